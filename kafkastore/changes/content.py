@@ -1,0 +1,53 @@
+"""How the new bytes of a file are made, for each kind of content a plan knows."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafkastore.changes.plan import Content, Inline, InvalidPlanError, Prefix, Rebuilt
+from kafkastore.formats.file_names import parse_segment_file, segment_file_name
+from kafkastore.segment.recovery import rebuild_indexes
+
+_CHUNK_BYTES = 1 << 20
+
+
+def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
+    """Make a file's new bytes, piece by piece.
+
+    Parameters
+    ----------
+    content : Inline, Rebuilt or Prefix
+        How.
+    path : Path
+        The file they are for; a prefix is read from it, an index is rebuilt from its ``.log``.
+
+    Raises
+    ------
+    InvalidPlanError
+        If a file is to be rebuilt that is no index.
+    """
+    match content:
+        case Inline(data):
+            yield data
+        case Rebuilt(index_interval_bytes):
+            yield _rebuilt(path, index_interval_bytes)
+        case Prefix(length):
+            yield from _prefix(path, length)
+
+
+def _rebuilt(path: Path, index_interval_bytes: int) -> bytes:
+    """Rebuild one index from the ``.log`` beside it."""
+    name = parse_segment_file(path.name)
+    if name is None or name.type_suffix not in (".index", ".timeindex") or name.temporary:
+        raise InvalidPlanError(f"{path} is no index and cannot be rebuilt")
+    log_path = path.with_name(segment_file_name(name.base_offset, ".log"))
+    rebuilt = rebuild_indexes(log_path, name.base_offset, index_interval_bytes=index_interval_bytes)
+    return rebuilt.offset_index if name.type_suffix == ".index" else rebuilt.time_index
+
+
+def _prefix(path: Path, length: int) -> Iterator[bytes]:
+    """Read the first bytes of a file; fewer when it is shorter, which the digest then tells."""
+    with open(path, "rb", buffering=0) as file:
+        while length > 0 and (chunk := file.read(min(length, _CHUNK_BYTES))):
+            length -= len(chunk)
+            yield chunk

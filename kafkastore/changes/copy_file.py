@@ -1,0 +1,160 @@
+"""One file's bytes to another name: shared blocks where the file system can, else copied, holes kept."""
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import NOT_SUPPORTED, FileSystem
+
+_CHUNK_BYTES = 1 << 20
+
+
+def second_name(source: Path, target: Path, fs: FileSystem) -> bool:
+    """Give a file a second name: a hard link where possible, else a durable copy.
+
+    Parameters
+    ----------
+    source : Path
+        The file, which nobody writes to.
+    target : Path
+        The new name, which is free.
+    fs : FileSystem
+        The altering calls.
+
+    Returns
+    -------
+    bool
+        Whether both names stand for one file.
+    """
+    try:
+        fs.link(source, target)
+    except OSError as error:
+        if error.errno not in NOT_SUPPORTED:
+            raise
+    else:
+        return True
+    copy_file(source, target, fs)
+    return False
+
+
+def copy_file(source: Path, target: Path, fs: FileSystem) -> None:
+    """Copy bytes, mode, modification time and, where allowed, owners; the target appears whole.
+
+    Parameters
+    ----------
+    source : Path
+        The file.
+    target : Path
+        The copy; replaced if it exists.
+    fs : FileSystem
+        The altering calls.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If the source changes meanwhile, or the target's file system cannot keep its modification time.
+    """
+    part = target.with_name(target.name + ".part")
+    if os.path.lexists(part):
+        fs.unlink(part)
+    reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(reading)
+        writing = fs.create(part, 0o600)
+        try:
+            _copy_bytes(reading, writing, status.st_size, fs)
+            with suppress(PermissionError):  # a copy may belong to whoever makes it
+                if (status.st_uid, status.st_gid) != _owners(part):
+                    fs.chown(part, status.st_uid, status.st_gid)
+            fs.chmod(part, stat.S_IMODE(status.st_mode))
+            fs.utime(part, status.st_mtime_ns)
+            fs.fsync(writing)
+        finally:
+            fs.close(writing)
+        now = os.fstat(reading)
+    finally:
+        os.close(reading)
+    written = os.stat(part)
+    if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+        fs.unlink(part)
+        raise ChangeRefusedError(f"{source} changed while it was copied")
+    if written.st_mtime_ns != status.st_mtime_ns:
+        fs.unlink(part)
+        raise ChangeRefusedError(
+            f"the file system of {target} keeps coarser times: {status.st_mtime_ns} ns became "
+            f"{written.st_mtime_ns}, and modification times are data here")
+    fs.rename(part, target)
+
+
+def _owners(path: Path) -> tuple[int, int]:
+    """Return a file's user and group."""
+    status = os.stat(path)
+    return status.st_uid, status.st_gid
+
+
+def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
+    """Copy a whole file: reflink, else extent by extent, so that preallocated zeros stay holes."""
+    try:
+        fs.clone(writing, reading)
+        return
+    except OSError as error:
+        if error.errno not in NOT_SUPPORTED:
+            raise
+    fs.truncate(writing, size)
+    position = 0
+    while (extent := _next_extent(reading, position, size)) is not None:
+        start, position = extent
+        _copy_extent(reading, writing, start, position, fs)
+
+
+def _next_extent(descriptor: int, position: int, size: int) -> tuple[int, int] | None:
+    """Find the next run of data at or after a position: its first byte, and the byte behind it."""
+    if position >= size:
+        return None
+    try:
+        start = os.lseek(descriptor, position, os.SEEK_DATA)
+        return start, min(os.lseek(descriptor, start, os.SEEK_HOLE), size)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # only a hole is left
+            return None
+        if error.errno not in NOT_SUPPORTED:
+            raise
+        return position, size
+
+
+def _copy_extent(reading: int, writing: int, start: int, end: int, fs: FileSystem) -> None:
+    """Copy one run of bytes, in the kernel where it can."""
+    in_kernel = True
+    while start < end:
+        if in_kernel:
+            try:
+                count = fs.copy_range(writing, reading, start, end - start)
+            except InterruptedError:
+                continue
+            except OSError as error:
+                if error.errno not in NOT_SUPPORTED:
+                    raise
+                count = 0
+            # Some file systems answer 0 for files they cannot copy; reading tells whether it is the end.
+            in_kernel = count > 0
+        else:
+            chunk = os.pread(reading, min(end - start, _CHUNK_BYTES), start)
+            if not chunk:
+                return  # the file shrinks; the caller compares its size
+            count = _write_at(writing, chunk, start, fs)
+        start += count
+
+
+def _write_at(descriptor: int, chunk: bytes, position: int, fs: FileSystem) -> int:
+    """Write some bytes at a position; return how many."""
+    try:
+        count = fs.pwrite(descriptor, chunk, position)
+    except InterruptedError:
+        return 0
+    if count <= 0:
+        raise OSError(errno.EIO, "a write wrote nothing")
+    return count

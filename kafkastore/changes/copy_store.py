@@ -1,0 +1,176 @@
+"""A whole copy of a log directory, to work on instead of the original.
+
+Blocks are shared where the file system can (reflinks), else copied; never hard links, because a broker
+started on the copy would write into the original too.  Every file appears whole under its name, with
+its mode and modification time; the copy as a whole appears under its name when it is complete.
+"""
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkastore.changes.copy_file import copy_file
+from kafkastore.changes.sole_user import check_no_broker
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import FileSystem
+
+COPYING_SUFFIX = ".kafkastore-copying"
+
+# Not a broker's, and often unreadable: what mkfs puts into the root of a file system.
+_SKIPPED = frozenset({".lock", "lost+found"})
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCopy:
+    """What was copied.
+
+    Parameters
+    ----------
+    destination : Path
+        The copy.
+    files, bytes : int
+        How many files, and their sizes together.
+    skipped : tuple of str
+        Relative paths of what is no file of a log directory: ``.lock``, ``lost+found``, sockets.
+    """
+
+    destination: Path
+    files: int
+    bytes: int
+    skipped: tuple[str, ...]
+
+
+def copy_store(
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    *,
+    fs: FileSystem = FileSystem(),
+    progress: Callable[[str], None] | None = None,
+) -> StoreCopy:
+    """Copy a log.dirs root, or a partition directory.
+
+    Parameters
+    ----------
+    source : path-like
+        What to copy; no broker may have it open.
+    destination : path-like
+        The copy: missing, or an empty directory, and not inside the source.
+    fs : FileSystem
+        The altering calls; for tests.
+    progress : callable, optional
+        Called with the relative path of each file that is copied.
+
+    Returns
+    -------
+    StoreCopy
+        What was copied.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If a broker has the source open, it changes meanwhile, the destination is taken, or its file
+        system cannot keep modification times to the nanosecond.
+    OSError
+        If the disk fails or is full; calling again goes on where it stopped.
+
+    Notes
+    -----
+    Owners are kept where this process may; mode and modification times always.  Symbolic links are
+    followed: the copy stands by itself.
+    """
+    source, destination = Path(os.path.realpath(source)), Path(os.path.realpath(destination))
+    _check_places(source, destination)
+    check_no_broker(source)
+    working = destination.with_name(destination.name + COPYING_SUFFIX)
+    skipped: list[str] = []
+    listing = list(_walk(source, "", (), skipped))
+    if not working.is_dir():
+        fs.mkdir(working)
+    copied = total = 0
+    for path, status in listing:
+        if stat.S_ISDIR(status.st_mode):
+            if not (working / path).is_dir():
+                fs.mkdir(working / path)
+            continue
+        if not _is_copied(working / path, status):
+            copy_file(source / path, working / path, fs)
+            if progress is not None:
+                progress(path)
+        copied, total = copied + 1, total + status.st_size
+    _check_unchanged(source, listing)
+    check_no_broker(source)
+    _check_no_strangers(working, {path for path, _ in listing}, fs)
+    for path, status in [*reversed(listing), ("", os.stat(source))]:
+        if stat.S_ISDIR(status.st_mode):
+            fs.fsync_directory(working / path)
+            fs.chmod(working / path, stat.S_IMODE(status.st_mode))
+            fs.utime(working / path, status.st_mtime_ns)
+    fs.rename(working, destination)
+    fs.fsync_directory(destination.parent)
+    return StoreCopy(destination, copied, total, tuple(skipped))
+
+
+def _check_places(source: Path, destination: Path) -> None:
+    """Refuse a destination that is taken, or part of the source."""
+    if not source.is_dir():
+        raise ChangeRefusedError(f"{source} is no directory")
+    if destination == source or source in destination.parents or destination in source.parents:
+        raise ChangeRefusedError(f"{source} cannot be copied to {destination}: one contains the other")
+    if os.path.lexists(destination) and not (destination.is_dir() and not any(destination.iterdir())):
+        raise ChangeRefusedError(f"{destination} exists and is not empty")
+    if destination.is_mount():
+        raise ChangeRefusedError(f"{destination} is a mount point: name a directory in it")
+    if not destination.parent.is_dir():
+        raise ChangeRefusedError(f"{destination.parent} is no directory")
+
+
+def _walk(
+    root: Path, inner: str, above: tuple[tuple[int, int], ...], skipped: list[str]
+) -> Iterator[tuple[str, os.stat_result]]:
+    """List directories before what is in them, and regular files, by relative path."""
+    here = os.stat(root / inner)
+    if (here.st_dev, here.st_ino) in above:
+        raise ChangeRefusedError(f"{root / inner} is a symbolic link to a directory it lies in")
+    for name in sorted(os.listdir(root / inner)):
+        path = os.path.join(inner, name)
+        if inner == "" and name in _SKIPPED:
+            skipped.append(path)
+            continue
+        status = os.stat(root / path)
+        if stat.S_ISDIR(status.st_mode):
+            yield path, status
+            yield from _walk(root, path, (*above, (here.st_dev, here.st_ino)), skipped)
+        elif stat.S_ISREG(status.st_mode):
+            yield path, status
+        else:
+            skipped.append(path)
+
+
+def _is_copied(target: Path, status: os.stat_result) -> bool:
+    """Answer whether a file was wholly copied by an earlier run."""
+    try:
+        there = os.lstat(target)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(there.st_mode) and (there.st_size, there.st_mtime_ns) == (
+        status.st_size, status.st_mtime_ns)
+
+
+def _check_unchanged(source: Path, listing: list[tuple[str, os.stat_result]]) -> None:
+    """Refuse the copy if anything in the source moved since it was listed."""
+    now = list(_walk(source, "", (), []))
+    for (path, was), (path_now, is_now) in zip(listing, now, strict=False):
+        if path != path_now or (was.st_size, was.st_mtime_ns) != (is_now.st_size, is_now.st_mtime_ns):
+            raise ChangeRefusedError(f"{source / path} changed while it was copied")
+    if len(now) != len(listing):
+        raise ChangeRefusedError(f"{source} changed while it was copied")
+
+
+def _check_no_strangers(working: Path, wanted: set[str], fs: FileSystem) -> None:
+    """Remove from an unfinished copy what an earlier run copied and the source no longer has."""
+    for path, status in reversed(list(_walk(working, "", (), []))):
+        if path not in wanted:
+            (fs.rmdir if stat.S_ISDIR(status.st_mode) else fs.unlink)(working / path)

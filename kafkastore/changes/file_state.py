@@ -1,0 +1,110 @@
+"""What a file is at one moment: enough to tell whether it is still the same, and to make it again."""
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkastore.errors import ChangeRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file's bytes, by digest, and what `stat` says about it.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    sha256 : str
+        Hexadecimal digest of all bytes.
+    mtime_ns : int
+        Last modification in ns since 1970.
+    mode : int
+        Permission bits only.
+    user, group : int
+        The owners' numbers.
+    """
+
+    size: int
+    sha256: str
+    mtime_ns: int
+    mode: int
+    user: int
+    group: int
+
+    @classmethod
+    def of_bytes(cls, data: bytes, like: os.stat_result) -> FileState:
+        """Return the state of a file with these bytes and another file's times and owners."""
+        return cls.of_digest(len(data), hashlib.sha256(data).hexdigest(), like)
+
+    @classmethod
+    def of_digest(cls, size: int, sha256: str, like: os.stat_result) -> FileState:
+        """Return the state of a file known by its digest, with another's times and owners."""
+        return cls(size, sha256, like.st_mtime_ns, stat.S_IMODE(like.st_mode), like.st_uid, like.st_gid)
+
+    def same_bytes(self, other: FileState | None) -> bool:
+        """Answer whether the other file holds the same bytes."""
+        return other is not None and (self.size, self.sha256) == (other.size, other.sha256)
+
+    def same_file(self, other: FileState | None) -> bool:
+        """Answer whether the other holds the same bytes, last modified at the same moment.
+
+        Mode and owners do not count: giving a disk's files to another user changes no data.
+        """
+        return self.same_bytes(other) and other is not None and self.mtime_ns == other.mtime_ns
+
+    def looks_same(self, status: os.stat_result | None) -> bool:
+        """Answer whether size and modification time still fit, without reading the bytes."""
+        return status is not None and (self.size, self.mtime_ns) == (
+            status.st_size, status.st_mtime_ns)
+
+
+def status_of(path: Path) -> os.stat_result | None:
+    """Return what `lstat` says of a regular file, None where there is nothing.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If the name stands for something else than a regular file: a symbolic link or a device is
+        never replaced.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise ChangeRefusedError(f"{path} is not a regular file")
+    return status
+
+
+def read_state(path: str | os.PathLike[str]) -> FileState | None:
+    """Read a file's state.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    FileState or None
+        None when there is no such file.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If the file changes while it is read, or is not a regular one.
+    """
+    path = Path(path)
+    if status_of(path) is None:
+        return None
+    with open(path, "rb", buffering=0) as file:
+        before = os.fstat(file.fileno())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        after = os.fstat(file.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise ChangeRefusedError(f"{path} changes while it is read")
+    return FileState.of_digest(after.st_size, digest, after)

@@ -1,0 +1,293 @@
+"""What a job would alter, as data: printed by ``--dry-run``, run by `apply`, kept for `undo`.
+
+A plan names files relative to one root.  For each it says what the file is now, what it will be, how
+the new bytes are made and why, and which other files must not have changed for that to be right.
+"""
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from kafkastore.changes.file_state import FileState
+from kafkastore.errors import KafkaStoreError
+
+PLAN_FORMAT = 1
+
+# A job that wrote these would vouch for bytes it has not flushed, or take the broker's lock away.
+_NEVER_CHANGED = frozenset({
+    ".lock", ".kafka_cleanshutdown", "recovery-point-offset-checkpoint",
+})
+
+
+class InvalidPlanError(KafkaStoreError, ValueError):
+    """A plan that contradicts itself, reaches out of its root, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """New bytes written in the plan itself; for small files."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """An index made again from its segment's ``.log``, as a broker's recovery makes it.
+
+    Parameters
+    ----------
+    index_interval_bytes : int
+        Kafka's ``index.interval.bytes``, 4096 unless the topic says otherwise.
+    """
+
+    index_interval_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The first bytes of the file as it is: a cut.
+
+    Parameters
+    ----------
+    length : int
+        How many bytes stay.
+    """
+
+    length: int
+
+
+Content = Inline | Rebuilt | Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Reliance:
+    """A file that a change was computed from and that must still be the same when it is applied.
+
+    Parameters
+    ----------
+    path : str
+        Relative to the plan's root.
+    size : int
+        Bytes.
+    mtime_ns : int
+        Last modification in ns since 1970.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file, before and after.
+
+    Parameters
+    ----------
+    path : str
+        Relative to the plan's root, with ``/``: ``orders-3/00000000000000000042.timeindex``, or the
+        file's name alone.
+    before : FileState or None
+        What the file is now; None: it is missing.
+    after : FileState or None
+        What it will be; None: it is removed (and kept in the undo area).
+    content : Inline, Rebuilt, Prefix or None
+        How the new bytes are made; None for a removal.
+    reason : str
+        Why, in one sentence.
+    relies_on : tuple of Reliance
+        Other files that must not have changed since the plan was made.
+    """
+
+    path: str
+    before: FileState | None
+    after: FileState | None
+    content: Content | None
+    reason: str
+    relies_on: tuple[Reliance, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_path(self.path)
+        for reliance in self.relies_on:
+            _check_path(reliance.path)
+        if (self.after is None) != (self.content is None):
+            raise InvalidPlanError(f"the change of {self.path} must have both an outcome and content, "
+                                   "or neither")
+        if self.before is None and self.after is None:
+            raise InvalidPlanError(f"the change of {self.path} changes nothing")
+        if isinstance(self.content, Prefix) and (
+                self.before is None or not 0 <= self.content.length <= self.before.size):
+            raise InvalidPlanError(f"{self.path} cannot be cut to {self.content.length} bytes")
+
+    def __str__(self) -> str:
+        if self.before is None and self.after is not None:
+            what = f"create {self.path}, {self.after.size} bytes"
+        elif self.after is None and self.before is not None:
+            what = f"remove {self.path}, {self.before.size} bytes"
+        elif self.before is not None and self.after is not None:
+            what = f"replace {self.path}, {self.before.size} -> {self.after.size} bytes"
+        return f"{what}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything one job would alter below one root.
+
+    Parameters
+    ----------
+    root : str
+        Absolute path of a log.dirs root, or of one partition directory.
+    job : str
+        What made the plan, for people: ``migrate (auto)``.
+    changes : tuple of FileChange
+        In the order in which they are applied; no file twice.
+
+    Examples
+    --------
+    >>> plan = Plan("/d", "migrate (empty)", ())
+    >>> Plan.from_json(plan.to_json()) == plan
+    True
+    >>> print(plan)
+    migrate (empty) of /d: nothing to change
+    """
+
+    root: str
+    job: str
+    changes: tuple[FileChange, ...]
+
+    def __post_init__(self) -> None:
+        if not PurePosixPath(self.root).is_absolute():
+            raise InvalidPlanError(f"the root of a plan is an absolute path, not {self.root!r}")
+        paths = [change.path for change in self.changes]
+        if len(set(paths)) != len(paths):
+            twice = next(path for path in paths if paths.count(path) > 1)
+            raise InvalidPlanError(f"{twice} is changed twice by one plan")
+
+    @property
+    def id(self) -> str:
+        """The first 16 hexadecimal digits of the digest of the plan's JSON."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    @property
+    def new_bytes(self) -> int:
+        """How many bytes the new files have together."""
+        return sum(change.after.size for change in self.changes if change.after is not None)
+
+    def to_json(self) -> str:
+        """Return the plan as JSON, one line a change, the same text for the same plan."""
+        head = {"kafkastore_plan": PLAN_FORMAT, "root": self.root, "job": self.job}
+        lines = ",\n".join(json.dumps(_change_to_json(change)) for change in self.changes)
+        return json.dumps(head)[:-1] + ', "changes": [\n' + lines + "\n]}\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read a plan back.
+
+        Raises
+        ------
+        InvalidPlanError
+            If the text is no plan of this version.
+        """
+        try:
+            value = json.loads(text)
+            if value["kafkastore_plan"] != PLAN_FORMAT:
+                raise InvalidPlanError(f"plan format {value['kafkastore_plan']} is not {PLAN_FORMAT}")
+            return cls(_text(value["root"]), _text(value["job"]),
+                       tuple(_change_from_json(change) for change in value["changes"]))
+        except InvalidPlanError:
+            raise
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidPlanError(f"not a plan: {error!r}") from error
+
+    @classmethod
+    def merged(cls, plans: Iterable[Plan]) -> Plan:
+        """Make one plan of several for the same root and job, such as one per partition."""
+        plans = list(plans)
+        if not plans or len({(plan.root, plan.job) for plan in plans}) != 1:
+            raise InvalidPlanError("only plans of one root and one job can be merged")
+        changes = tuple(change for plan in plans for change in plan.changes)
+        return cls(plans[0].root, plans[0].job, changes)
+
+    def __str__(self) -> str:
+        if not self.changes:
+            return f"{self.job} of {self.root}: nothing to change"
+        lines = [f"{self.job} of {self.root}: {len(self.changes)} files, {self.new_bytes} new bytes"]
+        return "\n".join(lines + [f"  {change}" for change in self.changes])
+
+
+def _check_path(path: str) -> None:
+    """Refuse a path that leaves the root, lies deeper than a partition, or is never ours to change."""
+    parts = path.split("/")
+    if not 1 <= len(parts) <= 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise InvalidPlanError(f"{path!r} is neither a file nor a partition directory's file")
+    if parts[-1] in _NEVER_CHANGED:
+        raise InvalidPlanError(f"{path} is never changed by a job")
+
+
+def _change_to_json(change: FileChange) -> dict[str, Any]:
+    """Return a change as JSON's own types."""
+    value: dict[str, Any] = {"path": change.path, "reason": change.reason}
+    value["before"] = None if change.before is None else asdict(change.before)
+    value["after"] = None if change.after is None else asdict(change.after)
+    match change.content:
+        case Inline(data):
+            value["content"] = {"kind": "inline", "base64": base64.b64encode(data).decode()}
+        case Rebuilt(index_interval_bytes):
+            value["content"] = {"kind": "rebuilt", "index_interval_bytes": index_interval_bytes}
+        case Prefix(length):
+            value["content"] = {"kind": "prefix", "length": length}
+        case None:
+            value["content"] = None
+    value["relies_on"] = [asdict(reliance) for reliance in change.relies_on]
+    return value
+
+
+def _change_from_json(value: Mapping[str, Any]) -> FileChange:
+    """Read one change back."""
+    relies_on = tuple(Reliance(_text(each["path"]), _count(each["size"]), _count(each["mtime_ns"]))
+                      for each in value["relies_on"])
+    return FileChange(_text(value["path"]), _state_from_json(value["before"]),
+                      _state_from_json(value["after"]), _content_from_json(value["content"]),
+                      _text(value["reason"]), relies_on)
+
+
+def _state_from_json(value: Mapping[str, Any] | None) -> FileState | None:
+    """Read one file state back."""
+    if value is None:
+        return None
+    return FileState(_count(value["size"]), _text(value["sha256"]), _count(value["mtime_ns"]),
+                     _count(value["mode"]), _count(value["user"]), _count(value["group"]))
+
+
+def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
+    """Read back how new bytes are made."""
+    if value is None:
+        return None
+    match value["kind"]:
+        case "inline":
+            return Inline(base64.b64decode(value["base64"], validate=True))
+        case "rebuilt":
+            return Rebuilt(_count(value["index_interval_bytes"]))
+        case "prefix":
+            return Prefix(_count(value["length"]))
+        case other:
+            raise InvalidPlanError(f"content of unknown kind {other!r}")
+
+
+def _count(value: object) -> int:
+    """Return an integer of JSON, refusing what only looks like one."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidPlanError(f"{value!r} is not an integer")
+    return value
+
+
+def _text(value: object) -> str:
+    """Return a string of JSON."""
+    if not isinstance(value, str):
+        raise InvalidPlanError(f"{value!r} is not a string")
+    return value

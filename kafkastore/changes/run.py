@@ -1,0 +1,146 @@
+"""What applying and undoing have in common: one run over a plan's files, partition by partition."""
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from kafkastore.changes.file_state import FileState
+from kafkastore.changes.journal import Journal, JournalWriter, Step
+from kafkastore.changes.plan import FileChange
+from kafkastore.changes.undo_area import kept_in, temporary_beside
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import FileSystem
+
+Progress = Callable[[FileChange], None]
+
+
+class Run:
+    """One application, or undoing, of a plan.
+
+    Parameters
+    ----------
+    journal : Journal
+        As it was when the run began.
+    writer : JournalWriter
+        Where steps are recorded.
+    fs : FileSystem
+        The altering calls.
+    check_sole_user : callable
+        Raises when a broker has come.
+    progress : callable or None
+        Told of each change that is done.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        writer: JournalWriter,
+        fs: FileSystem,
+        check_sole_user: Callable[[], None],
+        progress: Progress | None,
+    ) -> None:
+        self.journal, self.writer, self.fs = journal, writer, fs
+        self.check_sole_user = check_sole_user
+        self._progress = progress
+        self._plan_id = journal.plan.id
+        self._telling = threading.Lock()
+
+    def path(self, change: FileChange) -> Path:
+        """Return the file that a change is about."""
+        return Path(self.journal.plan.root, change.path)
+
+    def temporary(self, change: FileChange) -> Path:
+        """Return the name beside it for the bytes that will take its place."""
+        return temporary_beside(self.path(change), self._plan_id)
+
+    def kept(self, change: FileChange) -> Path:
+        """Return where the old file is kept."""
+        return kept_in(self.journal.area, change.path)
+
+    def record(self, step: Step, change: FileChange) -> None:
+        """Record what became of a file, and tell whoever watches."""
+        self.writer.step(step, change.path)
+        if self._progress is not None:
+            with self._telling:
+                self._progress(change)
+
+    def remove_temporary(self, change: FileChange) -> None:
+        """Remove what a killed run left beside a file."""
+        temporary = self.temporary(change)
+        if os.path.lexists(temporary):
+            self.fs.unlink(temporary)
+
+    def dress(self, temporary: Path, state: FileState) -> None:
+        """Give a new file its owners, mode and modification time; the caller flushes it.
+
+        Raises
+        ------
+        ChangeRefusedError
+            If this process may not, or the file system cannot: a broker that cannot write its own
+            index does not start, and modification times are data.
+        """
+        status = os.stat(temporary)
+        if (status.st_uid, status.st_gid) != (state.user, state.group):
+            try:
+                self.fs.chown(temporary, state.user, state.group)
+            except PermissionError as error:
+                raise ChangeRefusedError(
+                    f"may not give {temporary.parent}'s files to user {state.user}, group "
+                    f"{state.group}: run as that user, or as root") from error
+        self.fs.chmod(temporary, state.mode)
+        self.fs.utime(temporary, state.mtime_ns)
+        if os.stat(temporary).st_mtime_ns != state.mtime_ns:
+            raise ChangeRefusedError(f"the file system of {temporary.parent} cannot keep the "
+                                     f"modification time {state.mtime_ns} ns")
+
+
+def by_partition(changes: Iterable[FileChange]) -> list[list[FileChange]]:
+    """Group changes by the directory their files are in, in order."""
+    groups: dict[str, list[FileChange]] = {}
+    for change in changes:
+        groups.setdefault(os.path.dirname(change.path), []).append(change)
+    return list(groups.values())
+
+
+def run_partitions(
+    partitions: list[list[FileChange]], step: Callable[[FileChange], None], threads: int
+) -> None:
+    """Take one step for each change; partitions side by side, the files of one in order.
+
+    The first failure stops all after the file they are at, and is raised.
+    """
+    stop = threading.Event()
+
+    def work(changes: list[FileChange]) -> None:
+        try:
+            for change in changes:
+                if stop.is_set():
+                    return
+                step(change)
+        except BaseException:
+            stop.set()
+            raise
+
+    if threads <= 1 or len(partitions) <= 1:
+        for changes in partitions:
+            work(changes)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="kafkastore-changes") as pool:
+        futures = [pool.submit(work, changes) for changes in partitions]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def discard(temporary: Path, fs: FileSystem) -> None:
+    """Remove a half-made file after a failure, as far as the failure lets us."""
+    with suppress(OSError):
+        fs.unlink(temporary)

@@ -1,0 +1,224 @@
+"""Go back: every file as it was before the plan, its bytes, its times, its absence.
+
+For each file of the plan, last first: what was kept gets a second name beside the file, and is renamed
+over it; a file that the plan created is removed.  The kept file goes last, so that a crash at any
+instant leaves it in one place at least.
+"""
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from kafkastore.changes.apply import resume_applying
+from kafkastore.changes.copy_file import second_name
+from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.journal import Journal, JournalWriter
+from kafkastore.changes.plan import FileChange
+from kafkastore.changes.run import Progress, Run, by_partition, discard, run_partitions
+from kafkastore.changes.sole_user import sole_user
+from kafkastore.changes.undo_area import KEPT_DIRECTORY
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import FileSystem
+
+Standing = Literal["restore", "as before", "not ours", "changed since"]
+
+
+def undo(
+    journal: Journal | str | os.PathLike[str],
+    *,
+    leave_changed: bool = False,
+    fs: FileSystem = FileSystem(),
+    progress: Progress | None = None,
+    threads: int = 1,
+) -> Journal:
+    """Restore what a plan replaced, created or removed.
+
+    Parameters
+    ----------
+    journal : Journal or path-like
+        The journal, or its undo area.  The plan may be applied in part.
+    leave_changed : bool
+        Whether files that somebody, such as a broker, has changed since are left as they are, and
+        the others restored; otherwise one such file has the whole undo refused.  A file whose bytes
+        are the plan's counts as unchanged, whatever its modification time.
+    fs : FileSystem
+        The altering calls; for tests.
+    progress : callable, optional
+        Called with each `FileChange` once it is undone, by one thread at a time.
+    threads : int
+        How many partitions are worked on at once.
+
+    Returns
+    -------
+    Journal
+        Undone; `left` names what was left.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If a broker has the directory open, a file was changed since, or a kept file is missing or
+        damaged; nothing has been changed then.
+    """
+    area = journal.area if isinstance(journal, Journal) else Path(journal)
+    if isinstance(journal, Journal) and not journal.plan.changes:
+        return journal
+    root = Path(Journal.open(area).plan.root)
+    with sole_user(root) as check:
+        journal = Journal.open(area)
+        if journal.phase == "undone":
+            return journal
+        standings = _look_at_all(journal, leave_changed)
+        writer = JournalWriter(area, fs)
+        try:
+            writer.phase("undoing")
+            run = Run(journal, writer, fs, check, progress)
+            partitions = by_partition(reversed(journal.plan.changes))
+            run_partitions(partitions, lambda each: _undo(run, each, standings[each.path]), threads)
+            _remove_empty_directories(run)
+            writer.phase("undone")
+        finally:
+            writer.close()
+    return Journal.open(area)
+
+
+def resume(
+    journal: Journal | str | os.PathLike[str],
+    *,
+    fs: FileSystem = FileSystem(),
+    progress: Progress | None = None,
+    threads: int = 1,
+) -> Journal:
+    """Finish what was interrupted: applying or undoing.
+
+    Parameters
+    ----------
+    journal : Journal or path-like
+        The journal, or its undo area.
+    fs : FileSystem
+        The altering calls; for tests.
+    progress : callable, optional
+        Called with each `FileChange` once it is done, by one thread at a time.
+    threads : int
+        How many partitions are worked on at once.
+
+    Returns
+    -------
+    Journal
+        Applied or undone; a finished one comes back as it is.
+
+    Raises
+    ------
+    ChangeRefusedError
+        As `apply` and `undo` do.
+    """
+    if isinstance(journal, Journal) and not journal.plan.changes:
+        return journal
+    journal = Journal.open(journal.area if isinstance(journal, Journal) else journal)
+    match journal.phase:
+        case "applying":
+            return resume_applying(journal, fs=fs, progress=progress, threads=threads)
+        case "undoing":
+            return undo(journal, leave_changed=bool(journal.left), fs=fs, progress=progress,
+                        threads=threads)
+        case _:
+            return journal
+
+
+def _look_at_all(journal: Journal, leave_changed: bool) -> dict[str, Standing]:
+    """Find out where each file stands; refuse before anything is touched."""
+    standings: dict[str, Standing] = {}
+    refusals = []
+    for change in journal.plan.changes:
+        try:
+            standing = standings[change.path] = _look_at(journal, change)
+        except ChangeRefusedError as error:
+            refusals.append(str(error))
+            continue
+        if standing == "changed since" and not leave_changed:
+            refusals.append(f"{change.path} was changed after the plan was applied")
+    if refusals:
+        more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
+        raise ChangeRefusedError("; ".join(refusals[:3]) + more)
+    return standings
+
+
+def _look_at(journal: Journal, change: FileChange) -> Standing:
+    """Find out where one file stands.
+
+    | the file is                       | recorded as changed | not recorded               |
+    | --------------------------------- | ------------------- | -------------------------- |
+    | as before                         | as before           | as before                  |
+    | of the plan's bytes               | restore             | restore if the old is kept |
+    | neither                           | changed since       | not ours                   |
+    """
+    recorded = change.path in journal.changed
+    state = read_state(Path(journal.plan.root, change.path))
+    as_before = state is None if change.before is None else change.before.same_file(state)
+    if as_before:
+        return "as before"
+    as_planned = state is None if change.after is None else change.after.same_bytes(state)
+    if not as_planned:
+        return "changed since" if recorded else "not ours"
+    if change.before is None:
+        # Unrecorded, it is ours only if its time is the planned one too.
+        ours = recorded or (change.after is not None and change.after.same_file(state))
+        return "restore" if ours else "not ours"
+    kept = journal.area / KEPT_DIRECTORY / change.path
+    if change.before.same_bytes(read_state(kept)):
+        return "restore"
+    if not recorded:
+        return "not ours"
+    raise ChangeRefusedError(f"{kept} is missing or no longer what was kept there")
+
+
+def _undo(run: Run, change: FileChange, standing: Standing) -> None:
+    """Undo one change, and clear away what is no longer needed for it."""
+    run.remove_temporary(change)
+    match standing:
+        case "not ours":
+            return
+        case "changed since":
+            run.record("left", change)
+            return
+        case "restore":
+            run.check_sole_user()
+            if change.before is None:
+                run.fs.unlink(run.path(change))
+            else:
+                _restore(run, change, change.before)
+    run.fs.fsync_directory(run.path(change).parent)
+    run.record("restored", change)
+    if os.path.lexists(run.kept(change)):
+        run.fs.unlink(run.kept(change))
+
+
+def _restore(run: Run, change: FileChange, before: FileState) -> None:
+    """Put a kept file back under its name."""
+    temporary = run.temporary(change)
+    try:
+        if not second_name(run.kept(change), temporary, run.fs):
+            run.dress(temporary, before)
+            _flush(temporary, run.fs)
+        run.fs.rename(temporary, run.path(change))
+    except BaseException:
+        discard(temporary, run.fs)
+        raise
+
+
+def _flush(path: Path, fs: FileSystem) -> None:
+    """Make a file's bytes and times durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fs.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_empty_directories(run: Run) -> None:
+    """Remove the directories that held kept files."""
+    kept = run.journal.area / KEPT_DIRECTORY
+    for directory, _, _ in os.walk(kept, topdown=False):
+        with suppress(OSError):  # not empty: files were left, or a stranger put something there
+            run.fs.rmdir(Path(directory))

@@ -1,0 +1,20 @@
+from typing import Any
+
+import numpy as np
+from _typeshed import ReadableBuffer
+from numpy.typing import NDArray
+
+BATCH_HEADER: np.dtype[np.void]
+RECORD_BATCH_FIELDS: dict[str, int]
+SMALLEST_FRAME: int
+FRAME_OVERHEAD: int
+LARGEST_HEADER: int
+ALL_SCANNED: int
+NEEDS_BYTES: int
+BAD_LENGTH: int
+BAD_MAGIC: int
+
+def scan(
+    data: ReadableBuffer, position: int, headers: NDArray[Any], *, verify_crc: bool = False
+) -> tuple[int, int, int, int]: ...
+def parse(data: ReadableBuffer, position: int) -> NDArray[Any] | None: ...

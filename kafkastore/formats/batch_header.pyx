@@ -1,0 +1,189 @@
+"""The header of a record batch (magic 2) and of a message (magic 0 and 1), and the scan over them.
+
+Every batch and every message begins with the same frame, so a log is walked without looking inside::
+
+    byte 0             8          12          16      17
+         +-------------+----------+-----------+-------+----
+         | base offset | length   | see below | magic | ...
+         +-------------+----------+-----------+-------+----
+
+``length`` counts the bytes behind itself.  In a message bytes 12 to 15 hold the CRC-32 of what
+follows; in a record batch the partition leader epoch, which lies outside the checksum (a
+CRC-32C at byte 17 over all from byte 21) because brokers change it in place.  A message's offset is its
+own; that of a wrapper, a message whose value is a compressed set of messages, is the offset of its last.
+
+Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``LegacyRecord``, ``FileLogInputStream.nextBatch``.
+"""
+from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kafkastore.formats.big_endian cimport load_i16, load_i32, load_i64
+from kafkastore.formats.crc cimport Crc, crc_functions
+
+import numpy as np
+
+cdef Crc CRC = crc_functions()
+
+#: numpy's view of one header; the fields of Kafka's ``RecordBatch``, see `docs/formats/record_batch.md`.
+BATCH_HEADER = np.dtype([
+    ("position", "i8"), ("base_offset", "i8"), ("last_offset", "i8"), ("base_timestamp", "i8"),
+    ("max_timestamp", "i8"), ("producer_id", "i8"), ("size", "i4"), ("leader_epoch", "i4"),
+    ("count", "i4"), ("base_sequence", "i4"), ("crc", "u4"), ("producer_epoch", "i2"),
+    ("attributes", "i2"), ("magic", "i1"), ("crc_valid", "i1"),
+])
+assert BATCH_HEADER.itemsize == sizeof(BatchHeader)
+
+#: Where each field of a record batch begins, in bytes; `docs/formats/record_batch.md` says the same.
+RECORD_BATCH_FIELDS = {
+    "base_offset": BASE_OFFSET_AT, "length": LENGTH_AT,
+    "partition_leader_epoch": PARTITION_LEADER_EPOCH_AT, "magic": MAGIC_AT, "crc": CRC_AT,
+    "attributes": ATTRIBUTES_AT, "last_offset_delta": LAST_OFFSET_DELTA_AT,
+    "base_timestamp": BASE_TIMESTAMP_AT, "max_timestamp": MAX_TIMESTAMP_AT,
+    "producer_id": PRODUCER_ID_AT, "producer_epoch": PRODUCER_EPOCH_AT,
+    "base_sequence": BASE_SEQUENCE_AT, "records_count": RECORDS_COUNT_AT, "records": RECORDS_AT,
+}
+
+SMALLEST_FRAME = SMALLEST_HEADER
+FRAME_OVERHEAD = LOG_OVERHEAD
+LARGEST_HEADER = RECORDS_AT
+
+# Why a scan stopped.
+ALL_SCANNED = 0
+NEEDS_BYTES = <int> HEADER_NEEDS_BYTES
+BAD_LENGTH = <int> HEADER_BAD_LENGTH
+BAD_MAGIC = <int> HEADER_BAD_MAGIC
+
+
+cdef HeaderStatus parse_header(
+    const uint8_t* at, Py_ssize_t left, BatchHeader* header
+) noexcept nogil:
+    """Parse the header at a batch's first byte; the checksum is not looked at."""
+    cdef int64_t length
+    if left < SMALLEST_HEADER:
+        return HEADER_NEEDS_BYTES
+    length = load_i32(at + LENGTH_AT)
+    header.magic = <int8_t> at[MAGIC_AT]
+    # Kafka's smallest length, asked before the magic: a zero-filled tail has length 0.
+    if length < SMALLEST_MESSAGE_V0 - LOG_OVERHEAD:
+        return HEADER_BAD_LENGTH
+    if header.magic < 0 or header.magic > 2:
+        return HEADER_BAD_MAGIC
+    if ((header.magic == 2 and length < RECORDS_AT - LOG_OVERHEAD)
+            or (header.magic == 1 and length < SMALLEST_MESSAGE_V1 - LOG_OVERHEAD)
+            or length > INT32_MAX - LOG_OVERHEAD):
+        return HEADER_BAD_LENGTH
+    header.size = <int32_t> (LOG_OVERHEAD + length)
+    header.crc_valid = -1
+    # Smaller than any header of its magic, by the checks above: a torn frame.
+    if left < header.size and left < (RECORDS_AT if header.magic == 2 else SMALLEST_MESSAGE_V1):
+        return HEADER_NEEDS_BYTES
+    header.base_offset = load_i64(at + BASE_OFFSET_AT)
+    if header.magic == 2:
+        header.leader_epoch = load_i32(at + PARTITION_LEADER_EPOCH_AT)
+        header.crc = <uint32_t> load_i32(at + CRC_AT)
+        header.attributes = load_i16(at + ATTRIBUTES_AT)
+        header.last_offset = header.base_offset + load_i32(at + LAST_OFFSET_DELTA_AT)
+        header.base_timestamp = load_i64(at + BASE_TIMESTAMP_AT)
+        header.max_timestamp = load_i64(at + MAX_TIMESTAMP_AT)
+        header.producer_id = load_i64(at + PRODUCER_ID_AT)
+        header.producer_epoch = load_i16(at + PRODUCER_EPOCH_AT)
+        header.base_sequence = load_i32(at + BASE_SEQUENCE_AT)
+        header.count = load_i32(at + RECORDS_COUNT_AT)
+        return HEADER_WHOLE if left >= header.size else HEADER_NEEDS_BYTES
+    header.last_offset = header.base_offset
+    header.leader_epoch = header.base_sequence = -1
+    header.producer_id = header.producer_epoch = -1
+    header.crc = <uint32_t> load_i32(at + MESSAGE_CRC_AT)
+    header.attributes = at[MESSAGE_ATTRIBUTES_AT]
+    header.max_timestamp = load_i64(at + MESSAGE_TIMESTAMP_AT) if header.magic == 1 else -1
+    header.base_timestamp = header.max_timestamp
+    header.count = 1
+    if header.attributes & CODEC_MASK:
+        header.base_offset = header.count = -1
+    return HEADER_WHOLE if left >= header.size else HEADER_NEEDS_BYTES
+
+
+cdef bint is_crc_valid(const uint8_t* at, const BatchHeader* header) noexcept nogil:
+    """Compute a whole batch's checksum and compare it with the stored one."""
+    if header.magic == 2:
+        return CRC.crc32c(0, at + ATTRIBUTES_AT, header.size - ATTRIBUTES_AT) == header.crc
+    return CRC.crc32(0, at + MAGIC_AT, header.size - MAGIC_AT) == header.crc
+
+
+def parse(const uint8_t[::1] data not None, int64_t position):
+    """Parse one header, of a batch that need not be whole.
+
+    Parameters
+    ----------
+    data : bytes-like
+        `LARGEST_HEADER` bytes from a batch's first byte on, or all that there are.
+    position : int
+        Byte position of the batch in its file.
+
+    Returns
+    -------
+    numpy.ndarray of BATCH_HEADER, shape (1,), or None
+        None where no header can be there.
+    """
+    headers = np.zeros(1, BATCH_HEADER)
+    cdef BatchHeader[::1] header = headers
+    cdef HeaderStatus status
+    if data.shape[0] < SMALLEST_MESSAGE_V0:
+        return None
+    status = parse_header(&data[0], data.shape[0], &header[0])
+    if status == HEADER_BAD_LENGTH or status == HEADER_BAD_MAGIC:
+        return None
+    if data.shape[0] < min(header[0].size, LARGEST_HEADER):
+        return None
+    header[0].position = position
+    return headers
+
+
+def scan(const uint8_t[::1] data not None, int64_t position, BatchHeader[::1] headers not None,
+         *, bint verify_crc=False):
+    """Parse the headers of successive batches, without the GIL.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Bytes of a log from the first byte of a batch on.
+    position : int
+        Byte position of `data` in its file; headers carry positions in the file.
+    headers : numpy.ndarray of BATCH_HEADER
+        Filled from its start; where it is too short the scan stops there.
+    verify_crc : bool
+        Compute every checksum; `crc_valid` is then 0 or 1, else -1.
+
+    Returns
+    -------
+    count : int
+        Headers filled.
+    scanned_bytes : int
+        Bytes of whole batches, up to the first that was not parsed.
+    status : int
+        `ALL_SCANNED` (or `headers` is full), `NEEDS_BYTES` (the next batch is not whole within `data`),
+        `BAD_LENGTH` or `BAD_MAGIC`.
+    wanted_bytes : int
+        With `NEEDS_BYTES`: bytes of the next batch, 0 where not even its length is there.
+    """
+    cdef Py_ssize_t size = data.shape[0], at = 0, count = 0, capacity = headers.shape[0]
+    cdef HeaderStatus status = HEADER_WHOLE
+    cdef const uint8_t* start
+    cdef BatchHeader last
+    cdef Py_ssize_t wanted = 0
+    if size == 0 or capacity == 0:
+        return 0, 0, ALL_SCANNED, 0
+    start = &data[0]
+    with nogil:
+        while at < size and count < capacity:
+            last.size = 0
+            status = parse_header(start + at, size - at, &last)
+            if status != HEADER_WHOLE:
+                wanted = last.size
+                break
+            if verify_crc:
+                last.crc_valid = is_crc_valid(start + at, &last)
+            last.position = position + at
+            headers[count] = last
+            count += 1
+            at += last.size
+    return count, at, <int> status, wanted

@@ -1,0 +1,366 @@
+"""The small text files: checkpoints, ``meta.properties``, ``partition.metadata``, the marker.
+
+Offset checkpoint (recovery points, log start offsets, high watermarks, the cleaner's) and leader
+epoch checkpoint::
+
+    0                     version                 0
+    2                     number of lines         1
+    orders 0 4711         topic partition offset  5 4711      epoch start-offset
+    orders 1 0
+
+They are written beside their place, synced and renamed over it, so that a cut one is rare; an
+empty one is what a broker creates before its first write, and means that nothing is known.
+
+``docs/formats/checkpoints.md`` has each grammar and what a broker does with a damaged file.
+
+Source: Kafka 2.4.0 ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``,
+``BrokerMetadataCheckpoint``; 3.9.0 ``PartitionMetadataFile``, ``CleanShutdownFileHandler``.
+"""
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kafkastore.errors import CorruptCheckpointError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.java_text import (
+    INT64_MAX,
+    lines_with_positions,
+    parse_int32,
+    parse_int64,
+    parse_properties,
+    split_at_blanks,
+)
+
+CHECKPOINT_VERSION = 0
+TOPIC_ID_BYTES = 16
+_ZERO_TOPIC_ID = bytes(TOPIC_ID_BYTES)
+_COLON_AND_BLANKS = re.compile(r":[ \t\n\x0b\f\r]+")
+
+
+class EpochStart(NamedTuple):
+    """A leader epoch and the first offset written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+def parse_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
+    """Parse an offset checkpoint.
+
+    Parameters
+    ----------
+    data : bytes
+        The file. Empty, or with a version alone, it holds nothing.
+
+    Returns
+    -------
+    dict of TopicPartition to int
+        In the order of the file; of a partition named twice the last offset.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        Where a broker refuses the file. It then takes every recovery point as 0 (and recovers
+        everything), every log start as the first segment's base offset.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``OffsetCheckpointFile``.
+
+    Examples
+    --------
+    >>> parse_offset_checkpoint(b"0\\n1\\norders 3 4711\\n")
+    {TopicPartition(topic='orders', partition=3): 4711}
+    """
+    offsets = {}
+    for position, line in _checkpoint_lines(data):
+        parts = split_at_blanks(line)
+        try:
+            topic, partition, offset = parts
+            offsets[TopicPartition(topic, parse_int32(partition))] = parse_int64(offset)
+        except ValueError:
+            raise _malformed("topic partition offset", line, position) from None
+    return offsets
+
+
+def pack_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Write an offset checkpoint.
+
+    Parameters
+    ----------
+    offsets : mapping of TopicPartition to int
+        The lines, in this order.
+
+    Returns
+    -------
+    bytes
+        The file.
+    """
+    return _pack_checkpoint(
+        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def parse_leader_epoch_checkpoint(data: bytes) -> tuple[EpochStart, ...]:
+    """Parse a leader epoch checkpoint.
+
+    Parameters
+    ----------
+    data : bytes
+        The file. Empty, or with a version alone, it holds nothing.
+
+    Returns
+    -------
+    tuple of EpochStart
+        In the order of the file, which is not checked.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        Where a broker refuses the file.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``LeaderEpochCheckpointFile``.
+
+    Examples
+    --------
+    >>> parse_leader_epoch_checkpoint(b"0\\n1\\n5 4711\\n")
+    (EpochStart(epoch=5, start_offset=4711),)
+    """
+    epochs = []
+    for position, line in _checkpoint_lines(data):
+        parts = split_at_blanks(line)
+        try:
+            epoch, start_offset = parts
+            epochs.append(EpochStart(parse_int32(epoch), parse_int64(start_offset)))
+        except ValueError:
+            raise _malformed("epoch start-offset", line, position) from None
+    return tuple(epochs)
+
+
+def pack_leader_epoch_checkpoint(epochs: Iterable[tuple[int, int]]) -> bytes:
+    """Write a leader epoch checkpoint.
+
+    Parameters
+    ----------
+    epochs : iterable of (int, int)
+        Epochs and their start offsets, in this order.
+
+    Returns
+    -------
+    bytes
+        The file.
+    """
+    return _pack_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in epochs)
+
+
+def parse_meta_properties(data: bytes) -> dict[str, str]:
+    """Parse ``meta.properties``.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+
+    Returns
+    -------
+    dict of str to str
+        Such as ``version``, ``broker.id`` or ``node.id``, ``cluster.id``, ``directory.id``.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        If Java's ``Properties`` refuses the file.
+    """
+    try:
+        return parse_properties(data)
+    except ValueError as error:
+        reason, position = error.args
+        raise CorruptCheckpointError(f"meta.properties: {reason}", position=position) from None
+
+
+def parse_partition_metadata(data: bytes) -> str:
+    """Parse ``partition.metadata``.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+
+    Returns
+    -------
+    str
+        The topic id as Kafka shows it: 22 characters of URL-safe base64.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        Where a broker refuses the file; the log directory is then taken offline.
+
+    Notes
+    -----
+    Source: Kafka 3.9.0 ``PartitionMetadataReadBuffer``. Versions above 0 are read like 0, the names
+    before the colons are not looked at.
+
+    Examples
+    --------
+    >>> parse_partition_metadata(b"version: 0\\ntopic_id: 2P-XnPKnTZG5NwujU8kn6Q")
+    '2P-XnPKnTZG5NwujU8kn6Q'
+    """
+    lines = lines_with_positions(data)
+    version, position = _field_after_colon(lines, "version: number", len(data))
+    try:
+        is_known = parse_int32(version) >= 0
+    except ValueError:
+        raise _malformed("version: number", version, position) from None
+    if not is_known:
+        raise CorruptCheckpointError(
+            f"partition.metadata has version {version}, below 0", position=position)
+    text, position = _field_after_colon(lines, "topic_id: id", len(data))
+    try:
+        topic_id = _decode_topic_id(text)
+    except ValueError:
+        raise CorruptCheckpointError(
+            f"topic id {text[:40]!r} is not {TOPIC_ID_BYTES} bytes in URL-safe base64",
+            position=position) from None
+    if topic_id == _ZERO_TOPIC_ID:
+        raise CorruptCheckpointError("topic id is all zeros", position=position)
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def pack_partition_metadata(topic_id: str) -> bytes:
+    """Write ``partition.metadata``.
+
+    Parameters
+    ----------
+    topic_id : str
+        22 characters of URL-safe base64.
+
+    Returns
+    -------
+    bytes
+        The file; no newline at its end.
+    """
+    return f"version: 0\ntopic_id: {topic_id}".encode()
+
+
+def parse_clean_shutdown_marker(data: bytes) -> int | None:
+    """Parse ``.kafka_cleanshutdown``, whose mere presence says that the directory is clean.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+
+    Returns
+    -------
+    int or None
+        The broker epoch at the shutdown; None if the file is empty, as brokers up to 3.6 leave it,
+        or names no epoch.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        If there is something else in the file. A broker takes that as no epoch.
+
+    Notes
+    -----
+    Source: Kafka 3.9.0 ``CleanShutdownFileHandler``; KIP-966.
+
+    Examples
+    --------
+    >>> parse_clean_shutdown_marker(b'{"version":0,"brokerEpoch":11}')
+    11
+    """
+    if not data:
+        return None
+    try:
+        content = json.loads(data.decode())
+    except (ValueError, RecursionError):
+        raise CorruptCheckpointError(
+            "clean shutdown marker is neither empty nor JSON", position=0) from None
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    if epoch is None and isinstance(content, dict):
+        return None
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or abs(epoch) > INT64_MAX:
+        raise CorruptCheckpointError("clean shutdown marker has no broker epoch", position=0)
+    return epoch
+
+
+def _checkpoint_lines(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield position and text of a checkpoint's entry lines; check its version and count."""
+    lines = lines_with_positions(data)
+    version = _number_line(lines, "version")
+    if version is None:
+        return
+    if version != CHECKPOINT_VERSION:
+        raise CorruptCheckpointError(
+            f"checkpoint has version {version}, not {CHECKPOINT_VERSION}", position=0)
+    expected_count = _number_line(lines, "number of entries")
+    if expected_count is None:
+        return
+    count = 0
+    for position, line in lines:
+        count += 1
+        yield position, _decode(line, position)
+    if count != expected_count:
+        raise CorruptCheckpointError(
+            f"checkpoint has {count} entries, {expected_count} expected", position=len(data))
+
+
+def _number_line(lines: Iterator[tuple[int, bytes]], what: str) -> int | None:
+    """Parse the next line as an int32; None at the end of the file."""
+    for position, line in lines:
+        text = _decode(line, position)
+        try:
+            return parse_int32(text)
+        except ValueError:
+            raise _malformed(what, text, position) from None
+    return None
+
+
+def _pack_checkpoint(lines: Iterable[str]) -> bytes:
+    """Join version, count and entry lines."""
+    entries = list(lines)
+    return "\n".join([str(CHECKPOINT_VERSION), str(len(entries)), *entries, ""]).encode()
+
+
+def _field_after_colon(
+    lines: Iterator[tuple[int, bytes]], form: str, end: int
+) -> tuple[str, int]:
+    """Return what follows the colon of the next line, and the line's position."""
+    for position, line in lines:
+        text = _decode(line, position)
+        parts = _COLON_AND_BLANKS.split(text)
+        while parts and not parts[-1]:
+            parts.pop()
+        if len(parts) != 2:
+            raise _malformed(form, text, position)
+        return parts[1], position
+    raise CorruptCheckpointError(f"file ends where {form!r} was wanted", position=end)
+
+
+def _decode_topic_id(text: str) -> bytes:
+    """Decode base64 as Java's URL decoder does: padding may be left out, not be wrong."""
+    if re.fullmatch(r"[A-Za-z0-9_-]{22}(==)?", text) is None:
+        raise ValueError(text)
+    return base64.urlsafe_b64decode(text[:22] + "==")
+
+
+def _decode(line: bytes, position: int) -> str:
+    """Decode a line of UTF-8."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError(
+            f"not UTF-8: {error.reason}", position=position + error.start) from None
+
+
+def _malformed(form: str, line: str, position: int) -> CorruptCheckpointError:
+    """Build the error for a line that is not of its form."""
+    shown = line if len(line) <= 80 else line[:77] + "..."
+    return CorruptCheckpointError(f"{form!r} wanted, {shown!r} found", position=position)

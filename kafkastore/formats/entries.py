@@ -1,0 +1,77 @@
+"""Values that several layers pass on: index entries, and where an offset or a timestamp was found.
+
+The named tuples are for one entry, the numpy dtypes for many. Offsets are absolute in both; only
+the dtypes that end in ``_ON_DISK`` have the bytes as they stand in the files.
+"""
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+
+class OffsetPosition(NamedTuple):
+    """An offset index entry: every record at or after `offset` lies at or after `position`."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """A time index entry: no record at or before `offset` is later than `timestamp` (ms)."""
+
+    timestamp: int
+    offset: int
+
+
+class LogOffsetPosition(NamedTuple):
+    """Where in its `.log` file the batch that holds an offset starts, and its size in bytes."""
+
+    offset: int
+    position: int
+    size: int
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record found by its timestamp (ms); the leader epoch is None where the batch has none."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int | None = None
+
+
+OFFSET_ENTRY = np.dtype([("offset", "<i8"), ("position", "<i4")])
+"""One decoded offset index entry; 12 bytes, packed."""
+
+TIME_ENTRY = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])
+"""One decoded time index entry; 16 bytes."""
+
+OFFSET_ENTRY_ON_DISK = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+"""One offset index entry as the file has it; 8 bytes."""
+
+TIME_ENTRY_ON_DISK = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+"""One time index entry as the file has it; 12 bytes."""
+
+
+def as_targets(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return the targets of many look-ups as a contiguous int64 array.
+
+    Parameters
+    ----------
+    values : array_like
+        Offsets or timestamps, integers all.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of dtype int64; `values` itself where it already is one.
+
+    Raises
+    ------
+    TypeError
+        If a value would change, as floats and unsigned 64-bit integers might.
+    """
+    array = np.asarray(values)
+    casting: Literal["safe", "unsafe"] = "safe" if array.size else "unsafe"
+    return np.ascontiguousarray(array.astype(np.int64, casting=casting, copy=False))

@@ -1,0 +1,190 @@
+"""What Java reads out of text, where brokers use it: whole numbers, lines, blanks, properties.
+
+Python's own functions accept more (``int("1_0")``, ``int(" 1 ")``, ``str.split`` at other blanks),
+so files that a broker refuses would pass.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+# Character.digit knows every decimal digit, but parseInt looks at one UTF-16 unit after another,
+# so that digits beyond U+FFFF are none.
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+_BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_PROPERTY_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_int32(text: str) -> int:
+    """Parse a number as ``Integer.parseInt`` does.
+
+    Parameters
+    ----------
+    text : str
+        One sign or none, then decimal digits of any script; nothing else.
+
+    Returns
+    -------
+    int
+        -2**31 to 2**31 - 1.
+
+    Raises
+    ------
+    ValueError
+        If Java would throw a NumberFormatException.
+
+    Examples
+    --------
+    >>> parse_int32("+007")
+    7
+    """
+    return _parse_whole_number(text, INT32_MAX)
+
+
+def parse_int64(text: str) -> int:
+    """Parse a number as ``Long.parseLong`` does; see `parse_int32`."""
+    return _parse_whole_number(text, INT64_MAX)
+
+
+def _parse_whole_number(text: str, largest: int) -> int:
+    """Parse a number between -largest - 1 and largest."""
+    if _WHOLE_NUMBER.fullmatch(text) is None or max(text) > "\uffff":
+        raise ValueError(f"not a whole number: {text!r}")
+    number = int(text)
+    if not -largest - 1 <= number <= largest:
+        raise ValueError(f"outside {largest.bit_length() + 1} bits: {text!r}")
+    return number
+
+
+def split_at_blanks(line: str) -> list[str]:
+    r"""Split as ``Pattern.compile("\\s+").split`` does.
+
+    Parameters
+    ----------
+    line : str
+        One line. Only ASCII blanks count.
+
+    Returns
+    -------
+    list of str
+        The parts; a blank at the start makes an empty first part, blanks at the end make none.
+
+    Examples
+    --------
+    >>> split_at_blanks(" t  0 ")
+    ['', 't', '0']
+    """
+    parts = _BLANKS.split(line)
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts or ([""] if line == "" else [])
+
+
+def lines_with_positions(data: bytes) -> Iterator[tuple[int, bytes]]:
+    r"""Yield the lines that ``BufferedReader.readLine`` returns.
+
+    Parameters
+    ----------
+    data : bytes
+        A text file. Lines end in LF, CR or CR LF; the last one may lack its end.
+
+    Yields
+    ------
+    position : int
+        Byte position of the line's start.
+    line : bytes
+        The line without its end.
+
+    Examples
+    --------
+    >>> list(lines_with_positions(b"0\n1\r\n"))
+    [(0, b'0'), (2, b'1')]
+    """
+    start = 0
+    for end in _LINE_END.finditer(data):
+        yield start, data[start : end.start()]
+        start = end.end()
+    if start < len(data):
+        yield start, data[start:]
+
+
+def parse_properties(data: bytes) -> dict[str, str]:
+    r"""Parse a properties file as ``java.util.Properties.load`` does from bytes.
+
+    Parameters
+    ----------
+    data : bytes
+        ISO 8859-1 text with ``\uXXXX`` escapes.
+
+    Returns
+    -------
+    dict of str to str
+        In the order of the file; of a repeated key the last value.
+
+    Raises
+    ------
+    ValueError
+        If an escape ``\u`` lacks its four hexadecimal digits; arguments: reason, byte position.
+
+    Examples
+    --------
+    >>> parse_properties(b"# made by hand\nbroker.id=0\ncluster.id : a\\u002db\n")
+    {'broker.id': '0', 'cluster.id': 'a-b'}
+    """
+    properties = {}
+    for position, line in _logical_lines(data):
+        key_end = 0
+        while key_end < len(line) and line[key_end] not in "=: \t\f":
+            key_end += 2 if line[key_end] == "\\" else 1
+        value = line[key_end:].lstrip(" \t\f")
+        if value[:1] in ("=", ":"):
+            value = value[1:].lstrip(" \t\f")
+        properties[_unescaped(line[:key_end], position)] = _unescaped(value, position)
+    return properties
+
+
+def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield properties lines: continued ones joined, comments and blank ones left out."""
+    whole, whole_position = "", -1
+    for position, raw in lines_with_positions(data):
+        line = raw.decode("latin-1").lstrip(" \t\f")
+        if whole_position < 0:
+            if not line or line[0] in "#!":
+                continue
+            whole_position = position
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            whole += line[:-1]
+            continue
+        yield whole_position, whole + line
+        whole, whole_position = "", -1
+    if whole_position >= 0:
+        yield whole_position, whole
+
+
+def _unescaped(text: str, position: int) -> str:
+    r"""Replace ``\n``, ``\u0041`` and the like; a backslash before any other character goes."""
+    if "\\" not in text:
+        return text
+    out = []
+    at = 0
+    while at < len(text):
+        character = text[at]
+        at += 1
+        if character == "\\" and at < len(text):
+            character = text[at]
+            at += 1
+            if character == "u":
+                digits = text[at : at + 4]
+                if re.fullmatch(r"[0-9A-Fa-f]{4}", digits) is None:
+                    raise ValueError(r"a \u escape lacks its four hexadecimal digits", position)
+                character = chr(int(digits, 16))
+                at += 4
+            else:
+                character = _PROPERTY_ESCAPES.get(character, character)
+        out.append(character)
+    return "".join(out)

@@ -1,0 +1,375 @@
+"""A record batch (magic 2) or a message with what it wraps (magic 0 and 1), as Python values.
+
+For looking at single batches and records; bulk reads go to Arrow by `record_columns`, which walks
+the same bytes with the same cursor.
+
+Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch``, ``ControlRecordType``.
+"""
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkastore.formats.batch_header cimport (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_AT,
+    DELETE_HORIZON_FLAG,
+    HEADER_BAD_LENGTH,
+    HEADER_BAD_MAGIC,
+    HEADER_WHOLE,
+    MESSAGE_CRC_AT,
+    MESSAGE_KEY_SIZE_AT_V0,
+    MESSAGE_KEY_SIZE_AT_V1,
+    RECORDS_AT,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    HeaderStatus,
+    is_crc_valid,
+    parse_header,
+)
+from kafkastore.formats.big_endian cimport load_i32
+from kafkastore.formats.record_cursor cimport (
+    HeaderView,
+    RecordCursor,
+    RecordView,
+    is_wrapper,
+    next_record,
+    open_cursor,
+    read_header,
+    timestamp_type,
+)
+from kafkastore.formats.varint cimport Cursor
+
+import enum
+from collections import namedtuple
+
+from kafkastore.errors import CorruptBatchError, UnsupportedFormatError
+from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+
+Record = namedtuple(
+    "Record", "offset timestamp timestamp_type key value headers leader_epoch")
+Record.__doc__ = """One record: what a consumer is given.
+
+`offset`; `timestamp` in ms since 1970, -1 where the message format has none; `timestamp_type` as in
+`TimestampType`; `key` and `value` bytes or None; `headers` a tuple of (name, value or None); `leader_epoch`
+or None before magic 2.
+"""
+
+
+class TimestampType(enum.IntEnum):
+    """Whose clock a record's timestamp is: Kafka's ``TimestampType`` ids."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+cdef object broken(str reason, const BatchHeader* header):
+    """The error for a batch whose records can't be read."""
+    return CorruptBatchError(
+        f"{reason}, in the batch that ends with offset {header.last_offset}",
+        position=header.position)
+
+
+cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* header):
+    """The part of a batch that its codec wrote: a view."""
+    cdef Py_ssize_t at = RECORDS_AT
+    cdef int32_t size
+    if header.magic == 2:
+        return memoryview(batch)[RECORDS_AT:]
+    at = MESSAGE_KEY_SIZE_AT_V1 if header.magic == 1 else MESSAGE_KEY_SIZE_AT_V0
+    size = load_i32(&batch[at])
+    if size > batch.shape[0] - at - 8:
+        raise broken("the wrapper's key runs past its end", header)
+    at += 4 + max(size, 0)
+    size = load_i32(&batch[at])
+    at += 4
+    if size < 0 or size > batch.shape[0] - at:
+        raise broken("the wrapper's value is null or runs past its end", header)
+    return memoryview(batch)[at:at + size]
+
+
+cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit):
+    """The records bytes of a whole batch, decompressed where need be, for a cursor."""
+    cdef int codec = header.attributes & CODEC_MASK
+    if codec == 0:
+        return memoryview(batch)[RECORDS_AT:] if header.magic == 2 else memoryview(batch)
+    if header.count == 0:
+        return b""   # emptied by compaction; nothing is left to decompress
+    try:
+        return decompress(codec, compressed_records(batch, header), magic=header.magic,
+                          max_decompressed_bytes=limit)
+    except (CorruptBatchError, UnsupportedFormatError) as error:
+        if error.position is not None:
+            raise
+        raise type(error)(error.reason, position=header.position) from error
+
+
+cdef object optional_bytes(const uint8_t* at, int32_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*> at, size)
+
+
+cdef tuple headers_of(const RecordView* record, const BatchHeader* batch):
+    """Decode a record's headers; names as text, with what is not UTF-8 kept as surrogates."""
+    cdef Cursor fields
+    cdef HeaderView header
+    cdef list headers = []
+    cdef int32_t i
+    fields.at = record.headers
+    fields.end = record.end
+    fields.failed = False
+    for i in range(record.headers_count):
+        if not read_header(&fields, &header):
+            raise broken(f"a header of the record at offset {record.offset} is broken", batch)
+        name = PyBytes_FromStringAndSize(<const char*> header.name, header.name_size)
+        headers.append((name.decode("utf-8", "surrogateescape"),
+                        optional_bytes(header.value, header.value_size)))
+    return tuple(headers)
+
+
+cdef class RecordBatch:
+    """One batch: its header's fields as attributes, its records on demand.
+
+    Parameters
+    ----------
+    data : bytes
+        Exactly the bytes of the batch, frame included.
+    position : int
+        Byte position of the batch in its file.
+
+    Raises
+    ------
+    CorruptBatchError
+        If the bytes are not one whole batch.
+    UnsupportedFormatError
+        If the magic is not 0, 1 or 2.
+    """
+
+    cdef BatchHeader header
+    cdef const uint8_t[::1] data
+
+    def __init__(self, const uint8_t[::1] data not None, int64_t position=0):
+        cdef HeaderStatus status = HEADER_BAD_LENGTH
+        if data.shape[0]:
+            status = parse_header(&data[0], data.shape[0], &self.header)
+        if status == HEADER_BAD_MAGIC:
+            raise UnsupportedFormatError(
+                f"record batch has magic {self.header.magic}, not 0, 1 or 2", position=position)
+        if status != HEADER_WHOLE or self.header.size != data.shape[0]:
+            raise CorruptBatchError(f"{data.shape[0]} bytes are not one whole record batch",
+                                    position=position)
+        self.header.position = position
+        self.data = data
+
+    @property
+    def position(self):
+        """Byte position of the batch in its file."""
+        return self.header.position
+
+    @property
+    def size(self):
+        """Bytes of the batch, frame included."""
+        return self.header.size
+
+    @property
+    def magic(self):
+        """The message format: 0, 1 or 2."""
+        return self.header.magic
+
+    @property
+    def base_offset(self):
+        """First offset; kept by compaction even when that record is gone.
+
+        For a wrapper of magic 0 or 1 this decompresses it.
+        """
+        if is_wrapper(&self.header):
+            for record in self.records():
+                return record.offset
+        return self.header.base_offset
+
+    @property
+    def last_offset(self):
+        """Last offset, inclusive; kept by compaction even when that record is gone."""
+        return self.header.last_offset
+
+    @property
+    def max_timestamp(self):
+        """Largest timestamp as the header says it: ms since 1970, -1 for magic 0."""
+        return self.header.max_timestamp
+
+    @property
+    def base_timestamp(self):
+        """What record timestamps are relative to; the delete horizon where that flag is set."""
+        return self.header.base_timestamp
+
+    @property
+    def timestamp_type(self):
+        """Whose clock the timestamps are."""
+        return TimestampType(timestamp_type(&self.header))
+
+    @property
+    def codec(self):
+        """How the records are compressed."""
+        return Codec(self.header.attributes & CODEC_MASK)
+
+    @property
+    def count(self):
+        """Records in the batch; None for a wrapper, which does not say."""
+        return None if is_wrapper(&self.header) else self.header.count
+
+    @property
+    def leader_epoch(self):
+        """Partition leader epoch, or None before magic 2 and where it is -1."""
+        return None if self.header.leader_epoch < 0 else self.header.leader_epoch
+
+    @property
+    def producer_id(self):
+        """Id of an idempotent producer, -1 where there is none."""
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self):
+        """Epoch of that producer, -1 where there is none."""
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self):
+        """Sequence number of the first record, -1 where there is none."""
+        return self.header.base_sequence
+
+    @property
+    def is_transactional(self):
+        """Whether the records belong to a transaction."""
+        return bool(self.header.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self):
+        """Whether the batch is a marker that no consumer is given."""
+        return bool(self.header.attributes & CONTROL_FLAG)
+
+    @property
+    def delete_horizon_ms(self):
+        """When the tombstones of a compacted batch may go (KIP-534), or None."""
+        if self.header.attributes & DELETE_HORIZON_FLAG:
+            return self.header.base_timestamp
+        return None
+
+    @property
+    def crc(self):
+        """The stored checksum."""
+        return self.header.crc
+
+    def is_valid(self):
+        """Whether the stored checksum is that of the bytes."""
+        return is_crc_valid(&self.data[0], &self.header)
+
+    def verify(self):
+        """Check the checksum.
+
+        Raises
+        ------
+        CorruptBatchError
+            If the stored checksum is not that of the bytes.
+        """
+        if not self.is_valid():
+            raise CorruptBatchError(
+                f"the batch that ends with offset {self.header.last_offset} fails its checksum "
+                f"(stored {self.header.crc:#010x})",
+                position=self.header.position)
+
+    def records(self, *, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
+        """Decode the records, those of control batches too; the checksum is not looked at.
+
+        Parameters
+        ----------
+        max_decompressed_bytes : int
+            What a compressed batch may grow to.
+
+        Returns
+        -------
+        list of Record
+            In offset order; empty for a batch that compaction emptied.
+
+        Raises
+        ------
+        CorruptBatchError
+            If the records break their format.
+        """
+        cdef const uint8_t[::1] payload = records_of(self.data, &self.header,
+                                                     max_decompressed_bytes)
+        cdef RecordCursor cursor
+        cdef RecordView view
+        cdef int got
+        cdef list records = []
+        cdef const uint8_t* start = NULL
+        if payload.shape[0]:
+            start = &payload[0]
+        kind = self.timestamp_type
+        epoch = self.leader_epoch
+        if not open_cursor(&cursor, &self.header, start, payload.shape[0]):
+            raise broken(cursor.error.decode(), &self.header)
+        while True:
+            got = next_record(&cursor, &view)
+            if got < 0:
+                raise broken(cursor.error.decode(), &self.header)
+            if got == 0:
+                return records
+            records.append(Record(
+                view.offset, view.timestamp, kind, optional_bytes(view.key, view.key_size),
+                optional_bytes(view.value, view.value_size),
+                headers_of(&view, &self.header) if view.headers_count else (), epoch))
+
+    def __repr__(self):
+        return (f"RecordBatch(position={self.position}, last_offset={self.last_offset}, "
+                f"magic={self.magic}, codec={self.codec.name}, size={self.size})")
+
+
+def first_record_from(const uint8_t[::1] batch not None, int64_t position,
+                      int64_t target_timestamp, int64_t starting_offset, *,
+                      int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
+    """Find a batch's first record with at least a timestamp, at or after an offset.
+
+    Parameters
+    ----------
+    batch : bytes-like
+        Exactly the bytes of one batch.
+    position : int
+        Byte position of the batch in its file, for errors.
+    target_timestamp : int
+        ms since 1970, inclusive.
+    starting_offset : int
+        Inclusive.
+    max_decompressed_bytes : int
+        What a compressed batch may grow to.
+
+    Returns
+    -------
+    (timestamp, offset) or None
+        Control records count as records.
+
+    Raises
+    ------
+    CorruptBatchError
+        If the records break their format.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``, inner loop.
+    """
+    cdef RecordBatch found = RecordBatch(batch, position)
+    cdef const uint8_t[::1] payload = records_of(batch, &found.header, max_decompressed_bytes)
+    cdef RecordCursor cursor
+    cdef RecordView view
+    cdef int got = 0
+    cdef const uint8_t* start = NULL
+    if payload.shape[0]:
+        start = &payload[0]
+    if not open_cursor(&cursor, &found.header, start, payload.shape[0]):
+        raise broken(cursor.error.decode(), &found.header)
+    while True:
+        got = next_record(&cursor, &view)
+        if got < 0:
+            raise broken(cursor.error.decode(), &found.header)
+        if got == 0:
+            return None
+        if view.timestamp >= target_timestamp and view.offset >= starting_offset:
+            return view.timestamp, view.offset

@@ -1,0 +1,30 @@
+from collections.abc import Iterable
+from typing import Any
+
+from _typeshed import ReadableBuffer
+from numpy.typing import NDArray
+
+KAFKA_COLUMNS: tuple[str, ...]
+HEADERS_COLUMN: str
+OTHER_COLUMNS: tuple[str, ...]
+DEFAULT_MAX_BYTES: int
+
+class RecordColumns:
+    rows: int
+    def __init__(
+        self,
+        columns: Iterable[str],
+        *,
+        start_offset: int = 0,
+        end_offset: int = ...,
+        start_timestamp: int = ...,
+        end_timestamp: int = ...,
+        include_control: bool = False,
+        max_rows: int = 10_000,
+        max_bytes: int = ...,
+        max_decompressed_bytes: int = ...,
+    ) -> None: ...
+    @property
+    def is_full(self) -> bool: ...
+    def append(self, data: ReadableBuffer, headers: NDArray[Any], first: int = 0) -> int: ...
+    def take(self) -> tuple[int, dict[str, Any]]: ...

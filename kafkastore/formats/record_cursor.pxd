@@ -1,0 +1,240 @@
+"""A forward cursor over the records of one batch or message set, for all magics.
+
+One parser serves Python records, Arrow columns and searches by time.  It works on the *records bytes* of
+a batch: of a v2 batch what follows the header, decompressed; of a v0 or v1 message the
+message itself, frame included; of a wrapper the decompressed set of messages.
+
+Source: Kafka 2.4.0 ``DefaultRecord.readFrom``, ``AbstractLegacyRecordBatch.DeepRecordsIterator``.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from kafkastore.formats.batch_header cimport (
+    BASE_OFFSET_AT,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_KEY_SIZE_AT_V0,
+    MESSAGE_KEY_SIZE_AT_V1,
+    MESSAGE_TIMESTAMP_AT,
+    SMALLEST_MESSAGE_V0,
+    SMALLEST_MESSAGE_V1,
+    TIMESTAMP_TYPE_FLAG,
+    BatchHeader,
+)
+from kafkastore.formats.big_endian cimport load_i32, load_i64
+from kafkastore.formats.varint cimport Cursor, read_varint, read_varlong
+
+
+cdef struct RecordView:
+    int64_t offset
+    int64_t timestamp
+    const uint8_t* key
+    const uint8_t* value
+    const uint8_t* headers   # names and values, `headers_count` of them
+    const uint8_t* end       # first byte behind the record
+    int32_t key_size         # -1: null
+    int32_t value_size       # -1: null
+    int32_t headers_count
+
+
+cdef struct HeaderView:
+    const uint8_t* name
+    const uint8_t* value
+    int32_t name_size
+    int32_t value_size       # -1: null
+
+
+cdef struct RecordCursor:
+    const uint8_t* at
+    const uint8_t* end
+    int64_t base_offset      # what an offset in the bytes is added to
+    int64_t base_timestamp
+    int64_t append_time      # LogAppendTime of every record, where `has_append_time`
+    int32_t records_left     # v2 only
+    bint has_append_time
+    bint is_v2
+    const char* error        # NULL: none
+
+
+cdef inline bint is_wrapper(const BatchHeader* header) noexcept nogil:
+    """Whether a message's value is a compressed set of messages."""
+    return header.magic < 2 and header.attributes & CODEC_MASK
+
+
+cdef inline int timestamp_type(const BatchHeader* header) noexcept nogil:
+    """-1 NoTimestampType, 0 CreateTime, 1 LogAppendTime: Kafka's ``TimestampType`` ids."""
+    if header.magic == 0:
+        return -1
+    return 1 if header.attributes & TIMESTAMP_TYPE_FLAG else 0
+
+
+cdef inline bint open_cursor(
+    RecordCursor* cursor, const BatchHeader* header, const uint8_t* records, Py_ssize_t size
+) noexcept nogil:
+    """Set a cursor before the first record; False, with `error` set, if the bytes can't be read."""
+    cdef const uint8_t* at
+    cdef int64_t last_inner = -1
+    cursor.at = records
+    cursor.end = records + size
+    cursor.error = NULL
+    cursor.is_v2 = header.magic == 2
+    cursor.records_left = header.count
+    cursor.has_append_time = header.magic > 0 and header.attributes & TIMESTAMP_TYPE_FLAG
+    cursor.append_time = header.max_timestamp
+    cursor.base_timestamp = header.base_timestamp
+    cursor.base_offset = header.base_offset if cursor.is_v2 else 0
+    if cursor.is_v2:
+        if header.count < 0:
+            cursor.error = "the batch has a negative record count"
+            return False
+        return True
+    if not is_wrapper(header):
+        return True
+    # Inner offsets of a v1 wrapper count from 0: the wrapper has the offset of the last one.
+    at = records
+    while cursor.end - at >= LOG_OVERHEAD:
+        last_inner = load_i64(at + BASE_OFFSET_AT)
+        if not 0 <= load_i32(at + LENGTH_AT) <= cursor.end - at - LOG_OVERHEAD:
+            cursor.error = "an inner message runs past the end of its wrapper"
+            return False
+        at += LOG_OVERHEAD + load_i32(at + LENGTH_AT)
+    if at == records:
+        cursor.error = "a compressed message set is empty"
+        return False
+    # Old librdkafka left 0 in the wrapper: inner offsets are then taken as they are.
+    if header.magic == 1 and header.last_offset != 0:
+        if header.last_offset < last_inner:
+            cursor.error = "an inner offset is larger than its wrapper's"
+            return False
+        cursor.base_offset = header.last_offset - last_inner
+    return True
+
+
+cdef inline int next_message(RecordCursor* cursor, RecordView* record) noexcept nogil:
+    """Read a v0 or v1 message of a set: 1 read, 0 at the end, -1 broken."""
+    cdef const uint8_t* at = cursor.at
+    cdef const uint8_t* key_at
+    cdef int64_t left = cursor.end - at, length
+    cdef uint8_t magic
+    if left == 0:
+        return 0
+    if left < SMALLEST_MESSAGE_V0:
+        cursor.error = "a message is cut short"
+        return -1
+    length = LOG_OVERHEAD + <int64_t> load_i32(at + LENGTH_AT)
+    magic = at[MAGIC_AT]
+    if length > left or length < (SMALLEST_MESSAGE_V1 if magic else SMALLEST_MESSAGE_V0):
+        cursor.error = "a message has a length that can't be"
+        return -1
+    if magic > 1:
+        cursor.error = "a message in a set has a magic above 1"
+        return -1
+    if at[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
+        cursor.error = "compressed messages are nested"
+        return -1
+    record.offset = cursor.base_offset + load_i64(at + BASE_OFFSET_AT)
+    record.timestamp = -1
+    key_at = at + MESSAGE_KEY_SIZE_AT_V0
+    if magic == 1:
+        key_at = at + MESSAGE_KEY_SIZE_AT_V1
+        record.timestamp = (cursor.append_time if cursor.has_append_time
+                            else load_i64(at + MESSAGE_TIMESTAMP_AT))
+    record.end = at + length
+    record.headers = record.end
+    record.headers_count = 0
+    record.key_size = load_i32(key_at)
+    record.key = key_at + 4
+    left = record.end - record.key - 4
+    if record.key_size < -1 or record.key_size > left:
+        cursor.error = "a message's key runs past its end"
+        return -1
+    key_at = record.key + (record.key_size if record.key_size > 0 else 0)
+    record.value_size = load_i32(key_at)
+    record.value = key_at + 4
+    if record.value_size < -1 or record.value_size > record.end - record.value:
+        cursor.error = "a message's value runs past its end"
+        return -1
+    cursor.at = record.end
+    return 1
+
+
+cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept nogil:
+    """Read the next record: 1 read, 0 at the end, -1 broken, with `error` set."""
+    cdef Cursor fields
+    cdef int32_t length
+    if not cursor.is_v2:
+        return next_message(cursor, record)
+    if cursor.records_left == 0:
+        if cursor.at != cursor.end:
+            cursor.error = "bytes are left over behind the last record"
+            return -1
+        return 0
+    fields.at = cursor.at
+    fields.end = cursor.end
+    fields.failed = False
+    length = read_varint(&fields)
+    if fields.failed or length < 0 or length > cursor.end - fields.at:
+        cursor.error = "a record runs past the end of its batch"
+        return -1
+    record.end = fields.end = fields.at + length
+    if length < 1:
+        cursor.error = "a record is cut short"
+        return -1
+    fields.at += 1   # attributes: unused
+    record.timestamp = <int64_t> (<uint64_t> cursor.base_timestamp
+                                  + <uint64_t> read_varlong(&fields))
+    if cursor.has_append_time:
+        record.timestamp = cursor.append_time
+    record.offset = cursor.base_offset + read_varint(&fields)
+    record.key_size = read_varint(&fields)
+    record.key = fields.at
+    if fields.failed or record.key_size > fields.end - fields.at:
+        cursor.error = "a record's key runs past its end"
+        return -1
+    if record.key_size > 0:
+        fields.at += record.key_size
+    elif record.key_size < 0:
+        record.key_size = -1
+    record.value_size = read_varint(&fields)
+    record.value = fields.at
+    if fields.failed or record.value_size > fields.end - fields.at:
+        cursor.error = "a record's value runs past its end"
+        return -1
+    if record.value_size > 0:
+        fields.at += record.value_size
+    elif record.value_size < 0:
+        record.value_size = -1
+    record.headers_count = read_varint(&fields)
+    record.headers = fields.at
+    # A header has at least its two lengths.
+    if (fields.failed or record.headers_count < 0
+            or record.headers_count > (fields.end - fields.at) // 2):
+        cursor.error = "a record has more headers than bytes for them"
+        return -1
+    if record.headers_count == 0 and fields.at != fields.end:
+        cursor.error = "a record has bytes behind its last header"
+        return -1
+    cursor.at = record.end
+    cursor.records_left -= 1
+    return 1
+
+
+cdef inline bint read_header(Cursor* fields, HeaderView* header) noexcept nogil:
+    """Read one header; False if it is broken. `fields` begins at ``RecordView.headers``."""
+    header.name_size = read_varint(fields)
+    header.name = fields.at
+    if fields.failed or header.name_size < 0 or header.name_size > fields.end - fields.at:
+        return False
+    fields.at += header.name_size
+    header.value_size = read_varint(fields)
+    header.value = fields.at
+    if fields.failed or header.value_size > fields.end - fields.at:
+        return False
+    if header.value_size > 0:
+        fields.at += header.value_size
+    elif header.value_size < 0:
+        header.value_size = -1
+    return True

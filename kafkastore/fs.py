@@ -1,0 +1,239 @@
+"""Every system call that alters a file, in one small object; and the lock of a log directory.
+
+`changes` and the writers call `FileSystem` and nothing else, so that a test can put a fault at each
+call.  Reading needs no such object: it cannot lose anything.
+"""
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+from pathlib import Path
+
+# linux/fs.h: _IOW(0x94, 9, int)
+_FICLONE = 0x40049409
+
+# What the kernel answers where a file system has no such call; the caller then takes the long way.
+NOT_SUPPORTED = frozenset({
+    errno.EXDEV, errno.EPERM, errno.EACCES, errno.EINVAL, errno.EMLINK, errno.ENOSYS, errno.ENOTTY,
+    errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY,
+})
+
+
+class FileSystem:
+    """The altering calls, as the operating system has them."""
+
+    def create(self, path: Path, mode: int = 0o644) -> int:
+        """Create a new file for writing and return its descriptor; fails if it exists."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+    def open_append(self, path: Path) -> int:
+        """Open a file, created where missing, whose writes go to its end."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def open_write(self, path: Path) -> int:
+        """Open an existing file for reading and writing at chosen positions."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        """Write some or all of the bytes; return how many."""
+        return os.write(descriptor, data)
+
+    def pwrite(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
+        """Write some or all of the bytes at a position; return how many."""
+        return os.pwrite(descriptor, data, position)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Cut a file, or extend it with zeros."""
+        os.ftruncate(descriptor, size)
+
+    def clone(self, descriptor: int, source: int) -> None:
+        """Make a new file share the other's blocks, copied on write (reflink).
+
+        Raises
+        ------
+        OSError
+            With an errno of `NOT_SUPPORTED` where the file system or the platform cannot.
+        """
+        if sys.platform != "linux":
+            raise OSError(errno.ENOSYS, "no reflinks by descriptor on this platform")
+        fcntl.ioctl(descriptor, _FICLONE, source)
+
+    def copy_range(self, descriptor: int, source: int, position: int, size: int) -> int:
+        """Copy some or all bytes of another file to the same position; return how many."""
+        if sys.platform != "linux":
+            return os.pwrite(descriptor, os.pread(source, min(size, 1 << 20), position), position)
+        return os.copy_file_range(source, descriptor, size, position, position)
+
+    def fsync(self, descriptor: int) -> None:
+        """Make a file's bytes durable."""
+        os.fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor opened here."""
+        os.close(descriptor)
+
+    def fsync_directory(self, path: Path) -> None:
+        """Make a directory's entries durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def mkdir(self, path: Path) -> None:
+        """Make one directory; fails if it exists."""
+        os.mkdir(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name on the same file system."""
+        os.link(source, target)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file over its target, atomically."""
+        os.replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name."""
+        os.unlink(path)
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def chmod(self, path: Path, mode: int) -> None:
+        """Set permission bits."""
+        os.chmod(path, mode)
+
+    def chown(self, path: Path, user: int, group: int) -> None:
+        """Set owner and group."""
+        os.chown(path, user, group)
+
+    def utime(self, path: Path, modified_ns: int) -> None:
+        """Set the modification time (and access time) in ns since 1970."""
+        os.utime(path, ns=(modified_ns, modified_ns))
+
+    def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
+        """Write all the bytes, in as many calls as that takes.
+
+        Raises
+        ------
+        OSError
+            If a call fails for another reason than a signal, or writes nothing.
+        """
+        left = memoryview(data).cast("B")
+        while left:
+            try:
+                count = self.write(descriptor, left)
+            except InterruptedError:
+                continue
+            if count <= 0:
+                raise OSError(errno.EIO, "a write wrote nothing")
+            left = left[count:]
+
+
+# A process loses its POSIX locks on a file when it closes *any* descriptor of that file, and the
+# kernel never tells a process of its own locks.  So this process remembers which it holds: (pid,
+# device, inode); the pid because a forked child does not inherit locks.
+_held_here: set[tuple[int, int, int]] = set()
+
+
+class LockFile:
+    """The lock on a log directory's ``.lock``, as a broker takes it.
+
+    A broker holds a POSIX record lock (``fcntl``) on the whole file while it runs; that the file
+    exists means nothing.  Java's ``FileChannel.tryLock`` and ``lockf`` exclude each other, ``flock``
+    does not see them.
+
+    Parameters
+    ----------
+    path : path-like
+        The ``.lock`` file.
+    create : bool
+        Whether a missing file is made, as a broker does; jobs never do.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process, or this one, holds the lock.
+    OSError
+        If the file is missing, or may not be opened for writing.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``FileLock``; fcntl(2).
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
+        self.path = Path(path)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        # Opening and closing would drop a lock that this process holds, so look before.
+        if self.path.exists() and _key(os.stat(self.path)) in _held_here:
+            raise BlockingIOError(errno.EAGAIN, "this process holds the lock", str(path))
+        self._descriptor = os.open(self.path, flags, 0o644)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise BlockingIOError(errno.EAGAIN, "another process holds the lock",
+                                      str(path)) from error
+            raise
+        self._held = _key(os.fstat(self._descriptor))
+        _held_here.add(self._held)
+
+    def close(self) -> None:
+        """Give the lock back; the file stays."""
+        if self._descriptor >= 0:
+            _held_here.discard(self._held)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def lock_holder(path: str | os.PathLike[str]) -> int | None:
+    """Return the process that holds a log directory's lock, without taking it.
+
+    Parameters
+    ----------
+    path : path-like
+        The ``.lock`` file; it may be missing.
+
+    Returns
+    -------
+    int or None
+        The process id; 0 or less when the kernel cannot name it here (another container, another
+        machine); None when nobody holds the lock.
+
+    Raises
+    ------
+    OSError
+        If the file exists and may not be read: nobody can say then.
+    """
+    try:
+        if _key(os.stat(path)) in _held_here:
+            return os.getpid()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return _record_lock_holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _key(status: os.stat_result) -> tuple[int, int, int]:
+    """Name a file as this process holds it."""
+    return os.getpid(), status.st_dev, status.st_ino
+
+
+def _record_lock_holder(descriptor: int) -> int | None:
+    """Ask the kernel who would block a write lock on the whole file (F_GETLK)."""
+    if sys.platform == "linux":  # struct flock: type, whence, start, length, pid
+        asked = struct.pack("@hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack("@hhqqi0q", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    else:  # struct flock of the BSDs: start, length, pid, type, whence
+        asked = struct.pack("@qqihh", 0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+        _, _, pid, kind, _ = struct.unpack("@qqihh", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else int(pid)

@@ -1,0 +1,86 @@
+"""Small log directories that real brokers wrote, to try things on.
+
+Each is what one broker from before the time index left in its ``log.dirs`` after a clean shutdown:
+the topics ``up`` (two partitions), ``up-compressed`` and ``up-empty``. They are named by the
+broker's version. 0.8.2.2 and 0.9.0.1 wrote messages without timestamps (magic 0), 0.10.0.1 with
+timestamps (magic 1); none has a ``.timeindex``.
+"""
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.samples.unpacking import unpack_archive
+
+__all__ = ["names", "unpack"]
+
+_FOLDER = Path(__file__).parent
+_SUFFIX = ".tar.xz"
+
+
+def names() -> tuple[str, ...]:
+    """Name the samples, oldest broker first.
+
+    Returns
+    -------
+    tuple of str
+        Kafka versions; also the names of the directories that `unpack` makes.
+
+    Examples
+    --------
+    >>> names()
+    ('0.8.2.2', '0.9.0.1', '0.10.0.1')
+    """
+    found = (path.name.removesuffix(_SUFFIX) for path in _FOLDER.glob("*" + _SUFFIX))
+    return tuple(sorted(found, key=lambda name: tuple(int(part) for part in name.split("."))))
+
+
+def unpack(destination: Path) -> list[Path]:
+    """Unpack every sample, with its mtimes.
+
+    Parameters
+    ----------
+    destination : path
+        A directory that is empty or does not exist yet. One directory per sample appears in it,
+        each whole or not at all.
+
+    Returns
+    -------
+    list of path
+        The samples' ``log.dirs`` roots, in the order of `names`.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If `destination` is not empty, or not a directory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [root.name for root in unpack(Path(folder) / "samples")]
+    ['0.8.2.2', '0.9.0.1', '0.10.0.1']
+    """
+    destination = Path(destination)
+    if destination.exists() and not destination.is_dir():
+        raise ChangeRefusedError(f"samples need a directory, {destination} is a file")
+    destination.mkdir(parents=True, exist_ok=True)
+    present = sorted(path.name for path in destination.iterdir())
+    if present:
+        raise ChangeRefusedError(f"samples need an empty directory, {destination} has {present[0]}")
+    return [_unpack_sample(name, destination) for name in names()]
+
+
+def _unpack_sample(name: str, destination: Path) -> Path:
+    """Unpack one sample beside its place and move it there when it is whole."""
+    root = destination / name
+    partial = destination / f".{name}.partial"
+    partial.mkdir()
+    try:
+        unpack_archive(_FOLDER / (name + _SUFFIX), partial)
+        partial.rename(root)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return root

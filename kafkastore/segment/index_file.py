@@ -1,0 +1,449 @@
+"""The index files of one segment: opened read-only, read with pread, searched in memory.
+
+An index object is a snapshot.  Opening it asks only for the file's size; its last entry is read
+from the tail; the first look-up reads the used part once (2 MiB for the offset index of a 1 GiB
+segment) and keeps it, so that later look-ups read nothing.  Bytes appended after the opening are
+not seen, and what is cut while it is being read is missing, in whole entries.
+
+Nothing is mapped unless `raw` is asked for: a mapping of a file that shrinks kills the process.
+
+Every answer comes in two kinds.  By default zero padding is cut: what was written.  With
+``with_padding=True`` every slot of the file counts: what a broker sees that loads this file.
+"""
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from io import FileIO
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkastore.errors import CorruptIndexError
+from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.entries import (
+    OFFSET_ENTRY_ON_DISK,
+    TIME_ENTRY_ON_DISK,
+    OffsetPosition,
+    TimestampOffset,
+)
+from kafkastore.formats.file_names import InvalidNameError, parse_segment_file
+
+EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
+
+# The padding is read backwards in blocks of this size. A multiple of both entry sizes, so that no
+# entry lies in two blocks.
+TAIL_BLOCK_SIZE = 48 * 1024
+
+
+class _IndexFile(Generic[EntryT]):
+    """What the two index files have in common: all but the meaning of an entry."""
+
+    _format: ClassVar[ModuleType]
+    _dtype_on_disk: ClassVar[np.dtype[np.void]]
+
+    def __init__(self, file: FileIO, path: Path, base_offset: int) -> None:
+        self._file = file
+        self.path = path
+        self.base_offset = base_offset
+        self.size = os.fstat(file.fileno()).st_size
+        self._used_size: int | None = None
+        self._used: bytes | None = None
+        self._padded: bytes | None = None
+        self._raw: npt.NDArray[np.void] | None = None
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], base_offset: int | None = None) -> Self:
+        """Open an index file for reading; read permission is enough.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        base_offset : int, optional
+            Base offset of the segment; by default the number in the file's name.
+
+        Returns
+        -------
+        OffsetIndex or TimeIndex
+            The index as it is now. Close it, or use it in a ``with`` statement.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be opened.
+        InvalidNameError
+            If no base offset is given and the name has none.
+        """
+        path = Path(path)
+        if base_offset is None:
+            named = parse_segment_file(path.name)
+            if named is None:
+                raise InvalidNameError(f"{path} has no base offset in its name, and none is given")
+            base_offset = named.base_offset
+        return cls(FileIO(path), path, base_offset)
+
+    def close(self) -> None:
+        """Close the file. What was read before can still be asked for, `raw` included."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r}, base_offset={self.base_offset})"
+
+    @property
+    def entry_count(self) -> int:
+        """Slots in the file, zero padding included: the entries that a broker would count."""
+        return self.size // self._entry_size
+
+    @property
+    def used_entry_count(self) -> int:
+        """Entries without the zero padding behind them; reads only the padding."""
+        if self._used_size is None:
+            self._used_size = self._find_used_size()
+        return self._used_size // self._entry_size
+
+    @property
+    def last_entry(self) -> EntryT:
+        """The last entry before the padding; reads only the padding and it."""
+        if self._used is None and self.used_entry_count:
+            position = (self.used_entry_count - 1) * self._entry_size
+            last = self._read(position, self._entry_size)
+            if len(last) == self._entry_size:
+                return self._last_of(last)
+        return self._last_of(self._used_bytes())
+
+    @property
+    def last_entry_with_padding(self) -> EntryT:
+        """The last slot: the last entry of a broker that loads the file."""
+        if self.used_entry_count == self.entry_count:
+            return self.last_entry
+        return self._last_of(bytes(self._entry_size))
+
+    @property
+    def raw(self) -> npt.NDArray[np.void]:
+        """The slots as the file has them, big-endian and relative: a read-only mapping, no copy.
+
+        If the file is cut while the mapping is used, the process dies of SIGBUS. Made for large
+        indexes that nobody writes to.
+        """
+        if self._raw is None:
+            size = min(self.size, os.fstat(self._file.fileno()).st_size)
+            size -= size % self._entry_size
+            if size:
+                mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
+                self._raw = np.frombuffer(mapped, self._dtype_on_disk)
+            else:
+                self._raw = np.empty(0, self._dtype_on_disk)
+        return self._raw
+
+    def entry(self, slot: int) -> EntryT:
+        """Decode the entry in one slot, padding or not.
+
+        Parameters
+        ----------
+        slot : int
+            From 0 to `entry_count` - 1.
+
+        Returns
+        -------
+        OffsetPosition or TimestampOffset
+            The entry.
+
+        Raises
+        ------
+        IndexError
+            If there is no such slot.
+        """
+        with_padding = slot >= self.used_entry_count
+        found: EntryT = self._format.entry(self._content(with_padding), self.base_offset, slot)
+        return found
+
+    def entries(self, *, with_padding: bool = False) -> npt.NDArray[np.void]:
+        """Decode all entries, with absolute offsets.
+
+        Parameters
+        ----------
+        with_padding : bool
+            Whether zero padding counts as entries.
+
+        Returns
+        -------
+        numpy.ndarray
+            Structured: `offset` and `position`, or `timestamp` and `offset`.
+        """
+        parsed: npt.NDArray[np.void] = self._format.parse(
+            self._content(with_padding), self.base_offset)
+        return parsed
+
+    def lookup(
+        self, target: int, *, with_padding: bool = False, warm_section: bool = True
+    ) -> EntryT:
+        """Find the last entry at or before a target, as a broker's search does.
+
+        Parameters
+        ----------
+        target : int
+            An absolute offset for an `OffsetIndex`, a timestamp in ms for a `TimeIndex`.
+        with_padding : bool
+            Whether zero padding counts as entries.
+        warm_section : bool
+            False for the search of brokers before 2.1.0; matters only for unsorted entries.
+
+        Returns
+        -------
+        OffsetPosition or TimestampOffset
+            The entry; (base offset, 0) or (-1, base offset) where none is small enough.
+        """
+        found: EntryT = self._format.lookup(
+            self._content(with_padding), self.base_offset, target, warm_section=warm_section)
+        return found
+
+    def lookup_many(
+        self, targets: npt.ArrayLike, *, with_padding: bool = False, warm_section: bool = True
+    ) -> npt.NDArray[np.void]:
+        """Find the last entry at or before each of many targets; the answers of `lookup`.
+
+        Parameters
+        ----------
+        targets : array_like of int64, shape (n,)
+            Absolute offsets or timestamps, in any order.
+        with_padding, warm_section : bool
+            As for `lookup`.
+
+        Returns
+        -------
+        numpy.ndarray, shape (n,)
+            Structured, as from `entries`.
+        """
+        found: npt.NDArray[np.void] = self._format.lookup_many(
+            self._content(with_padding), self.base_offset, targets, warm_section=warm_section)
+        return found
+
+    def truncate_to(self, offset: int) -> int:
+        """Count the entries that remain when those at or after an offset are dropped.
+
+        Parameters
+        ----------
+        offset : int
+            First absolute offset to drop.
+
+        Returns
+        -------
+        int
+            The number of entries to keep; the file is not touched.
+        """
+        kept: int = self._format.truncate_to(self._used_bytes(), self.base_offset, offset)
+        return kept
+
+    def first_disorder(self) -> int:
+        """Find the first entry that breaks the order of true entries.
+
+        Returns
+        -------
+        int
+            Its slot, or -1.
+        """
+        slot: int = self._format.first_disorder(self._used_bytes(), self.base_offset)
+        return slot
+
+    def check(self) -> None:
+        """Check what a broker's sanity check looks at: size, first and last slot.
+
+        Raises
+        ------
+        CorruptIndexError
+            If the check fails; with path and byte position.
+        """
+        try:
+            self._format.check(self._content(with_padding=True), self.base_offset)
+        except CorruptIndexError as error:
+            raise error.located(self.path) from error
+
+    @property
+    def _entry_size(self) -> int:
+        size: int = self._format.ENTRY_SIZE
+        return size
+
+    def _count_used(self, data: bytes, position: int = 0) -> int:
+        """Count the entries in these bytes of the file without the zeros behind them."""
+        count: int = self._format.used_entry_count(data, self.base_offset)
+        return count
+
+    def _last_of(self, data: bytes) -> EntryT:
+        """Decode the last entry of these bytes."""
+        last: EntryT = self._format.last_entry(data, self.base_offset)
+        return last
+
+    def _content(self, with_padding: bool) -> bytes:
+        """Return the bytes to search."""
+        return self._padded_bytes() if with_padding else self._used_bytes()
+
+    def _used_bytes(self) -> bytes:
+        """Read the used part, once."""
+        if self._used is None:
+            used = self._read(0, self.used_entry_count * self._entry_size)
+            # The file may have been cut since the padding was looked for.
+            if len(used) < self.used_entry_count * self._entry_size:
+                used = used[: self._count_used(used) * self._entry_size]
+                self._used_size = len(used)
+            self._used = used
+        return self._used
+
+    def _padded_bytes(self) -> bytes:
+        """Put the padding back behind the used part, and odd bytes at the end of the file."""
+        if self._padded is None:
+            whole_entries = self.entry_count * self._entry_size
+            odd_bytes = self._read(whole_entries, self.size - whole_entries)
+            self._padded = self._used_bytes().ljust(whole_entries, b"\0") + odd_bytes
+        return self._padded
+
+    def _find_used_size(self) -> int:
+        """Read backwards through the padding; return the size in bytes of what is before it."""
+        end = self._end_of_data()
+        while end > 0:
+            start = (end - 1) // TAIL_BLOCK_SIZE * TAIL_BLOCK_SIZE
+            used_in_block = self._count_used(self._read(start, end - start), start)
+            if used_in_block:
+                return start + used_in_block * self._entry_size
+            end = start
+        return 0
+
+    def _end_of_data(self) -> int:
+        """Return the end of the whole entries, or of the one that the hole behind them starts in.
+
+        Brokers preallocate by setting the length, so that the padding of most files is a hole.
+        """
+        end = self.entry_count * self._entry_size
+        if end <= TAIL_BLOCK_SIZE or not hasattr(os, "SEEK_HOLE"):
+            return end
+        descriptor = self._file.fileno()
+        data_end = 0
+        try:
+            while data_end < end:
+                data_start = os.lseek(descriptor, data_end, os.SEEK_DATA)
+                data_end = os.lseek(descriptor, data_start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:    # ENXIO: no data follows; else holes are not known
+                return end
+        slots = max(1, -(-data_end // self._entry_size))
+        return min(slots * self._entry_size, end)
+
+    def _read(self, position: int, size: int) -> bytes:
+        """Read bytes; fewer only where the file ends."""
+        parts = []
+        while size > 0:
+            try:
+                part = os.pread(self._file.fileno(), size, position)
+            except OSError as error:
+                error.filename = str(self.path)
+                raise
+            if not part:
+                break
+            parts.append(part)
+            position += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class OffsetIndex(_IndexFile[OffsetPosition]):
+    """The offset index file of a segment: positions in the log by offset.
+
+    Examples
+    --------
+    >>> with OffsetIndex.open(path) as index:    # doctest: +SKIP
+    ...     index.lookup(4711)
+    OffsetPosition(offset=4703, position=20512)
+    """
+
+    _format: ClassVar[ModuleType] = offset_index
+    _dtype_on_disk: ClassVar[np.dtype[np.void]] = OFFSET_ENTRY_ON_DISK
+
+    def fetch_upper_bound(self, position: int, fetch_size: int) -> OffsetPosition | None:
+        """Find the first entry at or after the end of a fetch: an offset surely outside it.
+
+        Parameters
+        ----------
+        position, fetch_size : int
+            Where the fetch starts in the log, and its size in bytes.
+
+        Returns
+        -------
+        OffsetPosition or None
+            None if the fetch ends behind every entry.
+        """
+        return offset_index.fetch_upper_bound(
+            self._used_bytes(), self.base_offset, position, fetch_size)
+
+
+class TimeIndex(_IndexFile[TimestampOffset]):
+    """The time index file of a segment: offsets by timestamp.
+
+    Examples
+    --------
+    >>> with TimeIndex.open(path) as index:    # doctest: +SKIP
+    ...     index.lookup(1_700_000_000_000)
+    TimestampOffset(timestamp=1699999999871, offset=4703)
+    """
+
+    _format: ClassVar[ModuleType] = time_index
+    _dtype_on_disk: ClassVar[np.dtype[np.void]] = TIME_ENTRY_ON_DISK
+    _first_timestamp_may_be_zero = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        base_offset: int | None = None,
+        *,
+        first_timestamp_may_be_zero: bool = False,
+    ) -> Self:
+        """Open an index file for reading; read permission is enough.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        base_offset : int, optional
+            Base offset of the segment; by default the number in the file's name.
+        first_timestamp_may_be_zero : bool
+            What the log says: whether (0, base offset) may be a true entry. It is all zeros, like
+            padding; see `time_index.used_entry_count`.
+
+        Returns
+        -------
+        TimeIndex
+            The index as it is now. Close it, or use it in a ``with`` statement.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be opened.
+        InvalidNameError
+            If no base offset is given and the name has none.
+        """
+        index = super().open(path, base_offset)
+        index._first_timestamp_may_be_zero = first_timestamp_may_be_zero
+        return index
+
+    def _count_used(self, data: bytes, position: int = 0) -> int:
+        """Count the entries in these bytes of the file without the zeros behind them."""
+        return time_index.used_entry_count(
+            data,
+            self.base_offset,
+            first_timestamp_may_be_zero=self._first_timestamp_may_be_zero and position == 0,
+        )

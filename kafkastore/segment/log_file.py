@@ -1,0 +1,334 @@
+"""The ``.log`` file of a segment: read by ``pread``, batch by batch, never mapped, never written.
+
+A mapping of a file that shrinks, or of a bad sector, kills the process; a read gives fewer bytes or an
+error that can be told.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFormatError
+from kafkastore.formats import batch_header
+from kafkastore.formats.batch_header import BATCH_HEADER
+from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.entries import LogOffsetPosition, TimestampOffset
+from kafkastore.formats.record_batch import RecordBatch, first_record_from
+
+LARGEST_READ = 4 * 1024 * 1024
+HEADERS_A_SCAN = 16_384
+#: What a lookup reads first: one index interval and what a batch of usual size needs.
+SMALLEST_READ = 32 * 1024
+
+
+class BatchRun(NamedTuple):
+    """Successive whole batches.
+
+    `data` is valid until the next run is asked for: it is a view of a buffer that is used again.
+    """
+
+    data: memoryview
+    headers: NDArray[Any]
+
+    def batch(self, index: int) -> memoryview:
+        """Return the bytes of one batch."""
+        at = int(self.headers["position"][index] - self.headers["position"][0])
+        return self.data[at : at + int(self.headers["size"][index])]
+
+
+class LogFile:
+    """One ``.log`` file, opened for reading.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. Its size is taken once, at opening: a live file may grow behind it.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``FileRecords``, ``FileLogInputStream``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = -1
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        """Close the file; safe to repeat."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> LogFile:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def runs(
+        self,
+        starting_position: int = 0,
+        *,
+        verify_crc: bool = False,
+        first_read: int = LARGEST_READ,
+    ) -> Iterator[BatchRun]:
+        """Scan batch headers forward, a run of batches at a time.
+
+        Parameters
+        ----------
+        starting_position : int
+            Byte position at which a batch begins.
+        verify_crc : bool
+            Compute checksums; see ``crc_valid`` of `BATCH_HEADER`.
+        first_read : int
+            Bytes of the first read; later ones are four times the one before, up to 4 MiB.
+
+        Yields
+        ------
+        BatchRun
+            At least one batch.
+
+        Raises
+        ------
+        CorruptBatchError
+            At a length no batch can have, unless only zeros follow (preallocated space is the end).
+        UnsupportedFormatError
+            At a magic above 2.
+
+        Notes
+        -----
+        A torn last batch is the end of the log, without an error: `valid_bytes` tells where it begins.
+        """
+        position, read_size = starting_position, first_read
+        buffer = bytearray(min(read_size, max(self.size - position, 1)))
+        headers = np.empty(HEADERS_A_SCAN, BATCH_HEADER)
+        while position < self.size:
+            data = self._read_into(buffer, position)
+            count, scanned, status, wanted = batch_header.scan(
+                data, position, headers, verify_crc=verify_crc
+            )
+            if count:
+                yield BatchRun(data[:scanned], headers[:count])
+                position += scanned
+            if status in (batch_header.BAD_LENGTH, batch_header.BAD_MAGIC):
+                # Kafka does not look at a frame that ends where the file ends.
+                if self.size - position <= batch_header.SMALLEST_FRAME:
+                    return
+                self._check_is_preallocated(position, status)
+                return
+            if not count:
+                # The next batch is not whole in the buffer: torn, or larger than the buffer.
+                if wanted > self.size - position or len(data) == self.size - position:
+                    return
+                if len(data) < len(buffer):
+                    return  # the file shrank while it was read
+                read_size = max(read_size, wanted)
+            read_size = max(min(4 * read_size, LARGEST_READ), wanted)
+            if len(buffer) < min(read_size, self.size - position):
+                buffer = bytearray(min(read_size, self.size - position))
+
+    def _read_into(self, buffer: bytearray, position: int) -> memoryview:
+        """Fill a buffer from a position, as far as there are bytes."""
+        view = memoryview(buffer)[: max(self.size - position, 0)]
+        done = 0
+        while done < len(view):
+            try:
+                got = os.preadv(self._descriptor, [view[done:]], position + done)
+            except OSError as error:
+                raise CorruptBatchError(
+                    f"the log can't be read ({error.strerror})",
+                    path=self.path,
+                    position=position + done,
+                ) from error
+            if got == 0:
+                break
+            done += got
+        return view[:done]
+
+    def _check_is_preallocated(self, position: int, status: int) -> None:
+        """Raise unless only zeros follow: what ``log.preallocate`` and some crashes leave."""
+        buffer = bytearray(min(LARGEST_READ, self.size - position))
+        at = position
+        while at < self.size:
+            data = self._read_into(buffer, at)
+            if not data:
+                return
+            if data.tobytes().count(0) != len(data):
+                break
+            at += len(data)
+        else:
+            return
+        head = bytes(self._read_into(bytearray(17), position))
+        if status == batch_header.BAD_MAGIC:
+            raise UnsupportedFormatError(
+                f"record batch has magic {head[16]}, not 0, 1 or 2",
+                path=self.path,
+                position=position,
+            )
+        length = int.from_bytes(head[8:12], "big", signed=True)
+        raise CorruptBatchError(
+            f"record batch has length {length}, which no batch can have",
+            path=self.path,
+            position=position,
+        )
+
+    def header_at(self, position: int) -> Any | None:
+        """Read the header of the batch at a position.
+
+        Parameters
+        ----------
+        position : int
+            Bytes.
+
+        Returns
+        -------
+        numpy.void of BATCH_HEADER, or None
+            None where no whole batch begins there.
+        """
+        data = self._read_into(bytearray(batch_header.LARGEST_HEADER), position)
+        header = batch_header.parse(data, position)
+        if header is None or header["size"][0] > self.size - position:
+            return None
+        return header[0]
+
+    def fits(self, entry: TimestampOffset, position: int) -> bool:
+        """Tell whether a time index entry is true: its batch reached just its timestamp.
+
+        Parameters
+        ----------
+        entry : TimestampOffset
+            Absolute offset.
+        position : int
+            Byte position of a batch at or before the one that holds the entry's offset.
+        """
+        for run in self.runs(position, first_read=SMALLEST_READ):
+            holders = run.headers[run.headers["last_offset"] >= entry.offset]
+            if len(holders):
+                return bool(holders["max_timestamp"][0] == entry.timestamp)
+        return False
+
+    def batches(
+        self, starting_position: int = 0, *, first_read: int = LARGEST_READ
+    ) -> Iterator[RecordBatch]:
+        """Read batches one by one; each owns its bytes.
+
+        Parameters
+        ----------
+        starting_position : int
+            Byte position at which a batch begins.
+        first_read : int
+            Bytes of the first read.
+
+        Yields
+        ------
+        RecordBatch
+            With its position in the file.
+        """
+        for run in self.runs(starting_position, first_read=first_read):
+            for index, position in enumerate(run.headers["position"].tolist()):
+                yield RecordBatch(bytes(run.batch(index)), position)
+
+    def search_for_offset(
+        self, target_offset: int, starting_position: int = 0
+    ) -> LogOffsetPosition | None:
+        """Find the first batch whose last offset is at least an offset.
+
+        Parameters
+        ----------
+        target_offset : int
+            Inclusive.
+        starting_position : int
+            Byte position at which a batch begins, usually from the offset index.
+
+        Returns
+        -------
+        LogOffsetPosition or None
+            Of the batch: its last offset, position, size.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``FileRecords.searchForOffsetWithSize``.
+        """
+        for run in self.runs(starting_position, first_read=SMALLEST_READ):
+            index = int(np.argmax(run.headers["last_offset"] >= target_offset))
+            found = run.headers[index]
+            if found["last_offset"] >= target_offset:
+                return LogOffsetPosition(
+                    int(found["last_offset"]), int(found["position"]), int(found["size"])
+                )
+        return None
+
+    def search_for_timestamp(
+        self,
+        target_timestamp: int,
+        starting_position: int = 0,
+        starting_offset: int = 0,
+        *,
+        skip_control: bool = False,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> tuple[int, int, int] | None:
+        """Find the first record with at least a timestamp, at or after an offset.
+
+        Parameters
+        ----------
+        target_timestamp : int
+            ms since 1970, inclusive.
+        starting_position : int
+            Byte position at which a batch begins.
+        starting_offset : int
+            Inclusive.
+        skip_control : bool
+            Pass over transaction markers, which brokers do not.
+        max_decompressed_bytes : int
+            What a compressed batch may grow to.
+
+        Returns
+        -------
+        (timestamp, offset, leader_epoch) or None
+            `leader_epoch` is -1 where the batch has none.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``. Checksums are not looked at, as there.
+        """
+        for run in self.runs(starting_position, first_read=SMALLEST_READ):
+            headers = run.headers
+            candidates = (headers["max_timestamp"] >= target_timestamp) & (
+                headers["last_offset"] >= starting_offset
+            )
+            if skip_control:
+                candidates &= ~is_control(headers)
+            for index in np.flatnonzero(candidates).tolist():
+                try:
+                    found = first_record_from(
+                        run.batch(index),
+                        int(headers["position"][index]),
+                        target_timestamp,
+                        starting_offset,
+                        max_decompressed_bytes=max_decompressed_bytes,
+                    )
+                except CorruptionError as error:
+                    raise error.located(self.path) from error
+                if found is not None:
+                    return (*found, int(headers["leader_epoch"][index]))
+        return None
+
+
+def is_control(headers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which batches are transaction markers.
+
+    Parameters
+    ----------
+    headers : numpy.ndarray of BATCH_HEADER
+    """
+    return (headers["magic"] == 2) & (headers["attributes"] & 0x20 != 0)

@@ -1,0 +1,317 @@
+"""One segment: a ``.log`` file and the indexes beside it, read lazily, changed never."""
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
+from kafkastore.formats.file_names import segment_file_name
+from kafkastore.segment.index_file import OffsetIndex, TimeIndex
+from kafkastore.segment.log_file import SMALLEST_READ, LogFile
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+
+
+class SegmentSummary(NamedTuple):
+    """What one pass over a segment's batch headers tells.
+
+    Attributes
+    ----------
+    valid_bytes : int
+        Bytes of whole batches from the start of the file.
+    batch_count : int
+        Record batches, or messages before magic 2 (a wrapper counts once).
+    magics : frozenset of int
+        Message formats seen.
+    next_offset : int
+        Offset behind the last batch; the base offset where there is none.
+    largest_record_timestamp : int or None
+        Largest timestamp of the batch headers, ms; None where no record has one.
+    problem : str or None
+        Why the pass ended before the end of the file, where bytes are broken.
+    """
+
+    valid_bytes: int
+    batch_count: int
+    magics: frozenset[int]
+    next_offset: int
+    largest_record_timestamp: int | None
+    problem: str | None
+
+
+class LogSegment:
+    """One segment of a partition's log.
+
+    Parameters
+    ----------
+    directory : path-like
+        The partition directory.
+    base_offset : int
+        As in the file names.
+    next_base_offset : int or None
+        Base offset of the segment behind; None for the active segment.
+
+    Notes
+    -----
+    Files are opened for each question and closed again, so that a store of any size fits the limit of
+    open files; what an index or a summary said is kept.
+
+    Source: Kafka 2.4.0 ``LogSegment``.
+    """
+
+    def __init__(
+        self, directory: Path, base_offset: int, next_base_offset: int | None = None
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.next_base_offset = next_base_offset
+
+    def __repr__(self) -> str:
+        return f"LogSegment({str(self.log_path)!r})"
+
+    def _path(self, suffix: str) -> Path:
+        return self.directory / segment_file_name(self.base_offset, suffix)
+
+    @property
+    def log_path(self) -> Path:
+        """The ``.log`` file."""
+        return self._path(".log")
+
+    @property
+    def offset_index_path(self) -> Path:
+        """The ``.index`` file, there or not."""
+        return self._path(".index")
+
+    @property
+    def time_index_path(self) -> Path:
+        """The ``.timeindex`` file, there or not."""
+        return self._path(".timeindex")
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the last segment of its log."""
+        return self.next_base_offset is None
+
+    @cached_property
+    def _log_stat(self) -> os.stat_result:
+        return self.log_path.stat()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the ``.log`` file, when first asked."""
+        return self._log_stat.st_size
+
+    @property
+    def last_modified_ns(self) -> int:
+        """Modification time of the ``.log`` file, ns since 1970."""
+        return self._log_stat.st_mtime_ns
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Modification time of the ``.log`` file as a broker sees it: ms since 1970."""
+        return self._log_stat.st_mtime_ns // 1_000_000
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex | None:
+        """The offset index; None where there is no file."""
+        try:
+            return OffsetIndex.open(self.offset_index_path, self.base_offset)
+        except FileNotFoundError:
+            return None
+
+    @cached_property
+    def time_index(self) -> TimeIndex | None:
+        """The time index; None where there is no file."""
+        try:
+            return TimeIndex.open(self.time_index_path, self.base_offset)
+        except FileNotFoundError:
+            return None
+
+    def open_log(self) -> LogFile:
+        """Open the ``.log`` file; the caller closes it."""
+        return LogFile(self.log_path)
+
+    @cached_property
+    def summary(self) -> SegmentSummary:
+        """What one pass over all batch headers tells; broken bytes end it without an error."""
+        valid_bytes, count, magics, largest = 0, 0, set(), -1
+        next_offset, problem = self.base_offset, None
+        with self.open_log() as log:
+            try:
+                for run in log.runs():
+                    headers = run.headers
+                    count += len(headers)
+                    magics.update(np.unique(headers["magic"]).tolist())
+                    largest = max(largest, int(headers["max_timestamp"].max()))
+                    valid_bytes = int(headers["position"][-1] + headers["size"][-1])
+                    next_offset = int(headers["last_offset"][-1]) + 1
+            except CorruptionError as error:
+                problem = str(error)
+        return SegmentSummary(
+            valid_bytes,
+            count,
+            frozenset(magics),
+            next_offset,
+            largest if largest >= 0 else None,
+            problem,
+        )
+
+    def rebuilt_indexes(
+        self, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    ) -> RebuiltIndexes:
+        """Build both indexes from the log, in memory; see `rebuild_indexes`."""
+        return rebuild_indexes(
+            self.log_path, self.base_offset, index_interval_bytes=index_interval_bytes
+        )
+
+    def position_before(self, target_offset: int) -> int:
+        """Find a batch at or before the one that holds an offset, by the offset index if it is right.
+
+        Parameters
+        ----------
+        target_offset : int
+            Absolute.
+
+        Returns
+        -------
+        int
+            Byte position of a batch; every record before it has a smaller offset. 0 where the index is missing
+            or its entry does not fit the log.
+        """
+        if self.offset_index is None:
+            return 0
+        try:
+            entry = self.offset_index.lookup(target_offset)
+        except CorruptionError:
+            return 0
+        if entry.position == 0:
+            return 0
+        with self.open_log() as log:
+            header = log.header_at(entry.position)
+        if header is None:
+            return 0
+        fits = (
+            self.base_offset <= header["base_offset"] <= entry.offset
+            if header["base_offset"] >= 0
+            else self.base_offset <= header["last_offset"]
+        )
+        return entry.position if fits and entry.offset <= target_offset else 0
+
+    @cached_property
+    def next_offset(self) -> int:
+        """Offset behind the last whole batch; the base offset of a segment without any."""
+        last_offset = self.base_offset - 1
+        position = 0
+        if self.offset_index is not None and self.size:
+            last_entry = self.offset_index.last_entry
+            position = self.position_before(last_entry.offset)
+        with self.open_log() as log:
+            try:
+                for run in log.runs(position, first_read=SMALLEST_READ):
+                    last_offset = int(run.headers["last_offset"][-1])
+            except CorruptionError:
+                if position:  # perhaps the index led astray
+                    return self.summary.next_offset
+        return last_offset + 1
+
+    def translate_offset(
+        self, target_offset: int, starting_position: int = 0
+    ) -> LogOffsetPosition | None:
+        """Find the batch that holds an offset, or the first behind a gap.
+
+        Parameters
+        ----------
+        target_offset : int
+            Absolute.
+        starting_position : int
+            Byte position from which to search, if that is further on than the index leads.
+
+        Returns
+        -------
+        LogOffsetPosition or None
+            Last offset, position and size of the first batch whose last offset is at least
+            `target_offset`; None where the segment ends before.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``LogSegment.translateOffset``.
+        """
+        position = max(self.position_before(target_offset), starting_position)
+        with self.open_log() as log:
+            return log.search_for_offset(target_offset, position)
+
+    @cached_property
+    def largest_timestamp_by_index(self) -> int | None:
+        """The segment's largest timestamp, if the time index can be shown to be right; else None.
+
+        An index is believed if its entries are in order and its last one fits the log: the batch that holds its
+        offset has just that maximum. Batches behind it are looked at, for an index may
+        lack its last entries (a running or killed broker). Where timestamps rise that is one interval.
+        """
+        index = self.time_index
+        if index is None or not index.used_entry_count or not index.is_sound:
+            return None
+        last = index.last_entry
+        if last.offset >= self.next_offset:
+            return None
+        largest = None
+        with self.open_log() as log:
+            for run in log.runs(self.position_before(last.offset), first_read=SMALLEST_READ):
+                behind = run.headers[run.headers["last_offset"] >= last.offset]
+                if not len(behind):
+                    continue
+                if largest is None and behind["max_timestamp"][0] != last.timestamp:
+                    return None
+                largest = max(largest or -1, int(behind["max_timestamp"].max()))
+        return largest
+
+    def largest_record_timestamp(self) -> int | None:
+        """Return the largest timestamp of the segment's batches, ms; None where no record has one.
+
+        By the time index where that is right, else by a pass over the headers.
+        """
+        by_index = self.largest_timestamp_by_index
+        return self.summary.largest_record_timestamp if by_index is None else by_index
+
+    def find_offset_by_timestamp(
+        self, target_timestamp: int, starting_offset: int
+    ) -> TimestampAndOffset | None:
+        """Find the first record with at least a timestamp, at or after an offset; no marker.
+
+        Parameters
+        ----------
+        target_timestamp : int
+            ms since 1970, inclusive.
+        starting_offset : int
+            Inclusive.
+
+        Returns
+        -------
+        TimestampAndOffset or None
+
+        Notes
+        -----
+        Right whatever the indexes say: they only choose where to begin, and only where they fit the log.
+        """
+        position = 0
+        if self.largest_timestamp_by_index is not None and self.time_index is not None:
+            floor = self.time_index.lookup(target_timestamp)
+            if floor.timestamp >= 0:
+                candidate = self.position_before(floor.offset)
+                with self.open_log() as log:
+                    position = candidate if log.fits(floor, candidate) else 0
+        position = max(position, self.position_before(starting_offset))
+        with self.open_log() as log:
+            found = log.search_for_timestamp(
+                target_timestamp, position, starting_offset, skip_control=True
+            )
+        if found is None:
+            return None
+        timestamp, offset, epoch = found
+        return TimestampAndOffset(timestamp, offset, epoch if epoch >= 0 else None)
+
+

@@ -1,0 +1,68 @@
+"""What pyproject.toml cannot say: the Cython modules, and the folders' import names."""
+import os
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+CYTHON_MODULES = [
+    "kafkastore.formats.crc",
+    "kafkastore.formats.batch_header",
+    "kafkastore.formats.record_batch",
+    "kafkastore.formats.record_columns",
+    "kafkastore.formats.index_builder",
+    "kafkastore.formats.offset_index",
+    "kafkastore.formats.time_index",
+]
+
+PACKAGE_FOLDERS = {
+    "kafkastore": "kafkastore",
+    "kafkastore.formats": "kafkastore/formats",
+    "kafkastore.segment": "kafkastore/segment",
+    "kafkastore.log": "kafkastore/log",
+    "kafkastore.changes": "kafkastore/changes",
+    "kafkastore.checks": "kafkastore/checks",
+    "kafkastore.spark": "kafkastore/spark",
+    "kafkastore.cli": "kafkastore/cli",
+    "kafkastore.samples": "kafkastore/samples",
+    "kafkastore.legacy": "legacy",
+    "kafkastore.migration": "migration",
+}
+
+setup(
+    packages=list(PACKAGE_FOLDERS),
+    # The one module that is installed beside the package: PySpark finds a data source by itself
+    # where a top-level module is called pyspark_*. "" is the folder of such modules.
+    py_modules=["pyspark_kafkastore"],
+    package_dir={"": "kafkastore/spark/top_level", **PACKAGE_FOLDERS},
+    package_data={
+        "": ["*.pxd", "*.pyi", "*.h", "py.typed", "*.tar.xz", "*.html.jinja"],
+        "kafkastore.spark": ["java_home/bin/java", "log4j2.properties"],
+    },
+    ext_modules=cythonize(
+        [
+            Extension(
+                module,
+                [module.replace(".", "/") + ".pyx"],
+                include_dirs=[numpy.get_include(), "kafkastore/formats"],
+                define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
+                extra_compile_args=["-O3", "-g0"],
+            )
+            for module in CYTHON_MODULES
+        ],
+        build_dir="build/cython",
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": False,
+            "embedsignature": True,
+        },
+    ),
+    options={
+        # Without this the metadata folder would land in the folder named for "" above.
+        "egg_info": {"egg_base": "."},
+        "build_ext": {"parallel": os.cpu_count()},
+    },
+)

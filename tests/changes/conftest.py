@@ -1,0 +1,114 @@
+"""A small log directory, a plan over it that does everything a plan can, and what must hold of it."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Prefix, Reliance
+
+Contents = dict[str, tuple[bytes, int, int]]
+
+# Odd nanoseconds: a restore that goes through floats or microseconds would lose them.
+MTIME_NS = 1_456_000_000_123_456_789
+
+
+def write(path: Path, data: bytes, mtime_ns: int, mode: int = 0o640) -> None:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_bytes(data)
+    path.chmod(mode)
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def contents(root: Path) -> Contents:
+    """Every file below a root: its bytes, modification time and mode."""
+    return {
+        path.relative_to(root).as_posix(): (
+            path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def state(path: Path) -> FileState:
+    found = read_state(path)
+    assert found is not None
+    return found
+
+
+def change(root: Path, path: str, content: Content | None, new: bytes | None) -> FileChange:
+    """A change of a file that gets the `.log`'s time where it is new."""
+    log = root / path.rpartition("/")[0] / "00000000000000000000.log"
+    before = read_state(root / path)
+    like = os.stat(log if before is None else root / path)
+    after = None if new is None else FileState.of_bytes(new, like)
+    reliance = Reliance(log.relative_to(root).as_posix(), log.stat().st_size, log.stat().st_mtime_ns)
+    relies_on = () if path.endswith(".log") else (reliance,)
+    return FileChange(path, before, after, content, "a test wants it", relies_on)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A log.dirs root with two partitions; file names as a broker has them, bytes of no meaning."""
+    root = tmp_path / "disk" / "kafka-logs-1"
+    for number, partition in enumerate(("orders-0", "orders-1")):
+        directory = root / partition
+        write(directory / "00000000000000000000.log", b"log" * 100, MTIME_NS + number)
+        write(directory / "00000000000000000000.index", b"old index" * 5, MTIME_NS + 10 + number)
+        write(directory / "00000000000000000042.log", b"LOG" * 50, MTIME_NS + 20 + number)
+        write(directory / "00000000000000000042.index", b"orphan", MTIME_NS + 30 + number)
+    write(root / ".lock", b"", MTIME_NS)
+    write(root / "meta.properties", b"version=0\nbroker.id=1\n", MTIME_NS)
+    return root
+
+
+@pytest.fixture
+def plan(root: Path) -> Plan:
+    """A plan that creates, replaces, cuts and removes."""
+    changes = []
+    for partition in ("orders-0", "orders-1"):
+        for path, content, new in (
+            ("00000000000000000000.timeindex", Inline(b"time" * 9), b"time" * 9),
+            ("00000000000000000042.timeindex", Inline(b""), b""),
+            ("00000000000000000000.index", Inline(b"new index"), b"new index"),
+            ("00000000000000000042.log", Prefix(100), (b"LOG" * 50)[:100]),
+            ("00000000000000000042.index", None, None),
+        ):
+            changes.append(change(root, f"{partition}/{path}", content, new))
+    return Plan(str(root), "test", tuple(changes))
+
+
+@pytest.fixture
+def planned(root: Path, plan: Plan) -> Contents:
+    """What the directory holds once the plan is applied, worked out the slow way."""
+    expected = contents(root)
+    for each in plan.changes:
+        if each.after is None:
+            del expected[each.path]
+        else:
+            data = (each.content.data if isinstance(each.content, Inline)
+                    else expected[each.path][0][:100])
+            expected[each.path] = (data, each.after.mtime_ns, 0o100000 | each.after.mode)
+    return expected
+
+
+@pytest.fixture
+def check_each_old_or_new(root: Path, plan: Plan, planned: Contents) -> Callable[[], None]:
+    """A function that asserts that every file is wholly as before or wholly as planned."""
+    before = contents(root)
+    names = {each.path for each in plan.changes}
+
+    def check() -> None:
+        now = contents(root)
+        for path in before.keys() | planned.keys() | now.keys():
+            if "kafkastore-" in path:
+                assert not path.endswith((".log", ".index", ".timeindex", ".swap", ".deleted"))
+            elif path in names:
+                assert now.get(path) in (before.get(path), planned.get(path)), path
+            else:
+                assert now[path] == before[path], path
+
+    return check

@@ -1,0 +1,481 @@
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafkastore.changes.apply import apply
+from kafkastore.changes.journal import Journal, find_journals, remove
+from kafkastore.changes.plan import FileChange, Inline, Plan
+from kafkastore.changes.undo import resume, undo
+from kafkastore.errors import ChangeRefusedError
+
+from .conftest import MTIME_NS, change, contents, write
+
+
+def test_apply_makes_exactly_what_the_plan_says(root, plan, planned):
+    journal = apply(plan)
+    assert contents(root) == planned
+    assert journal.phase == "applied"
+    assert journal.changed == {each.path for each in plan.changes}
+
+
+def test_apply_leaves_the_root_without_strangers(root, plan, planned):
+    apply(plan)
+    assert {path.name for path in root.iterdir()} == {
+        "orders-0", "orders-1", ".lock", "meta.properties"}
+
+
+def test_undo_restores_bytes_times_modes_and_absence(root, plan):
+    before = contents(root)
+    journal = undo(apply(plan))
+    assert contents(root) == before
+    assert (journal.phase, journal.changed, journal.left) == ("undone", frozenset(), frozenset())
+
+
+def test_undo_restores_the_very_files_that_were_there(root, plan):
+    path = root / "orders-0" / "00000000000000000000.index"
+    inode = path.stat().st_ino
+    undo(apply(plan))
+    assert path.stat().st_ino == inode
+
+
+def test_undo_restores_through_copies_where_links_do_not_reach(root, plan, monkeypatch):
+    before = contents(root)
+
+    def no_links(source, target, **_):
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert contents(root) != (undo(apply(plan)) and {})
+    assert contents(root) == before
+
+
+def test_applying_twice_is_the_same_as_once(root, plan, planned):
+    first = apply(plan)
+    seen = (first.area / "journal.jsonl").read_bytes()
+    assert apply(plan) == first
+    assert contents(root) == planned
+    assert (first.area / "journal.jsonl").read_bytes() == seen
+
+
+def test_undoing_twice_is_the_same_as_once(root, plan):
+    before = contents(root)
+    once = undo(apply(plan))
+    assert undo(once) == once
+    assert contents(root) == before
+
+
+def test_a_plan_can_be_applied_again_after_its_undo(root, plan, planned):
+    before = contents(root)
+    undo(apply(plan))
+    journal = apply(plan)
+    assert (contents(root), journal.phase) == (planned, "applied")
+    undo(journal)
+    assert contents(root) == before
+
+
+def test_apply_redoes_what_a_restored_backup_took_back(root, plan, planned):
+    path = root / "orders-0" / "00000000000000000000.index"
+    old = path.read_bytes(), path.stat().st_mtime_ns
+    apply(plan)
+    write(path, *old)
+    apply(plan)
+    assert contents(root) == planned
+
+
+def test_threads_do_the_same(root, plan, planned):
+    before = contents(root)
+    seen = []
+    journal = apply(plan, threads=4, progress=lambda each: seen.append(each.path))
+    assert contents(root) == planned
+    assert sorted(seen) == sorted(each.path for each in plan.changes)
+    undo(journal, threads=4)
+    assert contents(root) == before
+
+
+def test_progress_is_told_of_each_change(plan):
+    seen = []
+    apply(plan, progress=seen.append)
+    assert seen == list(plan.changes)
+
+
+def test_an_empty_plan_touches_nothing(root, tmp_path):
+    journal = apply(Plan(str(root), "test", ()))
+    assert journal.is_finished
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == [root.name]
+    assert undo(journal) == resume(journal) == journal
+
+
+def test_resume_and_undo_take_the_area_s_path(root, plan, planned):
+    before = contents(root)
+    area = apply(plan).area
+    assert resume(str(area)).phase == "applied"
+    assert undo(str(area)).phase == "undone"
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("harm", ["bytes", "time", "absence", "log", "log time"])
+def test_apply_refuses_when_a_file_changed_since_the_plan_and_touches_nothing(
+    root, plan, harm, tmp_path
+):
+    index = root / "orders-1" / "00000000000000000000.index"
+    log = root / "orders-1" / "00000000000000000000.log"
+    match harm:
+        case "bytes":
+            write(index, b"new bytes of the same size and time, forged."[:45].ljust(45), MTIME_NS + 11)
+        case "time":
+            os.utime(index, ns=(1, MTIME_NS + 12))
+        case "absence":
+            index.unlink()
+        case "log":
+            write(log, b"longer" * 100, MTIME_NS + 1)
+        case "log time":
+            os.utime(log, ns=(1, 1))
+    before = contents(tmp_path)
+    with pytest.raises(ChangeRefusedError, match="has changed since the plan was made"):
+        apply(plan)
+    assert contents(tmp_path) == before
+
+
+def test_apply_refuses_to_create_what_somebody_created(root, plan):
+    write(root / "orders-1" / "00000000000000000042.timeindex", b"", MTIME_NS)
+    with pytest.raises(ChangeRefusedError, match="00000000000000000042.timeindex has changed"):
+        apply(plan)
+
+
+def test_apply_refuses_content_that_is_not_what_the_plan_promised(root):
+    honest = change(root, "orders-0/00000000000000000000.timeindex", Inline(b"one"), b"one")
+    before = contents(root)
+    with pytest.raises(ChangeRefusedError, match="would not become what the plan says"):
+        apply(Plan(str(root), "test", (replace(honest, content=Inline(b"two")),)))
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("kind", ["link", "directory", "fifo"])
+def test_apply_refuses_what_is_no_regular_file(root, plan, kind):
+    path = root / "orders-0" / "00000000000000000042.timeindex"
+    match kind:
+        case "link":
+            path.symlink_to(root / "meta.properties")
+        case "directory":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+    with pytest.raises(ChangeRefusedError, match="not a regular file"):
+        apply(plan)
+
+
+def test_apply_refuses_more_than_the_disk_holds(root):
+    huge = change(root, "orders-0/00000000000000000000.timeindex", Inline(b""), b"")
+    assert huge.after is not None
+    huge = replace(huge, after=replace(huge.after, size=1 << 60))
+    with pytest.raises(ChangeRefusedError, match="bytes left, the new files need"):
+        apply(Plan(str(root), "test", (huge,)))
+
+
+def broker(root: Path) -> subprocess.Popen[bytes]:
+    """Another process that holds the lock as a broker does."""
+    code = ("import fcntl, os, sys; d = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT);"
+            "fcntl.lockf(d, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()")
+    process = subprocess.Popen([sys.executable, "-c", code, str(root / ".lock")],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"held\n"
+    return process
+
+
+def test_apply_and_undo_refuse_while_a_broker_holds_the_lock(root, plan, planned, tmp_path):
+    before = contents(root)
+    with broker(root) as process:
+        with pytest.raises(ChangeRefusedError, match=f"process {process.pid} holds"):
+            apply(plan)
+        assert contents(root) == before
+        assert not find_journals(root)
+        process.communicate()
+    journal = apply(plan)
+    with broker(root) as process:
+        with pytest.raises(ChangeRefusedError, match=f"process {process.pid} holds"):
+            undo(journal)
+        process.communicate()
+    assert contents(root) == planned
+    undo(journal)
+    assert contents(root) == before
+
+
+def test_a_lock_file_that_nobody_holds_means_nothing_and_a_missing_one_is_not_made(root, plan):
+    (root / ".lock").unlink()
+    apply(plan)
+    assert not (root / ".lock").exists()
+
+
+def test_a_broker_cannot_start_while_a_plan_is_applied(root, plan):
+    code = ("import fcntl, os, sys; d = os.open(sys.argv[1], os.O_RDWR);"
+            "fcntl.lockf(d, fcntl.LOCK_EX | fcntl.LOCK_NB)")
+    results = []
+
+    def start_broker(_: FileChange) -> None:
+        results.append(subprocess.run([sys.executable, "-c", code, str(root / ".lock")],
+                                      stderr=subprocess.DEVNULL, check=False).returncode)
+
+    plan = Plan(plan.root, plan.job, plan.changes[:2])
+    apply(plan, progress=start_broker)
+    assert results == [1, 1]
+    start_broker(plan.changes[0])
+    assert results[-1] == 0
+
+
+def test_a_broker_that_makes_its_lock_meanwhile_stops_the_run(root, plan):
+    (root / ".lock").unlink()
+    started = []
+
+    def start_broker(_: FileChange) -> None:
+        if not started:
+            started.append(broker(root))
+
+    try:
+        with pytest.raises(ChangeRefusedError, match="holds"):
+            apply(plan, progress=start_broker)
+    finally:
+        started[0].communicate()
+    (journal,) = find_journals(root)
+    assert (journal.phase, len(journal.changed)) == ("applying", 1)
+    assert resume(journal).phase == "applied"
+
+
+def test_two_jobs_do_not_work_on_one_directory(root, plan):
+    refusals = []
+
+    def second(_: FileChange) -> None:
+        with pytest.raises(ChangeRefusedError) as refusal:
+            apply(plan)
+        refusals.append(str(refusal.value))
+
+    apply(plan, progress=second)
+    assert all("another job alters" in text for text in refusals) and refusals
+
+
+def interrupted(plan: Plan) -> Journal:
+    """Apply a plan and stop after the third file."""
+    seen = []
+
+    def stop(each: FileChange) -> None:
+        seen.append(each)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        apply(plan, progress=stop)
+    (journal,) = find_journals(plan.root)
+    assert (journal.phase, len(journal.changed)) == ("applying", 3)
+    return journal
+
+
+def test_an_interrupted_plan_is_finished_by_applying_it_again(root, plan, planned):
+    interrupted(plan)
+    assert apply(plan).phase == "applied"
+    assert contents(root) == planned
+
+
+def test_an_interrupted_plan_is_finished_by_resume(root, plan, planned):
+    assert resume(interrupted(plan)).phase == "applied"
+    assert contents(root) == planned
+
+
+def test_an_interrupted_plan_can_be_undone(root, plan):
+    before = contents(root)
+    assert undo(interrupted(plan)).phase == "undone"
+    assert contents(root) == before
+
+
+def test_another_plan_is_refused_until_the_interrupted_one_is_finished(root, plan):
+    journal = interrupted(plan)
+    other = Plan(str(root), "another", plan.changes[-1:])
+    with pytest.raises(ChangeRefusedError, match=f"unfinished: resume or undo {journal.area}"):
+        apply(other)
+    undo(journal)
+    assert apply(other).phase == "applied"
+
+
+def test_a_broker_that_went_on_with_a_changed_file_is_left_alone_by_resume(root, plan, planned):
+    journal = interrupted(plan)
+    (path,) = [path for path in journal.changed if path.endswith("00.timeindex")]
+    write(root / path, b"the broker's", MTIME_NS)
+    resume(journal)
+    expected = planned | {path: (b"the broker's", MTIME_NS, planned[path][2])}
+    assert contents(root) == expected
+
+
+def test_undo_refuses_files_that_changed_since_and_says_which(root, plan):
+    journal = apply(plan)
+    path = root / "orders-1" / "00000000000000000042.timeindex"
+    write(path, b"entries of a broker", MTIME_NS)
+    before = contents(root)
+    with pytest.raises(ChangeRefusedError,
+                       match="orders-1/00000000000000000042.timeindex was changed after"):
+        undo(journal)
+    assert contents(root) == before
+
+
+def test_undo_leaves_changed_files_when_told_to_and_names_them(root, plan):
+    before = contents(root)
+    journal = apply(plan)
+    left = "orders-1/00000000000000000042.timeindex"
+    write(root / left, b"entries of a broker", MTIME_NS)
+    journal = undo(journal, leave_changed=True)
+    assert (journal.phase, journal.left) == ("undone", {left})
+    expected = before | {left: (b"entries of a broker", MTIME_NS, contents(root)[left][2])}
+    assert contents(root) == expected
+
+
+def test_undo_does_not_mind_a_touched_file_with_the_plan_s_bytes(root, plan):
+    before = contents(root)
+    journal = apply(plan)
+    # Brokers before 1.0 touch every index at their shutdown.
+    for path in root.glob("*/*index"):
+        os.utime(path)
+    undo(journal)
+    assert contents(root) == before
+
+
+def test_undo_refuses_when_a_kept_file_is_damaged(root, plan, planned):
+    journal = apply(plan)
+    kept = journal.area / "kept" / "orders-0" / "00000000000000000042.log"
+    kept.write_bytes(b"damaged")
+    with pytest.raises(ChangeRefusedError, match="no longer what was kept"):
+        undo(journal)
+    assert contents(root) == planned
+
+
+def test_a_line_cut_short_in_the_journal_does_no_harm(root, plan, planned):
+    before = contents(root)
+    journal = apply(plan)
+    path = journal.area / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:4]) + lines[4][:9])
+    assert Journal.open(journal.area).phase == "applying"
+    assert resume(journal).phase == "applied"
+    assert contents(root) == planned
+    for line in path.read_bytes().splitlines():
+        if line != lines[4][:9]:
+            json.loads(line)
+    undo(journal)
+    assert contents(root) == before
+
+
+def test_the_undo_area_goes_where_it_is_told(root, plan, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    before = contents(root)
+    journal = apply(plan, elsewhere)
+    assert journal.area.parent == elsewhere
+    assert find_journals(root) == ()
+    assert find_journals(root, elsewhere) == (journal,)
+    undo(journal)
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("place", [".", "orders-0", "missing"])
+def test_the_undo_area_never_goes_into_the_root_or_nowhere(root, plan, place):
+    before = contents(root)
+    with pytest.raises(ChangeRefusedError):
+        apply(plan, root / place)
+    assert contents(root) == before
+
+
+def test_the_undo_area_never_goes_into_another_log_dirs_root(root, plan, tmp_path):
+    other = tmp_path / "kafka-logs-2"
+    write(other / "meta.properties", b"", MTIME_NS)
+    with pytest.raises(ChangeRefusedError, match="looks like a log.dirs root"):
+        apply(plan, other)
+
+
+def test_the_undo_area_of_a_lone_partition_lies_outside_the_directory_above_it(root):
+    partition = root / "orders-0"
+    lone = change(partition, "00000000000000000000.timeindex", Inline(b"new"), b"new")
+    before = contents(root)
+    journal = apply(Plan(str(partition), "test", (lone,)))
+    assert journal.area.parent == root.parent
+    assert find_journals(partition) == find_journals(root) == (journal,)
+    undo(journal)
+    assert contents(root) == before
+
+
+def test_a_root_that_is_a_mount_point_needs_a_place_for_the_undo_area(plan, root, monkeypatch):
+    real = os.stat
+
+    def other_device(path, *arguments, **keywords):
+        status = real(path, *arguments, **keywords)
+        if Path(path) == root:
+            fields = list(status)
+            fields[2] += 1
+            return os.stat_result(fields)
+        return status
+
+    monkeypatch.setattr(os, "stat", other_device)
+    with pytest.raises(ChangeRefusedError, match="is a mount point"):
+        apply(plan)
+
+
+def test_remove_deletes_a_finished_area_only(root, plan, planned, tmp_path):
+    journal = interrupted(plan)
+    with pytest.raises(ChangeRefusedError, match="resume or undo it first"):
+        remove(journal)
+    remove(resume(journal))
+    assert contents(root) == planned
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == [root.name]
+
+
+def test_apply_works_on_a_directory_reached_through_a_symbolic_link(root, plan, planned, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    journal = apply(replace(plan, root=str(link)))
+    assert contents(root) == planned
+    assert journal.area.parent == root.parent
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_owners_are_kept_and_new_files_get_the_log_s(root):
+    for path in root.rglob("*"):
+        os.chown(path, 12345, 54321)
+    changes = (
+        change(root, "orders-0/00000000000000000000.timeindex", Inline(b"new"), b"new"),
+        change(root, "orders-0/00000000000000000000.index", Inline(b"new"), b"new"),
+    )
+    apply(Plan(str(root), "test", changes))
+    for each in changes:
+        status = (root / each.path).stat()
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 54321, 0o640)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sigkill_at_any_moment_leaves_whole_files_and_a_rerun_finishes(
+    root, plan, planned, check_each_old_or_new, seed, tmp_path
+):
+    import random
+
+    choose = random.Random(seed)
+    before = contents(root)
+    text = tmp_path / "plan.json"
+    text.write_text(plan.to_json())
+    code = ("import sys; from pathlib import Path\n"
+            "from kafkastore.changes.plan import Plan; from kafkastore.changes.apply import apply\n"
+            "from kafkastore.changes.undo import undo\n"
+            "plan = Plan.from_json(Path(sys.argv[1]).read_text()); print('ready', flush=True)\n"
+            "for _ in range(1000): undo(apply(plan))\n")
+    for _ in range(4):
+        with subprocess.Popen([sys.executable, "-c", code, str(text)],
+                              stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            time.sleep(choose.uniform(0, 0.15))
+            process.kill()
+        check_each_old_or_new()
+        for journal in find_journals(root):
+            resume(journal)
+        assert apply(plan).phase == "applied"
+        assert contents(root) == planned
+        undo(apply(plan))
+        assert contents(root) == before

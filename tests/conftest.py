@@ -1,0 +1,172 @@
+"""The golden data as fixtures: what real brokers wrote, with what they answered.
+
+A test that takes ``golden_case`` runs once for every answers file of the manifest, as
+``2.4.0/transactions/answers``. The mark ``golden_cases`` narrows that by shell patterns::
+
+    @pytest.mark.golden_cases(names="transactions", versions=["2.4.0", "3.*"])
+    def test_aborted_records_are_left_out(golden_case): ...
+
+``golden("2.4.0", "upgrade", "answers")`` fetches one case by name, ``writable_copy(case.logs)``
+makes a copy to alter. ``--golden DIR`` runs the same tests on other archives.
+"""
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkastore.samples.unpacking import unpack_archive
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@dataclass(frozen=True)
+class GoldenCase:
+    """One directory that a broker left, and what it had said of it.
+
+    Attributes
+    ----------
+    version, name, answers_name : str
+        Kafka version, case, and stem of the answers file, as in the manifest.
+    root : path
+        The case's directory; other directories of the case lie in it (the harmed ``logs`` beside
+        ``logs-recovered``). Shared by all tests: never alter it.
+    logs : path
+        The ``log.dirs`` root that the answers are about.
+    """
+
+    version: str
+    name: str
+    answers_name: str
+    root: Path
+    logs: Path
+
+    @cached_property
+    def answers(self) -> dict[str, Any]:
+        """The answers file."""
+        loaded: dict[str, Any] = json.loads((self.root / f"{self.answers_name}.json").read_text())
+        return loaded
+
+
+GoldenLookup = Callable[[str, str, str], GoldenCase]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of archives."""
+    parser.addoption(
+        "--golden",
+        metavar="DIR",
+        type=lambda directory: Path(directory).absolute(),
+        default=GOLDEN,
+        help="directory with MANIFEST.json and the archives of golden data",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark."""
+    config.addinivalue_line(
+        "markers",
+        "golden_cases(names, versions, answers): shell patterns, one or several each, that narrow"
+        " the cases a test with the argument golden_case runs on",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give every test that takes ``golden_case`` the cases that its mark asks for."""
+    if "golden_case" not in metafunc.fixturenames:
+        return
+    directory = metafunc.config.getoption("--golden")
+    marks = list(metafunc.definition.iter_markers("golden_cases"))
+    chosen = [
+        (version, name, answers)
+        for version, described in _manifest(directory).items()
+        for name, case in described["cases"].items()
+        for answers in case["answers"]
+        if all(_fits(version, name, answers, **mark.kwargs) for mark in marks)
+    ]
+    if not chosen and directory == GOLDEN:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: no golden case fits its marks")
+    ids = ["/".join(case) for case in chosen]
+    metafunc.parametrize("golden_case", chosen, ids=ids, indirect=True)
+
+
+@cache
+def _manifest(directory: Path) -> dict[str, Any]:
+    """Read a manifest once."""
+    manifest: dict[str, Any] = json.loads((directory / "MANIFEST.json").read_text())
+    return manifest
+
+
+def _fits(
+    version: str,
+    name: str,
+    answers_name: str,
+    names: str | list[str] = "*",
+    versions: str | list[str] = "*",
+    answers: str | list[str] = "*",
+) -> bool:
+    """Say whether a case fits one mark."""
+    asked = ((version, versions), (name, names), (answers_name, answers))
+    return all(
+        any(fnmatchcase(value, pattern) for pattern in _listed(patterns))
+        for value, patterns in asked
+    )
+
+
+def _listed(patterns: str | list[str]) -> list[str]:
+    """Let one pattern stand for a list of one."""
+    return [patterns] if isinstance(patterns, str) else list(patterns)
+
+
+@pytest.fixture(scope="session")
+def golden_directory(pytestconfig: pytest.Config) -> Path:
+    """The directory of the archives and their manifest."""
+    directory: Path = pytestconfig.getoption("--golden")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def golden(golden_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> GoldenLookup:
+    """A function of version, case and answers' name; unpacks each version once, when asked."""
+
+    @cache
+    def unpack(version: str) -> Path:
+        root = tmp_path_factory.mktemp("golden", numbered=True)
+        unpack_archive(golden_directory / _manifest(golden_directory)[version]["archive"], root)
+        return root
+
+    @cache
+    def lookup(version: str, name: str, answers_name: str) -> GoldenCase:
+        logs = _manifest(golden_directory)[version]["cases"][name]["answers"][answers_name]
+        root = unpack(version) / name
+        return GoldenCase(version, name, answers_name, root, root / logs)
+
+    return lookup
+
+
+@pytest.fixture
+def golden_case(request: pytest.FixtureRequest, golden: GoldenLookup) -> GoldenCase:
+    """One case after the other (see the module's text)."""
+    return golden(*request.param)
+
+
+@pytest.fixture
+def writable_copy(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
+    """A function that copies a directory, mtimes and all, for a test that alters it."""
+    copies = tmp_path / "copies"
+
+    def copy(directory: Path) -> Path:
+        copies.mkdir(exist_ok=True)
+        target = copies / f"{len(list(copies.iterdir()))}" / directory.name
+        shutil.copytree(directory, target)
+        return target
+
+    yield copy
+    shutil.rmtree(copies, ignore_errors=True)

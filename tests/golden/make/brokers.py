@@ -1,0 +1,149 @@
+"""The jars of every Kafka broker used here, fetched with Maven when they are first asked for.
+
+usage, from tests/golden:  python -m make.brokers [VERSION ...] [--work DIR]
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+# One directory per user, not per clone: the jars of all versions are some 200 MB.
+WORK = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafkastore", "brokers")
+
+# Its jars run ZooKeeper for every version, and lend Jackson to clients that come without.
+REFERENCE = "2.4.0"
+
+
+class Artifacts(NamedTuple):
+    """What Maven is asked for, beside the broker's own dependencies."""
+
+    scala: str
+    more: tuple[str, ...] = ()
+
+
+_LOG4J = ("org.slf4j:slf4j-log4j12:1.7.30", "log4j:log4j:1.2.17")
+_JAXB = ("javax.xml.bind:jaxb-api:2.3.1",)  # left the JDK in 11
+_LOG4J2 = tuple(f"org.apache.logging.log4j:log4j-{part}:2.24.3" for part in ("slf4j-impl", "core"))
+
+BROKERS = {
+    "0.8.2.2": Artifacts("2.11", _LOG4J),
+    "0.9.0.1": Artifacts("2.11"),
+    "0.10.0.1": Artifacts("2.11"),
+    "0.10.2.2": Artifacts("2.11", _JAXB),
+    "0.11.0.3": Artifacts("2.11", _JAXB),
+    "2.4.0": Artifacts("2.13", _LOG4J),
+    "3.9.1": Artifacts("2.13", ("org.slf4j:slf4j-reload4j:1.7.36",)),
+    "4.1.1": Artifacts("2.13", _LOG4J2),
+}
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>golden</groupId><artifactId>broker</artifactId><version>1</version>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+# log4j 1.2 names these although it runs without, and nobody publishes some of them.
+_UNWANTED = ("com.sun.jdmk:jmxtools", "com.sun.jmx:jmxri", "javax.jms:jms", "javax.mail:mail")
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Return what versions are compared by."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def _coordinates(name: str) -> str:
+    """Write ``group:artifact`` or ``group:artifact:version`` as XML."""
+    tags = zip(("groupId", "artifactId", "version"), name.split(":"), strict=False)
+    return "".join(f"<{tag}>{value}</{tag}>" for tag, value in tags)
+
+
+def _pom(version: str) -> str:
+    """Write the project whose runtime dependencies are the broker's jars."""
+    scala, more = BROKERS[version]
+    kafka = (f"kafka_{scala}", "kafka-clients")
+    wanted = [f"org.apache.kafka:{artifact}:{version}" for artifact in kafka] + list(more)
+    excluded = "".join(f"<exclusion>{_coordinates(name)}</exclusion>" for name in _UNWANTED)
+    dependencies = (
+        f"    <dependency>{_coordinates(name)}<exclusions>{excluded}</exclusions></dependency>"
+        for name in wanted
+    )
+    return _POM.format(dependencies="\n".join(dependencies))
+
+
+def jars(version: str, work: Path = WORK) -> Path:
+    """Return the directory of a broker's jars, which are fetched if they are not there yet.
+
+    Parameters
+    ----------
+    version : str
+        A key of `BROKERS`.
+    work : path
+        Where jars are kept; several processes may share it.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If Maven cannot fetch them.
+    """
+    directory = work / "jars" / version
+    if directory.is_dir():
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work, prefix="fetching-") as name:
+        fetching = Path(name)
+        (fetching / "pom.xml").write_text(_pom(version))
+        subprocess.run(
+            [
+                *("mvn", "-q", "-B", "-f", str(fetching), "dependency:copy-dependencies"),
+                *(f"-DoutputDirectory={fetching / 'jars'}", "-DincludeScope=runtime"),
+            ],
+            check=True,
+        )
+        try:
+            (fetching / "jars").rename(directory)
+        except OSError:  # another process was faster
+            if not directory.is_dir():
+                raise
+    return directory
+
+
+def class_path(version: str, work: Path = WORK, *more: Path) -> str:
+    """Return a broker's class path, with Jackson for the clients' conversation.
+
+    Parameters
+    ----------
+    version : str
+        A key of `BROKERS`.
+    work : path
+        Where jars are kept.
+    *more : path
+        Comes before the jars.
+    """
+    directory = jars(version, work)
+    lent: list[Path] = []
+    if not list(directory.glob("jackson-databind*")):
+        lent = sorted(jars(REFERENCE, work).glob("jackson-*"))
+    return ":".join(str(path) for path in (*more, directory / "*", *lent))
+
+
+def main() -> None:
+    """Run as a command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("version", nargs="*", help="default: all")
+    parser.add_argument("--work", type=Path, default=WORK)
+    arguments = parser.parse_args()
+    for version in arguments.version or BROKERS:
+        directory = jars(version, arguments.work)
+        print(version, len(list(directory.iterdir())), "jars in", directory, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Java processes: how they are started, what they print, how they are ended."""
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+_LOGGING = Path(__file__).parent / "logging"
+# Kafka before 2.x reaches into packages that the JDK has closed since.
+_OPENED = ("java.lang", "java.nio", "java.util", "java.util.concurrent", "java.net", "sun.nio.ch")
+_OPTIONS = (
+    *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    *("-Duser.timezone=UTC", "-Djava.net.preferIPv4Stack=true"),
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+
+
+class BrokerFailure(RuntimeError):
+    """A broker, or a Java client of it, did not do what it was asked."""
+
+
+# What goes wrong when a broker does, rather than in these scripts.
+BROKER_FAILURES = (BrokerFailure, OSError, EOFError, subprocess.SubprocessError)
+
+
+def jdk_program(name: str) -> str:
+    """Return the path of ``java`` or ``javac``, from ``JAVA_HOME`` if that is set."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(name, path=str(Path(home, "bin")) if home else None)
+    if found is None:
+        raise BrokerFailure(f"no {name} on the PATH; a JDK is needed")
+    return found
+
+
+def java_command(
+    class_path: str,
+    main_class: str,
+    *arguments: str,
+    logs_as: Literal["broker", "client"],
+    options: Sequence[str] = (),
+) -> list[str]:
+    """Return the command line of a Java program.
+
+    Parameters
+    ----------
+    class_path : str
+        As `brokers.class_path` gives it.
+    main_class : str
+        The class that is run.
+    *arguments : str
+        Its arguments.
+    logs_as : str
+        A broker logs everything to standard output, a client only warnings, to standard error.
+    options : sequence of str
+        Further options of the JVM.
+    """
+    logging = (
+        f"-Dlog4j.configuration=file:{_LOGGING / logs_as}.log4j.properties",
+        f"-Dlog4j2.configurationFile={_LOGGING / logs_as}.log4j2.properties",
+    )
+    java = [jdk_program("java"), *_OPTIONS, *logging, *options, "-cp", class_path]
+    return [*java, main_class, *arguments]
+
+
+class LoggedProcess:
+    """A child process whose output goes to a file.
+
+    Parameters
+    ----------
+    command : list of str
+        Program and arguments.
+    log_file : path
+        Gets everything it prints; its directory is the working directory.
+    """
+
+    def __init__(self, command: list[str], log_file: Path) -> None:
+        self.log_file = log_file
+        with log_file.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=log_file.parent,
+            )
+
+    def log(self) -> str:
+        """Return what it has printed."""
+        return self.log_file.read_text(errors="replace")
+
+    def wait_for(self, pattern: str, seconds: float = 60) -> None:
+        """Wait until it has printed something.
+
+        Parameters
+        ----------
+        pattern : str
+            Regular expression.
+        seconds : float
+            How long to wait.
+
+        Raises
+        ------
+        BrokerFailure
+            If it ends, or does not print that in time.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if re.search(pattern, self.log()):
+                return
+            if self.process.poll() is not None:
+                status = self.process.returncode
+                raise BrokerFailure(f"process ended ({status}): {self.log()[-3000:]}")
+            time.sleep(0.1)
+        raise BrokerFailure(f"no {pattern!r} within {seconds} s: {self.log()[-3000:]}")
+
+    def end(self, by: signal.Signals = signal.SIGTERM, seconds: float = 40) -> None:
+        """End the process and wait for that.
+
+        Parameters
+        ----------
+        by : signal
+            SIGTERM for a clean shutdown, SIGKILL for a crash.
+        seconds : float
+            How long to wait.
+
+        Raises
+        ------
+        BrokerFailure
+            If it did not end by itself in time; it is killed then.
+        """
+        if self.process.poll() is not None:
+            return
+        self.process.send_signal(by)
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.abandon()
+            raise BrokerFailure(f"had to be killed: {self.log()[-2000:]}") from None
+
+    def abandon(self) -> None:
+        """Kill the process, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
