@@ -3,6 +3,7 @@
 `changes` and the writers call `FileSystem` and nothing else, so that a test can put a fault at each
 call.  Reading needs no such object: it cannot lose anything.
 """
+
 from __future__ import annotations
 
 import errno
@@ -16,10 +17,21 @@ from pathlib import Path
 _FICLONE = 0x40049409
 
 # What the kernel answers where a file system has no such call; the caller then takes the long way.
-NOT_SUPPORTED = frozenset({
-    errno.EXDEV, errno.EPERM, errno.EACCES, errno.EINVAL, errno.EMLINK, errno.ENOSYS, errno.ENOTTY,
-    errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY,
-})
+NOT_SUPPORTED = frozenset(
+    {
+        errno.EXDEV,
+        errno.EPERM,
+        errno.EACCES,
+        errno.EINVAL,
+        errno.EMLINK,
+        errno.ENOSYS,
+        errno.ENOTTY,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.EBADF,
+        errno.ETXTBSY,
+    }
+)
 
 
 class FileSystem:
@@ -178,8 +190,9 @@ class LockFile:
         except OSError as error:
             os.close(self._descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise BlockingIOError(errno.EAGAIN, "another process holds the lock",
-                                      str(path)) from error
+                raise BlockingIOError(
+                    errno.EAGAIN, "another process holds the lock", str(path)
+                ) from error
             raise
         self._held = _key(os.fstat(self._descriptor))
         _held_here.add(self._held)
@@ -232,7 +245,9 @@ def _record_lock_holder(descriptor: int) -> int | None:
     """Ask the kernel who would block a write lock on the whole file (F_GETLK)."""
     if sys.platform == "linux":  # struct flock: type, whence, start, length, pid
         asked = struct.pack("@hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = struct.unpack("@hhqqi0q", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        kind, _, _, _, pid = struct.unpack(
+            "@hhqqi0q", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
+        )
     else:  # struct flock of the BSDs: start, length, pid, type, whence
         asked = struct.pack("@qqihh", 0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
         _, _, pid, kind, _ = struct.unpack("@qqihh", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))

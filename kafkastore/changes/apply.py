@@ -14,6 +14,7 @@
 A crash before the rename leaves the old file, after it the new one, and a rerun tells them apart by
 their digests.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -85,7 +86,8 @@ def apply(
                 recorded = journal.changed
             elif not journal.is_finished:
                 raise ChangeRefusedError(
-                    f"an earlier plan is unfinished: resume or undo {journal.area}")
+                    f"an earlier plan is unfinished: resume or undo {journal.area}"
+                )
         standings = _look_at_all(plan, recorded)
         return _apply(start_journal(plan, area, fs), standings, fs, check, progress, threads)
 
@@ -184,8 +186,10 @@ def _check_reliances(root: Path, change: FileChange) -> None:
         status = status_of(root / reliance.path)
         found = None if status is None else (status.st_size, status.st_mtime_ns)
         if found != (reliance.size, reliance.mtime_ns):
-            raise ChangeRefusedError(f"{root / reliance.path} has changed since the plan was made, "
-                                     f"and {change.path} depends on it")
+            raise ChangeRefusedError(
+                f"{root / reliance.path} has changed since the plan was made, "
+                f"and {change.path} depends on it"
+            )
 
 
 def _check_space(root: Path, todo: list[FileChange]) -> None:
@@ -241,8 +245,10 @@ def _write_temporary(run: Run, change: FileChange, after: FileState) -> None:
             digest.update(chunk)
             size += len(chunk)
         if (size, digest.hexdigest()) != (after.size, after.sha256):
-            raise ChangeRefusedError(f"{run.path(change)} would not become what the plan says: what "
-                                     "it is made from has changed")
+            raise ChangeRefusedError(
+                f"{run.path(change)} would not become what the plan says: what "
+                "it is made from has changed"
+            )
         run.dress(temporary, after)
         run.fs.fsync(descriptor)
     finally:

@@ -1,4 +1,5 @@
 """How the new bytes of a file are made, for each kind of content a plan knows."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """One file's bytes to another name: shared blocks where the file system can, else copied, holes kept."""
+
 from __future__ import annotations
 
 import errno
@@ -86,7 +87,8 @@ def copy_file(source: Path, target: Path, fs: FileSystem) -> None:
         fs.unlink(part)
         raise ChangeRefusedError(
             f"the file system of {target} keeps coarser times: {status.st_mtime_ns} ns became "
-            f"{written.st_mtime_ns}, and modification times are data here")
+            f"{written.st_mtime_ns}, and modification times are data here"
+        )
     fs.rename(part, target)
 
 

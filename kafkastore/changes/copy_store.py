@@ -4,6 +4,7 @@ Blocks are shared where the file system can (reflinks), else copied; never hard 
 started on the copy would write into the original too.  Every file appears whole under its name, with
 its mode and modification time; the copy as a whole appears under its name when it is complete.
 """
+
 from __future__ import annotations
 
 import os
@@ -118,8 +119,12 @@ def _check_places(source: Path, destination: Path) -> None:
     if not source.is_dir():
         raise ChangeRefusedError(f"{source} is no directory")
     if destination == source or source in destination.parents or destination in source.parents:
-        raise ChangeRefusedError(f"{source} cannot be copied to {destination}: one contains the other")
-    if os.path.lexists(destination) and not (destination.is_dir() and not any(destination.iterdir())):
+        raise ChangeRefusedError(
+            f"{source} cannot be copied to {destination}: one contains the other"
+        )
+    if os.path.lexists(destination) and not (
+        destination.is_dir() and not any(destination.iterdir())
+    ):
         raise ChangeRefusedError(f"{destination} exists and is not empty")
     if destination.is_mount():
         raise ChangeRefusedError(f"{destination} is a mount point: name a directory in it")
@@ -156,14 +161,19 @@ def _is_copied(target: Path, status: os.stat_result) -> bool:
     except FileNotFoundError:
         return False
     return stat.S_ISREG(there.st_mode) and (there.st_size, there.st_mtime_ns) == (
-        status.st_size, status.st_mtime_ns)
+        status.st_size,
+        status.st_mtime_ns,
+    )
 
 
 def _check_unchanged(source: Path, listing: list[tuple[str, os.stat_result]]) -> None:
     """Refuse the copy if anything in the source moved since it was listed."""
     now = list(_walk(source, "", (), []))
     for (path, was), (path_now, is_now) in zip(listing, now, strict=False):
-        if path != path_now or (was.st_size, was.st_mtime_ns) != (is_now.st_size, is_now.st_mtime_ns):
+        if path != path_now or (was.st_size, was.st_mtime_ns) != (
+            is_now.st_size,
+            is_now.st_mtime_ns,
+        ):
             raise ChangeRefusedError(f"{source / path} changed while it was copied")
     if len(now) != len(listing):
         raise ChangeRefusedError(f"{source} changed while it was copied")

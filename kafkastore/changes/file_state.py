@@ -1,4 +1,5 @@
 """What a file is at one moment: enough to tell whether it is still the same, and to make it again."""
+
 from __future__ import annotations
 
 import hashlib
@@ -43,7 +44,9 @@ class FileState:
     @classmethod
     def of_digest(cls, size: int, sha256: str, like: os.stat_result) -> FileState:
         """Return the state of a file known by its digest, with another's times and owners."""
-        return cls(size, sha256, like.st_mtime_ns, stat.S_IMODE(like.st_mode), like.st_uid, like.st_gid)
+        return cls(
+            size, sha256, like.st_mtime_ns, stat.S_IMODE(like.st_mode), like.st_uid, like.st_gid
+        )
 
     def same_bytes(self, other: FileState | None) -> bool:
         """Answer whether the other file holds the same bytes."""
@@ -59,7 +62,9 @@ class FileState:
     def looks_same(self, status: os.stat_result | None) -> bool:
         """Answer whether size and modification time still fit, without reading the bytes."""
         return status is not None and (self.size, self.mtime_ns) == (
-            status.st_size, status.st_mtime_ns)
+            status.st_size,
+            status.st_mtime_ns,
+        )
 
 
 def status_of(path: Path) -> os.stat_result | None:

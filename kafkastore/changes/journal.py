@@ -4,6 +4,7 @@ What counts is always the files themselves: each is wholly as before or wholly a
 that a crash cut short only means that the step has to be looked up there.  The journal tells which of
 the two a file is meant to be, and whether it was ever ours to change.
 """
+
 from __future__ import annotations
 
 import glob
@@ -168,8 +169,9 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
     except FileExistsError:
         pass
     except PermissionError as error:
-        raise ChangeRefusedError(f"cannot make {area}: name another place for what is replaced "
-                                 "(undo_dir)") from error
+        raise ChangeRefusedError(
+            f"cannot make {area}: name another place for what is replaced (undo_dir)"
+        ) from error
     try:
         journal = Journal.open(area)
     except FileNotFoundError:

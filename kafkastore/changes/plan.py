@@ -3,6 +3,7 @@
 A plan names files relative to one root.  For each it says what the file is now, what it will be, how
 the new bytes are made and why, and which other files must not have changed for that to be right.
 """
+
 from __future__ import annotations
 
 import base64
@@ -19,9 +20,13 @@ from kafkastore.errors import KafkaStoreError
 PLAN_FORMAT = 1
 
 # A job that wrote these would vouch for bytes it has not flushed, or take the broker's lock away.
-_NEVER_CHANGED = frozenset({
-    ".lock", ".kafka_cleanshutdown", "recovery-point-offset-checkpoint",
-})
+_NEVER_CHANGED = frozenset(
+    {
+        ".lock",
+        ".kafka_cleanshutdown",
+        "recovery-point-offset-checkpoint",
+    }
+)
 
 
 class InvalidPlanError(KafkaStoreError, ValueError):
@@ -116,12 +121,14 @@ class FileChange:
         for reliance in self.relies_on:
             _check_path(reliance.path)
         if (self.after is None) != (self.content is None):
-            raise InvalidPlanError(f"the change of {self.path} must have both an outcome and content, "
-                                   "or neither")
+            raise InvalidPlanError(
+                f"the change of {self.path} must have both an outcome and content, or neither"
+            )
         if self.before is None and self.after is None:
             raise InvalidPlanError(f"the change of {self.path} changes nothing")
         if isinstance(self.content, Prefix) and (
-                self.before is None or not 0 <= self.content.length <= self.before.size):
+            self.before is None or not 0 <= self.content.length <= self.before.size
+        ):
             raise InvalidPlanError(f"{self.path} cannot be cut to {self.content.length} bytes")
 
     def __str__(self) -> str:
@@ -196,9 +203,14 @@ class Plan:
         try:
             value = json.loads(text)
             if value["kafkastore_plan"] != PLAN_FORMAT:
-                raise InvalidPlanError(f"plan format {value['kafkastore_plan']} is not {PLAN_FORMAT}")
-            return cls(_text(value["root"]), _text(value["job"]),
-                       tuple(_change_from_json(change) for change in value["changes"]))
+                raise InvalidPlanError(
+                    f"plan format {value['kafkastore_plan']} is not {PLAN_FORMAT}"
+                )
+            return cls(
+                _text(value["root"]),
+                _text(value["job"]),
+                tuple(_change_from_json(change) for change in value["changes"]),
+            )
         except InvalidPlanError:
             raise
         except (ValueError, KeyError, TypeError) as error:
@@ -216,7 +228,9 @@ class Plan:
     def __str__(self) -> str:
         if not self.changes:
             return f"{self.job} of {self.root}: nothing to change"
-        lines = [f"{self.job} of {self.root}: {len(self.changes)} files, {self.new_bytes} new bytes"]
+        lines = [
+            f"{self.job} of {self.root}: {len(self.changes)} files, {self.new_bytes} new bytes"
+        ]
         return "\n".join(lines + [f"  {change}" for change in self.changes])
 
 
@@ -249,19 +263,32 @@ def _change_to_json(change: FileChange) -> dict[str, Any]:
 
 def _change_from_json(value: Mapping[str, Any]) -> FileChange:
     """Read one change back."""
-    relies_on = tuple(Reliance(_text(each["path"]), _count(each["size"]), _count(each["mtime_ns"]))
-                      for each in value["relies_on"])
-    return FileChange(_text(value["path"]), _state_from_json(value["before"]),
-                      _state_from_json(value["after"]), _content_from_json(value["content"]),
-                      _text(value["reason"]), relies_on)
+    relies_on = tuple(
+        Reliance(_text(each["path"]), _count(each["size"]), _count(each["mtime_ns"]))
+        for each in value["relies_on"]
+    )
+    return FileChange(
+        _text(value["path"]),
+        _state_from_json(value["before"]),
+        _state_from_json(value["after"]),
+        _content_from_json(value["content"]),
+        _text(value["reason"]),
+        relies_on,
+    )
 
 
 def _state_from_json(value: Mapping[str, Any] | None) -> FileState | None:
     """Read one file state back."""
     if value is None:
         return None
-    return FileState(_count(value["size"]), _text(value["sha256"]), _count(value["mtime_ns"]),
-                     _count(value["mode"]), _count(value["user"]), _count(value["group"]))
+    return FileState(
+        _count(value["size"]),
+        _text(value["sha256"]),
+        _count(value["mtime_ns"]),
+        _count(value["mode"]),
+        _count(value["user"]),
+        _count(value["group"]),
+    )
 
 
 def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:

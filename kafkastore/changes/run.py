@@ -1,4 +1,5 @@
 """What applying and undoing have in common: one run over a plan's files, partition by partition."""
+
 from __future__ import annotations
 
 import os
@@ -90,12 +91,15 @@ class Run:
             except PermissionError as error:
                 raise ChangeRefusedError(
                     f"may not give {temporary.parent}'s files to user {state.user}, group "
-                    f"{state.group}: run as that user, or as root") from error
+                    f"{state.group}: run as that user, or as root"
+                ) from error
         self.fs.chmod(temporary, state.mode)
         self.fs.utime(temporary, state.mtime_ns)
         if os.stat(temporary).st_mtime_ns != state.mtime_ns:
-            raise ChangeRefusedError(f"the file system of {temporary.parent} cannot keep the "
-                                     f"modification time {state.mtime_ns} ns")
+            raise ChangeRefusedError(
+                f"the file system of {temporary.parent} cannot keep the "
+                f"modification time {state.mtime_ns} ns"
+            )
 
 
 def by_partition(changes: Iterable[FileChange]) -> list[list[FileChange]]:

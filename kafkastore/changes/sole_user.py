@@ -1,4 +1,5 @@
 """Making sure that nobody else alters a log directory while a job does."""
+
 from __future__ import annotations
 
 import errno
@@ -90,8 +91,15 @@ def _take(root: Path, path: Path, held: ExitStack) -> None:
     except BlockingIOError as error:
         raise ChangeRefusedError(_held(root, path, lock_holder(path))) from error
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK,
-                               errno.ENOTSUP, errno.ENOSYS):
+        if error.errno not in (
+            errno.ENOENT,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.ENOLCK,
+            errno.ENOTSUP,
+            errno.ENOSYS,
+        ):
             raise
 
 
@@ -105,7 +113,13 @@ def _lock_directory(root: Path) -> int:
         raise ChangeRefusedError(f"another job alters {root} at this moment") from error
     except OSError as error:
         # Network file systems may not lock directories; the journal and the file states still hold.
-        if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+        if error.errno not in (
+            errno.EBADF,
+            errno.ENOLCK,
+            errno.ENOTSUP,
+            errno.ENOSYS,
+            errno.EINVAL,
+        ):
             os.close(descriptor)
             raise
     return descriptor

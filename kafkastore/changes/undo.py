@@ -4,6 +4,7 @@ For each file of the plan, last first: what was kept gets a second name beside t
 over it; a file that the plan created is removed.  The kept file goes last, so that a crash at any
 instant leaves it in one place at least.
 """
+
 from __future__ import annotations
 
 import os
@@ -120,8 +121,9 @@ def resume(
         case "applying":
             return resume_applying(journal, fs=fs, progress=progress, threads=threads)
         case "undoing":
-            return undo(journal, leave_changed=bool(journal.left), fs=fs, progress=progress,
-                        threads=threads)
+            return undo(
+                journal, leave_changed=bool(journal.left), fs=fs, progress=progress, threads=threads
+            )
         case _:
             return journal
 

@@ -4,6 +4,7 @@ The area is a directory beside the log.dirs root, never in it: a broker does not
 in its root that is no partition.  It holds ``plan.json``, ``journal.jsonl`` and, below ``kept/``, the
 replaced files under their own relative paths.
 """
+
 from __future__ import annotations
 
 import os
@@ -19,8 +20,12 @@ JOURNAL_FILE = "journal.jsonl"
 KEPT_DIRECTORY = "kept"
 
 # Files by which a directory shows that a broker uses, or used, it as a log.dirs root.
-_MARKS_OF_A_ROOT = ("meta.properties", ".lock", "recovery-point-offset-checkpoint",
-                    "replication-offset-checkpoint")
+_MARKS_OF_A_ROOT = (
+    "meta.properties",
+    ".lock",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+)
 
 
 def temporary_beside(path: Path, plan_id: str) -> Path:
@@ -57,8 +62,10 @@ def kept_in(area: Path, path: str) -> Path:
 def log_dirs_root(plan: Plan) -> Path:
     """Return the directory that a broker would have as its root: the plan's, or the one above it."""
     root = Path(os.path.realpath(plan.root))
-    inside_partition = any("/" not in change.path and parse_segment_file(change.path) is not None
-                           for change in plan.changes)
+    inside_partition = any(
+        "/" not in change.path and parse_segment_file(change.path) is not None
+        for change in plan.changes
+    )
     return root.parent if inside_partition else root
 
 
@@ -89,15 +96,21 @@ def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
     """
     home, parent = log_dirs_root(plan), area.parent
     if not parent.is_dir():
-        raise ChangeRefusedError(f"{parent} is no directory: name another place for what is replaced")
+        raise ChangeRefusedError(
+            f"{parent} is no directory: name another place for what is replaced"
+        )
     if parent == home or home in parent.parents:
         raise ChangeRefusedError(
-            f"{parent} lies in {home}: a broker would not start with an unknown directory in it")
+            f"{parent} lies in {home}: a broker would not start with an unknown directory in it"
+        )
     marks = [mark for mark in _MARKS_OF_A_ROOT if (parent / mark).exists()]
     if marks:
-        raise ChangeRefusedError(f"{parent} looks like a log.dirs root ({marks[0]}): "
-                                 "name another place for what is replaced")
+        raise ChangeRefusedError(
+            f"{parent} looks like a log.dirs root ({marks[0]}): "
+            "name another place for what is replaced"
+        )
     if not chosen and os.stat(parent).st_dev != os.stat(plan.root).st_dev:
         raise ChangeRefusedError(
             f"{home} is a mount point, and {parent} another file system: name the place for what is "
-            "replaced (undo_dir)")
+            "replaced (undo_dir)"
+        )

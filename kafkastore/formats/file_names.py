@@ -42,7 +42,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
-CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
 REMOTE_INDEX_CACHE = "remote-log-index-cache"

@@ -23,6 +23,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 
 from kafkastore.formats.big_endian cimport load_i32, store_i32
+from kafkastore.formats.named_pair cimport new_named_pair
 from kafkastore.formats.slot_search cimport (
     CHUNK,
     Key,
@@ -93,8 +94,7 @@ cdef inline Entry load_entry(
 
 
 cdef inline object as_tuple(Entry entry):
-    # The named tuple's own constructor is Python and costs more than the look-up.
-    return tuple.__new__(OffsetPosition, (entry.offset, entry.position))
+    return new_named_pair(OffsetPosition, entry.offset, entry.position)
 
 
 def entry_count(entries):

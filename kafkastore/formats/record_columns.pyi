@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 KAFKA_COLUMNS: tuple[str, ...]
 HEADERS_COLUMN: str
 OTHER_COLUMNS: tuple[str, ...]
+BATCH_ROWS: int
 DEFAULT_MAX_BYTES: int
 
 class RecordColumns:
@@ -20,7 +21,7 @@ class RecordColumns:
         start_timestamp: int = ...,
         end_timestamp: int = ...,
         include_control: bool = False,
-        max_rows: int = 10_000,
+        max_rows: int = ...,
         max_bytes: int = ...,
         max_decompressed_bytes: int = ...,
     ) -> None: ...

@@ -37,6 +37,8 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "t
 HEADERS_COLUMN = "headers"
 OTHER_COLUMNS = ("leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control")
 
+#: Rows of one Arrow batch: as many as Spark's own Arrow paths use.
+BATCH_ROWS = 10_000
 #: A set of columns this large is given away before the next batch is decoded.
 DEFAULT_MAX_BYTES = 32 * 1024 * 1024
 
@@ -188,7 +190,7 @@ cdef class RecordColumns:
 
     def __init__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
                  start_timestamp=-INT64_MAX - 1, end_timestamp=INT64_MAX, include_control=False,
-                 max_rows=10_000, max_bytes=DEFAULT_MAX_BYTES,
+                 max_rows=BATCH_ROWS, max_bytes=DEFAULT_MAX_BYTES,
                  max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         self.columns = frozenset(columns)
         self.want_key = "key" in self.columns

@@ -24,6 +24,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkastore.formats.big_endian cimport load_i32, load_i64, store_i32, store_i64
 from kafkastore.formats.offset_index cimport relative_offset
+from kafkastore.formats.named_pair cimport new_named_pair
 from kafkastore.formats.slot_search cimport (
     CHUNK,
     Key,
@@ -82,8 +83,7 @@ cdef inline Entry load_entry(
 
 
 cdef inline object as_tuple(Entry entry):
-    # The named tuple's own constructor is Python and costs more than the look-up.
-    return tuple.__new__(TimestampOffset, (entry.timestamp, entry.offset))
+    return new_named_pair(TimestampOffset, entry.timestamp, entry.offset)
 
 
 def entry_count(entries):

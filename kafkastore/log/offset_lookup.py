@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import offset_index, time_index
-from kafkastore.formats.entries import OffsetPosition, TimestampAndOffset, TimestampOffset
+from kafkastore.formats.entries import TimestampAndOffset, TimestampOffset
+from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 CORRECT = "correct"
 KIP_33 = "kip-33"
 FIRST_VERSION_WITH_TIME_INDEX = (0, 10, 1)
+FIRST_VERSION_WITH_WARM_SECTION = (2, 1)
 _VERSION = re.compile(r"\d+(\.\d+){1,3}")
 
 
@@ -84,7 +87,7 @@ def _rule(rules: str) -> Callable[[PartitionLog, int], TimestampAndOffset | None
         raise UnknownRulesError(
             f"Kafka {rules} has no time indexes; its answer is that of kafkastore.legacy"
         )
-    return _broker
+    return partial(_broker, version)
 
 
 def _correct(log: PartitionLog, target_timestamp: int) -> TimestampAndOffset | None:
@@ -102,39 +105,73 @@ def _correct(log: PartitionLog, target_timestamp: int) -> TimestampAndOffset | N
     return None
 
 
-class _BrokerIndexes(NamedTuple):
-    """A segment's indexes as a broker has them in memory: the bytes it counts as entries."""
+class _BrokerSegment:
+    """A segment with the indexes that the broker in question has in memory."""
 
-    offset_entries: bytes
-    time_entries: bytes
+    def __init__(self, log: PartitionLog, segment: LogSegment, version: tuple[int, ...]) -> None:
+        self.segment = segment
+        self.is_running_active = segment.is_active and not log.is_clean
+        self.warm_section = version >= FIRST_VERSION_WITH_WARM_SECTION
+        rebuilt = None
+        if segment.offset_index is None or (
+            segment.time_index is None and _recovers(log, segment)
+        ):
+            rebuilt = segment.rebuilt_indexes()
+        self.offset_entries = _entries(
+            segment.offset_index if rebuilt is None else rebuilt.offset_index, log.is_clean
+        )
+        self.time_entries = _entries(
+            segment.time_index if rebuilt is None else rebuilt.time_index, log.is_clean
+        )
+
+    def largest_timestamp(self) -> int:
+        """Return what ``LogSegment.largestTimestamp`` says: ms, by modification time if by nothing else."""
+        last = time_index.last_entry(self.time_entries, self.segment.base_offset)
+        largest = last.timestamp
+        if self.is_running_active:
+            # A running broker knows more than its index: what was appended since the last entry.
+            with self.segment.open_log() as file:
+                for run in file.runs(self._position(last.offset)):
+                    largest = max(largest, int(run.headers["max_timestamp"].max()))
+        return largest if largest >= 0 else self.segment.last_modified_ms
+
+    def _position(self, target_offset: int) -> int:
+        """Return the floor entry's byte position, right or wrong."""
+        return offset_index.lookup(
+            self.offset_entries,
+            self.segment.base_offset,
+            target_offset,
+            warm_section=self.warm_section,
+        ).position
+
+    def find(self, target_timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:
+        """Search as ``LogSegment.findOffsetByTimestamp`` does."""
+        floor = time_index.lookup(
+            self.time_entries,
+            self.segment.base_offset,
+            target_timestamp,
+            warm_section=self.warm_section,
+        )
+        position = self._position(max(floor.offset, log_start_offset))
+        with self.segment.open_log() as file:
+            return _answer(file.search_for_timestamp(target_timestamp, position, log_start_offset))
 
 
-def _broker(log: PartitionLog, target_timestamp: int) -> TimestampAndOffset | None:
+def _entries(index: OffsetIndex | TimeIndex | bytes | None, with_padding: bool) -> bytes:
+    """Return the bytes that a broker counts as entries: those of a clean file with the padding."""
+    if index is None:
+        return b""
+    return index if isinstance(index, bytes) else index.entry_bytes(with_padding=with_padding)
+
+
+def _broker(
+    version: tuple[int, ...], log: PartitionLog, target_timestamp: int
+) -> TimestampAndOffset | None:
     for segment in log.segments:
-        indexes = _broker_indexes(log, segment)
-        if _broker_largest_timestamp(log, segment, indexes) >= target_timestamp:
-            return _broker_find(segment, indexes, target_timestamp, log.log_start_offset)
+        seen = _BrokerSegment(log, segment, version)
+        if seen.largest_timestamp() >= target_timestamp:
+            return seen.find(target_timestamp, log.log_start_offset)
     return None
-
-
-def _broker_indexes(log: PartitionLog, segment: LogSegment) -> _BrokerIndexes:
-    """Return the entries that the broker in question has for a segment."""
-    if segment.offset_index is None or (segment.time_index is None and _recovers(log, segment)):
-        rebuilt = segment.rebuilt_indexes()
-        return _BrokerIndexes(rebuilt.offset_index, rebuilt.time_index)
-    offset_entries, time_entries = segment.offset_index.data, b""
-    offset_count, time_count = segment.offset_index.entry_count, 0
-    if not log.is_clean:
-        offset_count = segment.offset_index.used_entry_count
-    if segment.time_index is not None:
-        time_entries = segment.time_index.data
-        time_count = segment.time_index.entry_count
-        if not log.is_clean:
-            time_count = segment.time_index.used_entry_count
-    return _BrokerIndexes(
-        offset_entries[: offset_count * offset_index.ENTRY_SIZE],
-        time_entries[: time_count * time_index.ENTRY_SIZE],
-    )
 
 
 def _recovers(log: PartitionLog, segment: LogSegment) -> bool:
@@ -147,48 +184,6 @@ def _recovers(log: PartitionLog, segment: LogSegment) -> bool:
         return False
     ends = segment.next_base_offset
     return ends is None or ends > (log.recovery_point or 0)
-
-
-def _broker_largest_timestamp(
-    log: PartitionLog, segment: LogSegment, indexes: _BrokerIndexes
-) -> int:
-    """Return what ``LogSegment.largestTimestamp`` says."""
-    last = TimestampOffset(-1, segment.base_offset)
-    if indexes.time_entries:
-        entries = time_index.parse(
-            indexes.time_entries[-time_index.ENTRY_SIZE :], segment.base_offset
-        )
-        last = TimestampOffset(int(entries["timestamp"][0]), int(entries["offset"][0]))
-    largest = last.timestamp
-    if segment.is_active and not log.is_clean:
-        # A running broker knows more than its index: what was appended since the last entry.
-        position = _offset_floor(segment, indexes, last.offset).position
-        with segment.open_log() as file:
-            for run in file.runs(position):
-                largest = max(largest, int(run.headers["max_timestamp"].max()))
-    return largest if largest >= 0 else segment.last_modified_ms
-
-
-def _offset_floor(
-    segment: LogSegment, indexes: _BrokerIndexes, target_offset: int
-) -> OffsetPosition:
-    return OffsetPosition(
-        *offset_index.lookup(indexes.offset_entries, segment.base_offset, target_offset)
-    )
-
-
-def _broker_find(
-    segment: LogSegment, indexes: _BrokerIndexes, target_timestamp: int, log_start_offset: int
-) -> TimestampAndOffset | None:
-    """Search one segment as ``LogSegment.findOffsetByTimestamp`` does."""
-    floor = TimestampOffset(
-        *time_index.lookup(indexes.time_entries, segment.base_offset, target_timestamp)
-    )
-    position = _offset_floor(segment, indexes, max(floor.offset, log_start_offset)).position
-    with segment.open_log() as file:
-        return _answer(
-            file.search_for_timestamp(target_timestamp, position, log_start_offset)
-        )
 
 
 def _answer(found: tuple[int, int, int] | None) -> TimestampAndOffset | None:

@@ -18,7 +18,8 @@ from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import TopicPartition, parse_segment_file
 from kafkastore.formats.record_batch import Record, RecordBatch
-from kafkastore.log import offset_lookup, records_as_arrow
+from kafkastore.formats.record_columns import BATCH_ROWS
+from kafkastore.log import offset_lookup
 from kafkastore.log.log_dir import LogDir
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
@@ -241,11 +242,13 @@ class PartitionLog:
         end_timestamp: int | None = None,
         include_headers: bool = False,
         include_control: bool = False,
-        batch_rows: int = records_as_arrow.BATCH_ROWS,
+        batch_rows: int = BATCH_ROWS,
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> pa.RecordBatchReader:
         """Read records into Arrow; see `records_as_arrow.read` for the parameters."""
+        from kafkastore.log import records_as_arrow  # pyarrow takes longer to import than a lookup
+
         return records_as_arrow.read(
             self,
             columns,

@@ -9,6 +9,7 @@ import pyarrow as pa
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
+    BATCH_ROWS,
     HEADERS_COLUMN,
     KAFKA_COLUMNS,
     OTHER_COLUMNS,
@@ -19,8 +20,7 @@ from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
 
-#: Rows of one Arrow batch: what Spark's own Arrow paths use.
-BATCH_ROWS = 10_000
+#: Up to so many offsets are read in small pieces.
 SMALL_RANGE = 1000
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -55,6 +55,7 @@ class _IndexFile(Generic[EntryT]):
         self._used: bytes | None = None
         self._padded: bytes | None = None
         self._raw: npt.NDArray[np.void] | None = None
+        self._is_sound: bool | None = None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], base_offset: int | None = None) -> Self:
@@ -90,6 +91,12 @@ class _IndexFile(Generic[EntryT]):
     def close(self) -> None:
         """Close the file. What was read before can still be asked for, `raw` included."""
         self._file.close()
+
+    def load(self) -> Self:
+        """Read the entries now and close the file; all but `raw` can still be asked for."""
+        with self:
+            self._padded_bytes()
+        return self
 
     def __enter__(self) -> Self:
         return self
@@ -133,6 +140,18 @@ class _IndexFile(Generic[EntryT]):
         if self.used_entry_count == self.entry_count:
             return self.last_entry
         return self._last_of(bytes(self._entry_size))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the entries before the padding are in the order of true entries."""
+        if self._is_sound is None:
+            self._is_sound = self.first_disorder() < 0
+        return self._is_sound
+
+    @property
+    def data(self) -> bytes:
+        """The whole file, padding and odd bytes included, as bytes of our own."""
+        return self._padded_bytes()
 
     @property
     def raw(self) -> npt.NDArray[np.void]:
@@ -189,6 +208,16 @@ class _IndexFile(Generic[EntryT]):
         parsed: npt.NDArray[np.void] = self._format.parse(
             self._content(with_padding), self.base_offset)
         return parsed
+
+    def entry_bytes(self, *, with_padding: bool = False) -> bytes:
+        """Return the whole entries as the file has them, for the functions of `formats`.
+
+        Parameters
+        ----------
+        with_padding : bool
+            Whether zero padding counts as entries.
+        """
+        return self._content(with_padding)[: self.entry_count * self._entry_size]
 
     def lookup(
         self, target: int, *, with_padding: bool = False, warm_section: bool = True

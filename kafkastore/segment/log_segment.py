@@ -119,7 +119,7 @@ class LogSegment:
     def offset_index(self) -> OffsetIndex | None:
         """The offset index; None where there is no file."""
         try:
-            return OffsetIndex.open(self.offset_index_path, self.base_offset)
+            return OffsetIndex.open(self.offset_index_path, self.base_offset).load()
         except FileNotFoundError:
             return None
 
@@ -127,7 +127,7 @@ class LogSegment:
     def time_index(self) -> TimeIndex | None:
         """The time index; None where there is no file."""
         try:
-            return TimeIndex.open(self.time_index_path, self.base_offset)
+            return TimeIndex.open(self.time_index_path, self.base_offset).load()
         except FileNotFoundError:
             return None
 
@@ -184,10 +184,7 @@ class LogSegment:
         """
         if self.offset_index is None:
             return 0
-        try:
-            entry = self.offset_index.lookup(target_offset)
-        except CorruptionError:
-            return 0
+        entry = self.offset_index.lookup(target_offset)
         if entry.position == 0:
             return 0
         with self.open_log() as log:
@@ -253,7 +250,7 @@ class LogSegment:
         lack its last entries (a running or killed broker). Where timestamps rise that is one interval.
         """
         index = self.time_index
-        if index is None or not index.used_entry_count or not index.is_sound:
+        if index is None or not index.used_entry_count or index.first_disorder() >= 0:
             return None
         last = index.last_entry
         if last.offset >= self.next_offset:

@@ -1,4 +1,5 @@
 """File systems that fail: at a chosen call, or by losing what was never flushed."""
+
 from __future__ import annotations
 
 import errno
@@ -12,9 +13,25 @@ from typing import Any
 from kafkastore.fs import FileSystem
 
 CALLS = (
-    "create", "open_append", "open_write", "write", "pwrite", "truncate", "clone", "copy_range",
-    "fsync", "close", "fsync_directory", "mkdir", "link", "rename", "unlink", "rmdir", "chmod",
-    "chown", "utime",
+    "create",
+    "open_append",
+    "open_write",
+    "write",
+    "pwrite",
+    "truncate",
+    "clone",
+    "copy_range",
+    "fsync",
+    "close",
+    "fsync_directory",
+    "mkdir",
+    "link",
+    "rename",
+    "unlink",
+    "rmdir",
+    "chmod",
+    "chown",
+    "utime",
 )
 
 
@@ -83,7 +100,7 @@ class PowerLoss(CrashingFileSystem):
             if size > flushed:
                 os.ftruncate(ours, choose.randint(flushed, size))
         for undos in self._entries.values():
-            for undo in reversed(undos[choose.randint(0, len(undos)):]):
+            for undo in reversed(undos[choose.randint(0, len(undos)) :]):
                 undo()
         self.close_all()
 

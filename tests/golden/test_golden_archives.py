@@ -1,4 +1,4 @@
-"""The golden archives are the ones that were made, and unpack with the mtimes that were recorded."""
+"""The golden archives are the ones that were made, and unpack with the recorded mtimes."""
 import hashlib
 import json
 import os
@@ -8,7 +8,8 @@ import pytest
 
 
 def files_below(directory: Path) -> set[str]:
-    return {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix() for path in files}
 
 
 def test_archives_are_those_of_the_manifest(golden_directory):

@@ -7,18 +7,19 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from .answers_file import modified_ms, to_base64, write_json
+from .answers_file import modified_ms, write_json
 from .brokers import version_key
 from .cluster import Cluster
 from .dump import dump_partition
 from .java import BROKER_FAILURES
 from .java_client import JavaClient, JavaClients, client_version
 from .questions import PartitionQuestions, log_files
+from .records import Produced, make_batches
 from .server_properties import Mode
 
 _FIRST_TIMESTAMP = 1_500_000_000_000  # 2017-07-14
@@ -27,15 +28,6 @@ _NOISE = re.compile(
     r"^\s|Replayed|fetcher|FetcherManager|ControllerNode|Controller id|starts at [Ll]eader"
     r"|initial high watermark|QuorumController"
 )
-
-
-class Produced(NamedTuple):
-    """A record to produce."""
-
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]] | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +63,8 @@ class CaseContext:
         What was asked since the last `save`, by ``topic-partition``.
     extra : dict
         Further fields of the next answers file.
+    failed : list of str
+        Variants that could not be made.
     """
 
     def __init__(self, version: str, name: str, out: Path, around: Surroundings) -> None:
@@ -88,6 +82,7 @@ class CaseContext:
         self.asked: dict[str, dict[str, Any]] = {}
         self.asked_at_ms: int | None = None
         self.extra: dict[str, Any] = {}
+        self.failed: list[str] = []
 
     def since(self, *version: int) -> bool:
         """Say whether the case's Kafka is this version or a later one."""
@@ -176,11 +171,9 @@ class CaseContext:
         self,
         name: str,
         partitions: int = 1,
+        config: Mapping[str, str | int] | None = None,
         *,
         segment_bytes: int = 3000,
-        index_interval_bytes: int = 200,
-        segment_index_bytes: int = 1024,
-        **config: str | int,
     ) -> None:
         """Create a topic of small segments with dense indexes.
 
@@ -188,21 +181,21 @@ class CaseContext:
         ----------
         name, partitions : str, int
             Of the topic.
-        segment_bytes, index_interval_bytes, segment_index_bytes : int
-            The topic's settings of these names.
-        **config
-            Further settings, with underscores for dots.
+        config : mapping, optional
+            Further settings, or others than the usual ones.
+        segment_bytes : int
+            The topic's ``segment.bytes``.
         """
         # 4.x refuses segment.bytes below 1 MB
         segment_setting = "internal.segment.bytes" if self.since(4) else "segment.bytes"
         settings: dict[str, str | int] = {
-            "index.interval.bytes": index_interval_bytes,
-            "segment.index.bytes": segment_index_bytes,
+            "index.interval.bytes": 200,
+            "segment.index.bytes": 1024,
             segment_setting: segment_bytes,
         }
         if self.since(0, 9):
             settings["retention.ms"] = -1
-        settings |= {setting.replace("_", "."): value for setting, value in config.items()}
+        settings |= config or {}
         self.topic_configs[name] = {setting: str(value) for setting, value in settings.items()}
         self.partitions[name] = partitions
         self.cluster.create_topic(self.client, name, partitions, self.topic_configs[name])
@@ -215,7 +208,7 @@ class CaseContext:
         *,
         codec: str = "none",
         producer: str | None = None,
-        **config: str | int,
+        config: Mapping[str, str | int] | None = None,
     ) -> None:
         """Produce batches, each flushed by itself.
 
@@ -229,30 +222,17 @@ class CaseContext:
             The producer's ``compression.type``.
         producer : str, optional
             Name of the producer, which lives until the next start; by default the codec's.
-        **config
-            The producer's settings, with underscores for dots; heeded when it is made.
+        config : mapping, optional
+            The producer's further settings, heeded when it is made.
         """
-        settings = {setting.replace("_", "."): value for setting, value in config.items()}
         self.client(
             "produce",
             id=producer or codec,
             topic=topic,
             partition=partition,
-            batches=[[_encoded(record) for record in batch] for batch in batches],
-            props=settings | {"compression.type": codec},
+            batches=[[record.as_row() for record in batch] for batch in batches],
+            props={**(config or {}), "compression.type": codec},
         )
-
-    def record(
-        self, timestamp: int, *, size: int | None = None, compressible: bool = False
-    ) -> Produced:
-        """Make up a record of 20 to 120 bytes, or of `size`."""
-        rng = self.rng
-        length = rng.randint(20, 120) if size is None else size
-        if compressible:
-            value = (b"lorem ipsum %d " % rng.randint(0, 9)) * (length // 10)
-        else:
-            value = bytes(rng.randrange(256) for _ in range(length))
-        return Produced(timestamp, b"k%d" % rng.randint(0, 50), value)
 
     def batches(
         self,
@@ -262,16 +242,8 @@ class CaseContext:
         size: int | None = None,
         compressible: bool = False,
     ) -> list[list[Produced]]:
-        """Make up records with these timestamps, in batches of numbers chosen from `sizes`."""
-        batches, done = [], 0
-        while done < len(timestamps):
-            count = self.rng.choice(sizes)
-            part = timestamps[done : done + count]
-            batches.append(
-                [self.record(stamp, size=size, compressible=compressible) for stamp in part]
-            )
-            done += count
-        return batches
+        """Make up records with these timestamps (`records.make_batches`)."""
+        return make_batches(self.rng, timestamps, sizes, size=size, compressible=compressible)
 
     def set_mtimes(self, partition: str, values_ms: Sequence[int] | Callable[[int], int]) -> None:
         """Date the partition's ``.log`` files.
@@ -284,10 +256,7 @@ class CaseContext:
             ms since 1970 by the segment's number; a shorter sequence is begun again.
         """
         for number, path in enumerate(log_files(self.cluster.logs / partition)):
-            if callable(values_ms):
-                ms = values_ms(number)
-            else:
-                ms = values_ms[number % len(values_ms)]
+            ms = values_ms(number) if callable(values_ms) else values_ms[number % len(values_ms)]
             os.utime(path, ns=(ms * 1_000_000, ms * 1_000_000))
 
     # Asking and saving
@@ -371,6 +340,7 @@ class CaseContext:
             make()
         except BROKER_FAILURES as error:
             self.abandon()
+            self.failed.append(name)
             shutil.rmtree(self.out / f"logs-{name}", ignore_errors=True)
             write_json(self.out / f"failed-{name}.json", {"error": str(error)[-4000:]})
 
@@ -395,26 +365,17 @@ class CaseContext:
         """
         directory = self.cluster.logs / partition
         deadline = time.monotonic() + seconds
-        before, since = None, time.monotonic()
+        sizes, changed_at = _sizes(directory), time.monotonic()
         while time.monotonic() < deadline:
-            now = sorted(_sizes(directory).items())
-            if now != before:
-                before, since = now, time.monotonic()
+            if (now := _sizes(directory)) != sizes:
+                sizes, changed_at = now, time.monotonic()
             logged = self.cluster.broker is not None and re.search(
                 pattern, self.cluster.broker.log()
             )
-            if logged and time.monotonic() - since > quiet_seconds:
+            if logged and time.monotonic() - changed_at > quiet_seconds:
                 return True
             time.sleep(0.2)
         return False
-
-
-def _encoded(record: Produced) -> list[Any]:
-    """Write a record as the driver reads it."""
-    row = [record.timestamp, to_base64(record.key), to_base64(record.value)]
-    if record.headers:
-        row.append([[name, to_base64(value)] for name, value in record.headers])
-    return row
 
 
 def _sizes(directory: Path) -> dict[str, int]:

@@ -161,7 +161,7 @@ def dump_partition(version: str, partition: Path, work: Path = WORK) -> dict[str
         ``batches`` by name of ``.log``, the entries by name of index, ``printed`` if anything
         else was.
     """
-    suffixes = _DUMPED_SUFFIXES
+    suffixes: tuple[str, ...] = _DUMPED_SUFFIXES
     if version_key(version) < _FIRST_WITH_TIME_INDEX:
         suffixes = (".log", ".index")
     names = sorted(

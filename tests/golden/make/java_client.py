@@ -74,7 +74,7 @@ class JavaClient:
         name = "OldDriver" if self.is_old else "Driver"
         classes = _classes(version, work, name)
         command = java_command(class_path(version, work, classes), name, logs_as="client")
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
         )

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ class PartitionQuestions:
         if len(stamps) >= 12:
             asked.add((stamps[0] + stamps[-1]) // 2)
         else:
-            asked |= {(a + b) // 2 for a, b in zip(stamps, stamps[1:], strict=False)}
+            asked |= {(a + b) // 2 for a, b in pairwise(stamps)}
         return {timestamp for timestamp in asked if timestamp >= 0}
 
     def _list_offsets(self, timestamps: list[int], *, committed: bool) -> list[dict[str, Any]]:

@@ -1,0 +1,109 @@
+"""Verification: silent on what healthy brokers wrote, and finding each harm."""
+import shutil
+
+import pytest
+
+from kafkastore.checks.findings import Severity
+from kafkastore.checks.verify import verify
+
+HEALTHY = ["codecs", "create-time-*", "log-append-time", "headers-and-nulls", "leader-epochs",
+           "roll-and-retention-by-time", "broken-index", "transactions", "compacted*", "old-formats"]
+WITH_TIME_INDEX = ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1"]
+
+#: Harm done to a directory -> the file it is done to, and what verification must say.
+HARMS = {
+    "missing-timeindex": (".timeindex", Severity.WRONG_ANSWERS, "missing"),
+    "missing-index": (".index", Severity.SLOW, "missing"),
+    "truncated-timeindex": (".timeindex", Severity.WRONG_ANSWERS, "not a whole number"),
+    "truncated-index": (".index", Severity.WRONG_ANSWERS, "not a whole number"),
+    "wrong-last-timeindex-entry": (".timeindex", Severity.WRONG_ANSWERS, "not what the log says"),
+    "too-high-last-timeindex-entry": (
+        ".timeindex", Severity.WRONG_ANSWERS, "not what the log says"),
+    "wrong-last-index-entry": (".index", Severity.WRONG_ANSWERS, "does not lead"),
+    "empty-timeindex": (".timeindex", Severity.WRONG_ANSWERS, "empty"),
+    "active-missing-timeindex": (".timeindex", Severity.WRONG_ANSWERS, "missing"),
+    "active-zero-padded": (".timeindex", Severity.WRONG_ANSWERS, "zero entries"),
+}
+
+
+def worse_than_style(path):
+    return [finding for finding in verify(path) if finding.severity != Severity.STYLE]
+
+
+@pytest.mark.golden_cases(names=HEALTHY, versions=WITH_TIME_INDEX)
+def test_directories_of_healthy_brokers_give_no_finding_above_style(golden_case):
+    assert worse_than_style(golden_case.logs) == []
+
+
+@pytest.mark.golden_cases(names="broken-index-*")
+def test_each_harm_to_an_index_is_found_in_its_file(golden_case):
+    harm = golden_case.name.removeprefix("broken-index-")
+    found = worse_than_style(golden_case.root / "logs")
+    if harm == "missing-all-indexes":
+        assert {f.path.suffix for f in found} == {".index", ".timeindex"}
+        return
+    suffix, severity, words = HARMS[harm]
+    assert any(
+        f.path.suffix == suffix and f.severity == severity and words in f.what for f in found
+    ), found
+
+
+@pytest.mark.golden_cases(names="crash-bad-crc", answers="answers")
+def test_a_wrong_checksum_is_a_data_loss_risk_at_its_byte(golden_case):
+    risks = [f for f in verify(golden_case.logs) if f.severity == Severity.DATA_LOSS_RISK]
+    assert len(risks) == 1
+    assert "checksum" in risks[0].what
+    changed = int(golden_case.answers["made"].split("(at ")[1].split(")")[0])
+    assert risks[0].position <= changed < risks[0].path.stat().st_size
+
+
+@pytest.mark.golden_cases(names="crash-torn", answers="answers", versions="2.4.0")
+def test_a_torn_last_batch_of_a_killed_broker_is_style(golden_case):
+    torn = [f for f in verify(golden_case.logs) if f.path.suffix == ".log"]
+    assert [f.severity for f in torn] == [Severity.STYLE]
+    assert "behind the last whole batch" in torn[0].what
+
+
+@pytest.mark.golden_cases(names="upgrade", answers="answers", versions="0.10.0.1")
+def test_segments_with_timestamps_but_without_time_index_give_wrong_answers(golden_case):
+    found = worse_than_style(golden_case.logs)
+    assert {f.severity for f in found} == {Severity.WRONG_ANSWERS}
+    segments = {path.with_suffix(".timeindex") for path in golden_case.logs.glob("*/*.log")
+                if path.stat().st_size}
+    assert {f.path for f in found} == segments
+
+
+@pytest.mark.golden_cases(names="upgrade", answers="answers", versions=["0.8.2.2", "0.9.0.1"])
+def test_segments_without_timestamps_are_only_style(golden_case):
+    assert worse_than_style(golden_case.logs) == []
+
+
+def test_zeros_in_a_time_index_of_an_inactive_segment_are_a_data_loss_risk(golden, writable_copy):
+    logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    index = sorted(logs.glob("broken-0/*.timeindex"))[1]
+    index.write_bytes(index.read_bytes() + bytes(12 * 50))
+    [finding] = worse_than_style(logs)
+    assert (finding.path, finding.severity) == (index, Severity.DATA_LOSS_RISK)
+    assert finding.position == index.stat().st_size - 12 * 50
+    assert "retention deletes it" in finding.consequence
+
+
+def test_each_flipped_byte_of_a_record_batch_is_found(golden, writable_copy):
+    logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    log = sorted(logs.glob("broken-0/*.log"))[0]
+    clean = log.read_bytes()
+    # Bytes 0-7 (base offset) and 12-15 (leader epoch) of a batch lie outside its checksum.
+    for position in range(16, 200):
+        log.write_bytes(clean[:position] + bytes([clean[position] ^ 1]) + clean[position + 1:])
+        in_log = [f for f in worse_than_style(logs) if f.path == log]
+        first_batch = 12 + int.from_bytes(clean[8:12], "big")
+        if position < first_batch or (position - first_batch) not in {*range(8), *range(12, 16)}:
+            assert in_log, position
+
+
+def test_a_segment_that_is_missing_its_log_is_named(golden, writable_copy):
+    logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    log = sorted(logs.glob("broken-0/*.log"))[1]
+    shutil.move(log, logs.parent / "lost")
+    assert {f.path.suffix for f in verify(logs) if "without its .log" in f.what} == {
+        ".index", ".timeindex"}

@@ -1,0 +1,14 @@
+"""The cases, one module a subject; importing this registers them."""
+from . import (  # noqa: F401
+    broken_index,
+    codecs,
+    compaction,
+    crashes,
+    kraft_metadata,
+    log_start_and_epochs,
+    time_limits,
+    timestamps,
+    transactions,
+    upgrade,
+    wide,
+)
