@@ -1,9 +1,12 @@
 """What pyproject.toml cannot say: the Cython modules, and the folders' import names."""
 import os
+import shutil
+from pathlib import Path
 
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 CYTHON_MODULES = [
     "kafkastore.formats.crc",
@@ -29,7 +32,27 @@ PACKAGE_FOLDERS = {
     "kafkastore.migration": "migration",
 }
 
+
+class BuildExtension(build_ext):
+    """Compiles nothing twice for an editable install.
+
+    Such an install builds in a folder of its own, and copies into the source folders; a module that
+    ``build_ext --inplace`` left there is taken first, and compiled only if its sources are newer.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build one module."""
+        package = ext.name.rpartition(".")[0]
+        folder = self.get_finalized_command("build_py").get_package_dir(package)
+        built = Path(self.get_ext_fullpath(ext.name))
+        if self.editable_mode and (in_place := Path(folder, built.name)).exists():
+            built.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(in_place, built)
+        super().build_extension(ext)
+
+
 setup(
+    cmdclass={"build_ext": BuildExtension},
     packages=list(PACKAGE_FOLDERS),
     # The one module that is installed beside the package: PySpark finds a data source by itself
     # where a top-level module is called pyspark_*. "" is the folder of such modules.

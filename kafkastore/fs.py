@@ -156,8 +156,8 @@ class LockFile:
     """The lock on a log directory's ``.lock``, as a broker takes it.
 
     A broker holds a POSIX record lock (``fcntl``) on the whole file while it runs; that the file
-    exists means nothing.  Java's ``FileChannel.tryLock`` and ``lockf`` exclude each other, ``flock``
-    does not see them.
+    exists means nothing.  Java's ``FileChannel.tryLock`` and ``lockf`` exclude each other,
+    ``flock`` does not see them.
 
     Parameters
     ----------

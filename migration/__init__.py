@@ -1,0 +1,32 @@
+"""From directories without time indexes to such with them: survey and plan; `apply` does it.
+
+Imported as ``kafkastore.migration``.
+"""
+
+from kafkastore.migration.plan import (
+    ENTRY_OFFSETS,
+    MODES,
+    NotReadError,
+    UnknownModeError,
+    mtime_entry,
+    plan,
+)
+from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
+from kafkastore.migration.survey import PartitionSurvey, Survey, survey, survey_partition
+from kafkastore.migration.warnings import SurveyWarning
+
+__all__ = [
+    "ENTRY_OFFSETS",
+    "MODES",
+    "NotReadError",
+    "PartitionSurvey",
+    "SegmentSurvey",
+    "Survey",
+    "SurveyWarning",
+    "UnknownModeError",
+    "mtime_entry",
+    "plan",
+    "survey",
+    "survey_partition",
+    "survey_segment",
+]

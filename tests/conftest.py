@@ -8,12 +8,15 @@ A test that takes ``golden_case`` runs once for every answers file of the manife
 
 ``golden("2.4.0", "upgrade", "answers")`` fetches one case by name, ``writable_copy(case.logs)``
 makes a copy to alter. ``--golden DIR`` runs the same tests on other archives.
+
+``load_into_broker([partition, ...], "3.9.1")`` puts partition directories into a real broker and
+returns what that says of them, in the same form; it skips where the broker's jars are not fetched.
 """
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -21,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from golden.make import brokers
+from golden.make import load_into_broker as loading
 
 from kafkastore.samples.unpacking import unpack_archive
 
@@ -170,3 +175,36 @@ def writable_copy(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
 
     yield copy
     shutil.rmtree(copies, ignore_errors=True)
+
+
+@pytest.fixture
+def require_broker() -> Callable[[str], None]:
+    """A function that skips the test if a broker of that version cannot be started here."""
+
+    def require(version: str) -> None:
+        if shutil.which("java") is None or shutil.which("javac") is None:
+            pytest.skip("a broker needs a JDK on the PATH")
+        jars = brokers.WORK / "jars" / version
+        if not jars.is_dir():
+            pytest.skip(f"{jars} is not there; tests/golden/make/brokers.py fetches it")
+
+    return require
+
+
+@pytest.fixture
+def load_into_broker(
+    require_broker: Callable[[str], None], tmp_path: Path
+) -> Callable[..., GoldenCase]:
+    """A function of partition directories and a version (`make.load_into_broker`).
+
+    Its further keywords are the fields of ``LoadOptions``. The case's ``logs`` are what the broker
+    left, its ``answers`` what it said.
+    """
+
+    def load(partitions: Iterable[Path], version: str, **options: Any) -> GoldenCase:
+        require_broker(version)
+        root = tmp_path / "loaded" / str(len(list(tmp_path.glob("loaded/*"))))
+        loading.load_into_broker(partitions, version, root, loading.LoadOptions(**options))
+        return GoldenCase(version, "load", "answers", root, root / "logs")
+
+    return load

@@ -1,8 +1,8 @@
 """Carry out a plan, or the rest of one that was interrupted.
 
 1. Refuse when a broker or another job of ours has the directory open, when an earlier plan is
-   unfinished, when a file is neither as the plan says it is nor as it says it will be, or when a file
-   that the plan relies on has changed.  Nothing is touched until every file has been looked at.
+   unfinished, when a file is neither as the plan says it is nor as it says it will be, or when a
+   file that the plan relies on has changed.  Nothing is touched until all have been looked at.
 2. Write the plan into the undo area.  Then, for each file:
    a. write the new bytes beside it under a name no broker looks at, and compare their digest with
       the plan's; set owners, mode and modification time; fsync;
@@ -69,7 +69,7 @@ def apply(
     Raises
     ------
     ChangeRefusedError
-        If it is not safe; nothing has been changed then, unless files changed during the run itself.
+        If it is not safe; nothing has been changed then, unless files changed during the run.
     OSError
         If the disk fails or is full; every file is wholly old or wholly new, and calling again, or
         `resume`, finishes.

@@ -1,4 +1,4 @@
-"""One file's bytes to another name: shared blocks where the file system can, else copied, holes kept."""
+"""One file's bytes under another name: blocks shared where that is possible, else copied."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def copy_file(source: Path, target: Path, fs: FileSystem) -> None:
     Raises
     ------
     ChangeRefusedError
-        If the source changes meanwhile, or the target's file system cannot keep its modification time.
+        If the source changes meanwhile, or the target's file system cannot keep modification times.
     """
     part = target.with_name(target.name + ".part")
     if os.path.lexists(part):
@@ -141,7 +141,7 @@ def _copy_extent(reading: int, writing: int, start: int, end: int, fs: FileSyste
                 if error.errno not in NOT_SUPPORTED:
                     raise
                 count = 0
-            # Some file systems answer 0 for files they cannot copy; reading tells whether it is the end.
+            # Some file systems answer 0 for files they cannot copy; reading tells if it is the end.
             in_kernel = count > 0
         else:
             chunk = os.pread(reading, min(end - start, _CHUNK_BYTES), start)

@@ -1,8 +1,8 @@
 """A whole copy of a log directory, to work on instead of the original.
 
-Blocks are shared where the file system can (reflinks), else copied; never hard links, because a broker
-started on the copy would write into the original too.  Every file appears whole under its name, with
-its mode and modification time; the copy as a whole appears under its name when it is complete.
+Blocks are shared where the file system can (reflinks), else copied; never hard links, because a
+broker started on the copy would write into the original too.  Every file appears whole under its
+name, with its mode and modification time; the copy appears under its name when it is complete.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a file is at one moment: enough to tell whether it is still the same, and to make it again."""
+"""What a file is at one moment: enough to tell later whether it is still the same."""
 
 from __future__ import annotations
 

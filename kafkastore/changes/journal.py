@@ -1,8 +1,8 @@
 """The journal of a plan that is applied: one JSON line a step, flushed before the next step.
 
-What counts is always the files themselves: each is wholly as before or wholly as planned, and a line
-that a crash cut short only means that the step has to be looked up there.  The journal tells which of
-the two a file is meant to be, and whether it was ever ours to change.
+What counts is always the files themselves: each is wholly as before or wholly as planned, and a
+line that a crash cut short only means that the step has to be looked up there.  The journal tells
+which of the two a file is meant to be, and whether it was ever ours to change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a job would alter, as data: printed by ``--dry-run``, run by `apply`, kept for `undo`.
 
-A plan names files relative to one root.  For each it says what the file is now, what it will be, how
-the new bytes are made and why, and which other files must not have changed for that to be right.
+A plan names files relative to one root.  For each it says what the file is now, what it will be,
+how the new bytes are made and why, and which other files must not have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Plan:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that leaves the root, lies deeper than a partition, or is never ours to change."""
+    """Refuse a path that leaves the root, lies too deep in it, or is never ours to change."""
     parts = path.split("/")
     if not 1 <= len(parts) <= 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise InvalidPlanError(f"{path!r} is neither a file nor a partition directory's file")

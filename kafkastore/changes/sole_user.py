@@ -14,7 +14,7 @@ from kafkastore.fs import LockFile, lock_holder
 
 
 def lock_files(root: Path) -> tuple[Path, ...]:
-    """Return where a broker's lock would be: in the root, or, for a partition directory, above it."""
+    """Return where a broker's lock would be: in the root, or above a partition directory."""
     return root / ".lock", root.parent / ".lock"
 
 
@@ -36,7 +36,8 @@ def check_no_broker(root: Path) -> None:
             holder = lock_holder(path)
         except OSError as error:
             raise ChangeRefusedError(
-                f"cannot tell whether a broker has {root} open: {path} cannot be read ({error.strerror})"
+                f"cannot tell whether a broker has {root} open: "
+                f"{path} cannot be read ({error.strerror})"
             ) from error
         if holder is not None:
             raise ChangeRefusedError(_held(root, path, holder))
@@ -64,9 +65,9 @@ def sole_user(root: Path) -> Iterator[Callable[[], None]]:
 
     Notes
     -----
-    An existing ``.lock`` that may be written to is locked as a broker would, so that a broker started
-    meanwhile refuses to start instead of opening files that are being replaced.  The file is never
-    created, and otherwise the lock is only asked after.
+    An existing ``.lock`` that may be written to is locked as a broker would, so that a broker
+    started meanwhile refuses to start instead of opening files that are being replaced.  The file
+    is never created, and otherwise the lock is only asked after.
     """
     with ExitStack() as held:
         held.callback(os.close, _lock_directory(root))

@@ -1,8 +1,8 @@
 """Go back: every file as it was before the plan, its bytes, its times, its absence.
 
-For each file of the plan, last first: what was kept gets a second name beside the file, and is renamed
-over it; a file that the plan created is removed.  The kept file goes last, so that a crash at any
-instant leaves it in one place at least.
+For each file of the plan, last first: what was kept gets a second name beside the file, and is
+renamed over it; a file that the plan created is removed.  The kept file goes last, so that a crash
+at any instant leaves it in one place at least.
 """
 
 from __future__ import annotations

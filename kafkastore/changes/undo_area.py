@@ -1,8 +1,8 @@
 """Where a job keeps what it replaced, and the names it uses beside a broker's files.
 
-The area is a directory beside the log.dirs root, never in it: a broker does not start with a directory
-in its root that is no partition.  It holds ``plan.json``, ``journal.jsonl`` and, below ``kept/``, the
-replaced files under their own relative paths.
+The area is a directory beside the log.dirs root, never in it: a broker does not start with a
+directory in its root that is no partition.  It holds ``plan.json``, ``journal.jsonl`` and, below
+``kept/``, the replaced files under their own relative paths.
 """
 
 from __future__ import annotations
@@ -12,20 +12,14 @@ from pathlib import Path
 
 from kafkastore.changes.plan import Plan
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.file_names import parse_segment_file
+from kafkastore.formats.file_names import LOCK_FILE, parse_segment_file
+from kafkastore.log.log_dir import MARKS
+from kafkastore.log.log_store import is_partition_directory
 
 AREA_MARK = ".kafkastore-undo-"
 PLAN_FILE = "plan.json"
 JOURNAL_FILE = "journal.jsonl"
 KEPT_DIRECTORY = "kept"
-
-# Files by which a directory shows that a broker uses, or used, it as a log.dirs root.
-_MARKS_OF_A_ROOT = (
-    "meta.properties",
-    ".lock",
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
-)
 
 
 def temporary_beside(path: Path, plan_id: str) -> Path:
@@ -40,11 +34,12 @@ def temporary_beside(path: Path, plan_id: str) -> Path:
 
     Notes
     -----
-    Brokers choose by the end of a name: ``.log``, the indexes, ``.snapshot`` are loaded, ``.deleted``,
-    ``.cleaned`` and ``.swap`` deleted or moved.  That is not all: since 3.0, finishing an interrupted
-    compaction deletes *every* file whose name up to the first dot is an offset within the compacted
-    range.  So the name neither ends nor begins like one of theirs.
-    Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``; 3.0 and later ``LogLoader.load``.
+    Brokers choose by the end of a name: ``.log``, the indexes, ``.snapshot`` are loaded,
+    ``.deleted``, ``.cleaned`` and ``.swap`` deleted or moved.  That is not all: since 3.0,
+    finishing an interrupted compaction deletes *every* file whose name up to the first dot is an
+    offset within the compacted range.  So the name neither ends nor begins like one of theirs.
+
+    Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``; since 3.0 ``LogLoader.load``.
 
     Examples
     --------
@@ -60,9 +55,10 @@ def kept_in(area: Path, path: str) -> Path:
 
 
 def log_dirs_root(plan: Plan) -> Path:
-    """Return the directory that a broker would have as its root: the plan's, or the one above it."""
+    """Return the directory that would be a broker's root: the plan's, or the one above it."""
     root = Path(os.path.realpath(plan.root))
-    inside_partition = any(
+    # By the files themselves, and by the plan, which may remove the last of them.
+    inside_partition = is_partition_directory(root) or any(
         "/" not in change.path and parse_segment_file(change.path) is not None
         for change in plan.changes
     )
@@ -91,8 +87,8 @@ def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
     Raises
     ------
     ChangeRefusedError
-        If the place lies in a log.dirs root, does not exist, or, when nobody chose it, is on another
-        file system than the root (the root is a mount point).
+        If the place lies in a log.dirs root, does not exist, or, when nobody chose it, is on
+        another file system than the root (the root is a mount point).
     """
     home, parent = log_dirs_root(plan), area.parent
     if not parent.is_dir():
@@ -103,7 +99,7 @@ def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
         raise ChangeRefusedError(
             f"{parent} lies in {home}: a broker would not start with an unknown directory in it"
         )
-    marks = [mark for mark in _MARKS_OF_A_ROOT if (parent / mark).exists()]
+    marks = [mark for mark in (*MARKS, LOCK_FILE) if (parent / mark).exists()]
     if marks:
         raise ChangeRefusedError(
             f"{parent} looks like a log.dirs root ({marks[0]}): "
@@ -111,6 +107,6 @@ def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
         )
     if not chosen and os.stat(parent).st_dev != os.stat(plan.root).st_dev:
         raise ChangeRefusedError(
-            f"{home} is a mount point, and {parent} another file system: name the place for what is "
-            "replaced (undo_dir)"
+            f"{home} is a mount point, and {parent} another file system: "
+            "name the place for what is replaced (undo_dir)"
         )

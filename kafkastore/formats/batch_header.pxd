@@ -67,4 +67,5 @@ cdef enum HeaderStatus:
 cdef HeaderStatus parse_header(
     const uint8_t* at, Py_ssize_t left, BatchHeader* header
 ) noexcept nogil
+cdef uint32_t compute_crc(const uint8_t* at, const BatchHeader* header) noexcept nogil
 cdef bint is_crc_valid(const uint8_t* at, const BatchHeader* header) noexcept nogil

@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 
 BATCH_HEADER: np.dtype[np.void]
 RECORD_BATCH_FIELDS: dict[str, int]
+MESSAGE_FIELDS_V0: dict[str, int]
+MESSAGE_FIELDS_V1: dict[str, int]
 SMALLEST_FRAME: int
 FRAME_OVERHEAD: int
 LARGEST_HEADER: int

@@ -42,6 +42,17 @@ RECORD_BATCH_FIELDS = {
     "base_sequence": BASE_SEQUENCE_AT, "records_count": RECORDS_COUNT_AT, "records": RECORDS_AT,
 }
 
+#: The same of a message, as far as its fields have a fixed place; see `docs/formats/message_set.md`.
+MESSAGE_FIELDS_V0 = {
+    "offset": BASE_OFFSET_AT, "length": LENGTH_AT, "crc": MESSAGE_CRC_AT, "magic": MAGIC_AT,
+    "attributes": MESSAGE_ATTRIBUTES_AT, "key_size": MESSAGE_KEY_SIZE_AT_V0,
+    "key": MESSAGE_KEY_SIZE_AT_V0 + 4,
+}
+MESSAGE_FIELDS_V1 = {
+    **MESSAGE_FIELDS_V0, "timestamp": MESSAGE_TIMESTAMP_AT, "key_size": MESSAGE_KEY_SIZE_AT_V1,
+    "key": MESSAGE_KEY_SIZE_AT_V1 + 4,
+}
+
 SMALLEST_FRAME = SMALLEST_HEADER
 FRAME_OVERHEAD = LOG_OVERHEAD
 LARGEST_HEADER = RECORDS_AT
@@ -102,11 +113,16 @@ cdef HeaderStatus parse_header(
     return HEADER_WHOLE if left >= header.size else HEADER_NEEDS_BYTES
 
 
+cdef uint32_t compute_crc(const uint8_t* at, const BatchHeader* header) noexcept nogil:
+    """Compute a whole batch's checksum."""
+    if header.magic == 2:
+        return CRC.crc32c(0, at + ATTRIBUTES_AT, header.size - ATTRIBUTES_AT)
+    return CRC.crc32(0, at + MAGIC_AT, header.size - MAGIC_AT)
+
+
 cdef bint is_crc_valid(const uint8_t* at, const BatchHeader* header) noexcept nogil:
     """Compute a whole batch's checksum and compare it with the stored one."""
-    if header.magic == 2:
-        return CRC.crc32c(0, at + ATTRIBUTES_AT, header.size - ATTRIBUTES_AT) == header.crc
-    return CRC.crc32(0, at + MAGIC_AT, header.size - MAGIC_AT) == header.crc
+    return compute_crc(at, header) == header.crc
 
 
 def parse(const uint8_t[::1] data not None, int64_t position):

@@ -16,6 +16,7 @@ empty one is what a broker creates before its first write, and means that nothin
 Source: Kafka 2.4.0 ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``,
 ``BrokerMetadataCheckpoint``; 3.9.0 ``PartitionMetadataFile``, ``CleanShutdownFileHandler``.
 """
+
 from __future__ import annotations
 
 import base64
@@ -101,7 +102,8 @@ def pack_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
         The file.
     """
     return _pack_checkpoint(
-        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
+    )
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[EpochStart, ...]:
@@ -219,14 +221,16 @@ def parse_partition_metadata(data: bytes) -> str:
         raise _malformed("version: number", version, position) from None
     if not is_known:
         raise CorruptCheckpointError(
-            f"partition.metadata has version {version}, below 0", position=position)
+            f"partition.metadata has version {version}, below 0", position=position
+        )
     text, position = _field_after_colon(lines, "topic_id: id", len(data))
     try:
         topic_id = _decode_topic_id(text)
     except ValueError:
         raise CorruptCheckpointError(
             f"topic id {text[:40]!r} is not {TOPIC_ID_BYTES} bytes in URL-safe base64",
-            position=position) from None
+            position=position,
+        ) from None
     if topic_id == _ZERO_TOPIC_ID:
         raise CorruptCheckpointError("topic id is all zeros", position=position)
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
@@ -282,7 +286,8 @@ def parse_clean_shutdown_marker(data: bytes) -> int | None:
         content = json.loads(data.decode())
     except (ValueError, RecursionError):
         raise CorruptCheckpointError(
-            "clean shutdown marker is neither empty nor JSON", position=0) from None
+            "clean shutdown marker is neither empty nor JSON", position=0
+        ) from None
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
     if epoch is None and isinstance(content, dict):
         return None
@@ -299,7 +304,8 @@ def _checkpoint_lines(data: bytes) -> Iterator[tuple[int, str]]:
         return
     if version != CHECKPOINT_VERSION:
         raise CorruptCheckpointError(
-            f"checkpoint has version {version}, not {CHECKPOINT_VERSION}", position=0)
+            f"checkpoint has version {version}, not {CHECKPOINT_VERSION}", position=0
+        )
     expected_count = _number_line(lines, "number of entries")
     if expected_count is None:
         return
@@ -309,7 +315,8 @@ def _checkpoint_lines(data: bytes) -> Iterator[tuple[int, str]]:
         yield position, _decode(line, position)
     if count != expected_count:
         raise CorruptCheckpointError(
-            f"checkpoint has {count} entries, {expected_count} expected", position=len(data))
+            f"checkpoint has {count} entries, {expected_count} expected", position=len(data)
+        )
 
 
 def _number_line(lines: Iterator[tuple[int, bytes]], what: str) -> int | None:
@@ -329,9 +336,7 @@ def _pack_checkpoint(lines: Iterable[str]) -> bytes:
     return "\n".join([str(CHECKPOINT_VERSION), str(len(entries)), *entries, ""]).encode()
 
 
-def _field_after_colon(
-    lines: Iterator[tuple[int, bytes]], form: str, end: int
-) -> tuple[str, int]:
+def _field_after_colon(lines: Iterator[tuple[int, bytes]], form: str, end: int) -> tuple[str, int]:
     """Return what follows the colon of the next line, and the line's position."""
     for position, line in lines:
         text = _decode(line, position)
@@ -357,7 +362,8 @@ def _decode(line: bytes, position: int) -> str:
         return line.decode()
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError(
-            f"not UTF-8: {error.reason}", position=position + error.start) from None
+            f"not UTF-8: {error.reason}", position=position + error.start
+        ) from None
 
 
 def _malformed(form: str, line: str, position: int) -> CorruptCheckpointError:

@@ -168,33 +168,38 @@ def _snappy(data: bytes, limit: int) -> bytes:
     """Decompress xerial's framing, or one raw block."""
     if not data.startswith(XERIAL_MAGIC):
         return _snappy_block(data, limit)
-    pieces, at = [], XERIAL_HEADER_SIZE
+    pieces, total, at = [], 0, XERIAL_HEADER_SIZE
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
         at += 4
-        if at > len(data) or not 0 <= size <= len(data) - at:
+        if at > len(data):
+            raise EOFError("the compressed bytes end within the length of a block")
+        if not 0 <= size <= len(data) - at:
             raise EOFError(f"a snappy block of {size} bytes runs past the end")
-        piece = _snappy_block(data[at : at + size], limit)
-        pieces.append(piece)
-        limit -= len(piece)
+        pieces.append(_snappy_block(data[at : at + size], limit, total))
+        total += len(pieces[-1])
         at += size
     return b"".join(pieces)
 
 
-def _snappy_block(block: bytes, limit: int) -> bytes:
+def _snappy_block(block: bytes, limit: int, before: int = 0) -> bytes:
     """Decompress one raw block, whose first bytes say how much comes out."""
-    if cramjam.snappy.decompress_raw_len(block) > limit:
+    if before + cramjam.snappy.decompress_raw_len(block) > limit:
         raise _too_many(limit)
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
 def _zstd(data: bytes | memoryview, limit: int) -> bytes:
-    """Decompress zstd frames."""
+    """Decompress zstd frames, in pieces: ``read`` sets aside as much memory as it is asked for."""
+    pieces, total = [], 0
+    chunk = max(SMALLEST_CHUNK, 4 * len(data))
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-        records = reader.read(limit + 1)
-    if len(records) > limit:
-        raise _too_many(limit)
-    return records
+        while piece := reader.read(min(chunk, limit - total + 1)):
+            total += len(piece)
+            if total > limit:
+                raise _too_many(limit)
+            pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _too_many(limit: int) -> CorruptBatchError:

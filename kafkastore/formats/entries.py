@@ -3,6 +3,7 @@
 The named tuples are for one entry, the numpy dtypes for many. Offsets are absolute in both; only
 the dtypes that end in ``_ON_DISK`` have the bytes as they stand in the files.
 """
+
 from __future__ import annotations
 
 from typing import Literal, NamedTuple

@@ -16,6 +16,7 @@
 Source: Kafka 2.4.0 ``Log.parseTopicPartitionName``, ``Log.offsetFromFileName``; 3.9.0
 ``LocalLog.parseTopicPartitionName``, ``LogFileUtils``, ``Snapshots``.
 """
+
 from __future__ import annotations
 
 import re
@@ -153,7 +154,8 @@ def parse_partition_directory(name: str) -> PartitionDirectory:
         if name.endswith("-" + marked):
             if _MARKED_DIRECTORY.fullmatch(name) is None:
                 raise InvalidNameError(
-                    f"{name!r} ends in -{marked} but is not topic-partition.uuid-{marked}")
+                    f"{name!r} ends in -{marked} but is not topic-partition.uuid-{marked}"
+                )
             suffix = marked
             topic_and_partition, _, marked_part = name.rpartition(".")
             uuid = marked_part[: -len(marked) - 1]
@@ -164,7 +166,8 @@ def parse_partition_directory(name: str) -> PartitionDirectory:
         partition = parse_int32(digits)
     except ValueError:
         raise InvalidNameError(
-            f"{name!r} is not topic-partition: {digits!r} is not a number of 32 bits") from None
+            f"{name!r} is not topic-partition: {digits!r} is not a number of 32 bits"
+        ) from None
     return PartitionDirectory(TopicPartition(topic, partition), suffix, uuid)
 
 

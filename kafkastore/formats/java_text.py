@@ -3,6 +3,7 @@
 Python's own functions accept more (``int("1_0")``, ``int(" 1 ")``, ``str.split`` at other blanks),
 so files that a broker refuses would pass.
 """
+
 from __future__ import annotations
 
 import re
@@ -156,13 +157,17 @@ def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
             if not line or line[0] in "#!":
                 continue
             whole_position = position
+        whole += line
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            whole += line[:-1]
-            continue
-        yield whole_position, whole + line
+            whole = whole[:-1]
+            if position + len(raw) < len(data):
+                continue
+            yield whole_position, whole  # the file ends in a backslash: even "" is a line
+        elif whole:
+            yield whole_position, whole
         whole, whole_position = "", -1
-    if whole_position >= 0:
+    if whole:
         yield whole_position, whole
 
 

@@ -15,4 +15,5 @@ cdef extern from *:
         return pair;
     }
     """
-    object new_named_pair "kafkastore_new_named_pair"(object named_tuple, object first, object second)
+    object new_named_pair "kafkastore_new_named_pair"(
+        object named_tuple, object first, object second)

@@ -388,7 +388,7 @@ def lookup_many(entries, int64_t base_offset, target_offsets, *, bint warm_secti
     """
     cdef Py_buffer view
     cdef const int64_t[::1] targets = as_targets(target_offsets)
-    cdef Py_ssize_t target_count = targets.shape[0], count
+    cdef Py_ssize_t target_count = targets.shape[0]
     cdef uint8_t[::1] out
     answers = np.empty(target_count, OFFSET_ENTRY)
     if target_count == 0:

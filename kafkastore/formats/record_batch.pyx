@@ -23,6 +23,7 @@ from kafkastore.formats.batch_header cimport (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     HeaderStatus,
+    compute_crc,
     is_crc_valid,
     parse_header,
 )
@@ -78,8 +79,8 @@ cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* head
         return memoryview(batch)[RECORDS_AT:]
     at = MESSAGE_KEY_SIZE_AT_V1 if header.magic == 1 else MESSAGE_KEY_SIZE_AT_V0
     size = load_i32(&batch[at])
-    if size > batch.shape[0] - at - 8:
-        raise broken("the wrapper's key runs past its end", header)
+    if size < -1 or size > batch.shape[0] - at - 8:
+        raise broken("the wrapper's key has a length that can't be", header)
     at += 4 + max(size, 0)
     size = load_i32(&batch[at])
     at += 4
@@ -104,6 +105,11 @@ cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int6
         raise type(error)(error.reason, position=header.position) from error
 
 
+cdef bint has_flag(const BatchHeader* header, int flag) noexcept:
+    """Whether one of the attributes that only magic 2 has is set."""
+    return header.magic == 2 and header.attributes & flag != 0
+
+
 cdef object optional_bytes(const uint8_t* at, int32_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char*> at, size)
 
@@ -123,6 +129,8 @@ cdef tuple headers_of(const RecordView* record, const BatchHeader* batch):
         name = PyBytes_FromStringAndSize(<const char*> header.name, header.name_size)
         headers.append((name.decode("utf-8", "surrogateescape"),
                         optional_bytes(header.value, header.value_size)))
+    if fields.at != fields.end:
+        raise broken(f"the record at offset {record.offset} has bytes behind its last header", batch)
     return tuple(headers)
 
 
@@ -239,17 +247,17 @@ cdef class RecordBatch:
     @property
     def is_transactional(self):
         """Whether the records belong to a transaction."""
-        return bool(self.header.attributes & TRANSACTIONAL_FLAG)
+        return has_flag(&self.header, TRANSACTIONAL_FLAG)
 
     @property
     def is_control(self):
         """Whether the batch is a marker that no consumer is given."""
-        return bool(self.header.attributes & CONTROL_FLAG)
+        return has_flag(&self.header, CONTROL_FLAG)
 
     @property
     def delete_horizon_ms(self):
         """When the tombstones of a compacted batch may go (KIP-534), or None."""
-        if self.header.attributes & DELETE_HORIZON_FLAG:
+        if has_flag(&self.header, DELETE_HORIZON_FLAG):
             return self.header.base_timestamp
         return None
 
@@ -273,7 +281,8 @@ cdef class RecordBatch:
         if not self.is_valid():
             raise CorruptBatchError(
                 f"the batch that ends with offset {self.header.last_offset} fails its checksum "
-                f"(stored {self.header.crc:#010x})",
+                f"(stored {self.header.crc:#010x}, "
+                f"computed {compute_crc(&self.data[0], &self.header):#010x})",
                 position=self.header.position)
 
     def records(self, *, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):

@@ -336,7 +336,7 @@ cdef class RecordColumns:
                     or record.timestamp >= self.end_timestamp):
                 continue
             if self.want_headers and not self._add_headers(&record):
-                cursor.error = "a record's header runs past its end"
+                cursor.error = "a record's headers do not end where it ends"
                 got = -1
                 break
             if self.want_key:
@@ -390,6 +390,8 @@ cdef class RecordColumns:
                 return False
             self.header_name.add(header.name, header.name_size)
             self.header_value.add(header.value, header.value_size)
+        if fields.at != fields.end:
+            return False
         self.headers_validity.add(record.headers_count > 0)
         add_i32(self.header_offsets, <int32_t> self.header_name.validity.rows)
         return True
@@ -397,18 +399,20 @@ cdef class RecordColumns:
     cdef Outcome _add_per_batch(self, const BatchHeader* header, Py_ssize_t rows) noexcept nogil:
         """Repeat what is the same for all records of a batch."""
         cdef Py_ssize_t i
+        cdef bint is_transactional, is_control
         if self.want_per_batch:
             if not (self.epochs.reserve(4 * rows) and self.producers.reserve(8 * rows)
                     and self.producer_epochs.reserve(4 * rows)
                     and self.transactional.reserve(rows) and self.control.reserve(rows)):
                 return NO_MEMORY
+            is_transactional = header.magic == 2 and header.attributes & TRANSACTIONAL_FLAG != 0
+            is_control = header.magic == 2 and header.attributes & CONTROL_FLAG != 0
             for i in range(rows):
                 add_i32(self.epochs, header.leader_epoch)
                 add_i64(self.producers, header.producer_id)
                 add_i32(self.producer_epochs, header.producer_epoch)
-                self.transactional.data[self.transactional.size + i] = (
-                    header.attributes & TRANSACTIONAL_FLAG != 0)
-                self.control.data[self.control.size + i] = header.attributes & CONTROL_FLAG != 0
+                self.transactional.data[self.transactional.size + i] = is_transactional
+                self.control.data[self.control.size + i] = is_control
             self.transactional.size += rows
             self.control.size += rows
         return APPENDED

@@ -20,8 +20,8 @@ cache blocks the look-up.  8192 bytes are at most three pages, all touched by ea
 section; with 4 KiB between entries the section covers the last 4 MiB (offset index) or 2.7 MiB
 (time index) of the log.  Brokers before 2.1.0 have no warm section and bisect [0, count - 1].
 
-``lower_slots`` answers many targets.  On keys that ``is_strictly_sorted`` has proved sorted it takes
-several targets at a time by a plain binary search, whose answers are then the same.
+``lower_slots`` answers many targets.  On keys that ``is_strictly_sorted`` has proved sorted it
+takes several targets at a time by a plain binary search, whose answers are then the same.
 
 Source: Kafka 2.4.0 ``AbstractIndex.indexSlotRangeFor``; before 2.1.0 ``AbstractIndex`` of 2.0.1;
 KAFKA-6432.
@@ -72,7 +72,7 @@ cdef inline SlotRange bisect_slots(
     const uint8_t* entries, Py_ssize_t count, Py_ssize_t low, Py_ssize_t high,
     Key key, int64_t target,
 ) noexcept nogil:
-    """Search [low, high] of `count` slots; an equal key ends it, be it the first of several or not."""
+    """Search [low, high] of `count` slots; any of several equal keys ends it."""
     cdef SlotRange found
     cdef Py_ssize_t middle
     cdef int64_t middle_key

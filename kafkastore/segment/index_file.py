@@ -10,6 +10,7 @@ Nothing is mapped unless `raw` is asked for: a mapping of a file that shrinks ki
 Every answer comes in two kinds.  By default zero padding is cut: what was written.  With
 ``with_padding=True`` every slot of the file counts: what a broker sees that loads this file.
 """
+
 from __future__ import annotations
 
 import errno
@@ -206,7 +207,8 @@ class _IndexFile(Generic[EntryT]):
             Structured: `offset` and `position`, or `timestamp` and `offset`.
         """
         parsed: npt.NDArray[np.void] = self._format.parse(
-            self._content(with_padding), self.base_offset)
+            self._content(with_padding), self.base_offset
+        )
         return parsed
 
     def entry_bytes(self, *, with_padding: bool = False) -> bytes:
@@ -239,7 +241,8 @@ class _IndexFile(Generic[EntryT]):
             The entry; (base offset, 0) or (-1, base offset) where none is small enough.
         """
         found: EntryT = self._format.lookup(
-            self._content(with_padding), self.base_offset, target, warm_section=warm_section)
+            self._content(with_padding), self.base_offset, target, warm_section=warm_section
+        )
         return found
 
     def lookup_many(
@@ -260,7 +263,8 @@ class _IndexFile(Generic[EntryT]):
             Structured, as from `entries`.
         """
         found: npt.NDArray[np.void] = self._format.lookup_many(
-            self._content(with_padding), self.base_offset, targets, warm_section=warm_section)
+            self._content(with_padding), self.base_offset, targets, warm_section=warm_section
+        )
         return found
 
     def truncate_to(self, offset: int) -> int:
@@ -367,7 +371,7 @@ class _IndexFile(Generic[EntryT]):
                 data_start = os.lseek(descriptor, data_end, os.SEEK_DATA)
                 data_end = os.lseek(descriptor, data_start, os.SEEK_HOLE)
         except OSError as error:
-            if error.errno != errno.ENXIO:    # ENXIO: no data follows; else holes are not known
+            if error.errno != errno.ENXIO:  # ENXIO: no data follows; else holes are not known
                 return end
         slots = max(1, -(-data_end // self._entry_size))
         return min(slots * self._entry_size, end)
@@ -416,7 +420,8 @@ class OffsetIndex(_IndexFile[OffsetPosition]):
             None if the fetch ends behind every entry.
         """
         return offset_index.fetch_upper_bound(
-            self._used_bytes(), self.base_offset, position, fetch_size)
+            self._used_bytes(), self.base_offset, position, fetch_size
+        )
 
 
 class TimeIndex(_IndexFile[TimestampOffset]):

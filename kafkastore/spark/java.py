@@ -14,6 +14,9 @@ from kafkastore.errors import KafkaStoreError
 OLDEST_VERSION = 17
 """The oldest Java that Spark 4 starts on."""
 
+JAVA_HOME = Path(__file__).with_name("java_home")
+"""Holds no Java, but a script that starts the one chosen here."""
+
 VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 """In ``java -version``; Java 8 calls itself 1.8."""
 
@@ -108,7 +111,8 @@ def java_environment(java: Java) -> dict[str, str]:
     Returns
     -------
     dict
-        ``JAVA_HOME`` and what the script in it reads. Executors that the driver starts inherit them.
+        ``JAVA_HOME`` and what the script in it reads. Executors started by the driver inherit
+        them.
 
     Notes
     -----
@@ -117,7 +121,7 @@ def java_environment(java: Java) -> dict[str, str]:
     package, so that nothing has to be written at run time.
     """
     return {
-        "JAVA_HOME": str(Path(__file__).with_name("java_home")),
+        "JAVA_HOME": str(JAVA_HOME),
         "KAFKASTORE_SPARK_JAVA": str(java.executable),
         "KAFKASTORE_SPARK_JAVA_VERSION": str(java.version),
     }
@@ -125,7 +129,9 @@ def java_environment(java: Java) -> dict[str, str]:
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Yield the programs to try, and where each was found."""
-    if home := environment.get("JAVA_HOME"):
+    home = environment.get("JAVA_HOME")
+    # Below one of our own sessions it is our script, which would start itself.
+    if home and Path(home) != JAVA_HOME:
         yield Path(home, "bin", "java"), "JAVA_HOME"
     if on_path := shutil.which("java", path=environment.get("PATH", "")):
         yield Path(on_path), "PATH"

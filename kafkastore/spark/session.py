@@ -18,8 +18,134 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONGEST_SOCKET_FOLDER = 60
-"""Bytes of a path to which a socket's name of 42 bytes can be added: macOS allows 103 in all."""
+"""Bytes. A socket's whole path has at most 103 (macOS), its name here is 42."""
+
+GIBIBYTE = 1 << 30
 
 
 class NoSparkError(KafkaStoreError):
     """PySpark is not installed."""
+
+
+def session(
+    master: str = "local[*]", app_name: str = "kafkastore", **conf: str | int | bool
+) -> SparkSession:
+    """Start a Spark session, or return the one that runs.
+
+    Parameters
+    ----------
+    master : str
+        ``local[*]``, ``local[4]``, ``local-cluster[2,1,1024]``, ``spark://host:7077``.
+    app_name : str
+        The application's name.
+    **conf
+        Spark's options by their own names; they win over those set here:
+        ``session(**{"spark.driver.memory": "8g"})``.
+
+    Returns
+    -------
+    SparkSession
+        Its time zone is UTC, its user interface and progress bar are off, it logs errors only, its
+        Python workers are this Python. A local one listens on 127.0.0.1 only. One that was already
+        running keeps its Java, its master and its other static options.
+
+    Raises
+    ------
+    NoSparkError
+        If PySpark is not installed.
+    NoJavaError
+        If there is no Java that Spark could run on.
+
+    Notes
+    -----
+    The environment of this process is as before afterwards; only Spark's own processes see the
+    variables that it takes.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as missing:
+        raise NoSparkError(
+            f"Spark is not installed (no module {missing.name}): pip install 'kafkastore[spark]'"
+        ) from missing
+    is_local = master.startswith("local")
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for name, value in _options(is_local, {name: _text(value) for name, value in conf.items()}):
+        builder = builder.config(name, value)
+    with _environment(java_environment(find_java()) | _python_environment(is_local)):
+        return builder.getOrCreate()
+
+
+def _options(is_local: bool, chosen: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the options to set: ours, then the caller's."""
+    yield "spark.sql.session.timeZone", "UTC"
+    # A reader that takes filters fails where this is off, and it is off by default.
+    yield "spark.sql.python.filterPushdown.enabled", "true"
+    yield "spark.ui.enabled", "false"
+    yield "spark.ui.showConsoleProgress", "false"
+    if is_local:
+        yield from _local_options()
+    quiet = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
+    of_driver = "spark.driver.extraJavaOptions"
+    yield from chosen.items()
+    yield of_driver, f"{quiet} {chosen.get(of_driver, '')}".strip()
+
+
+def _local_options() -> Iterator[tuple[str, str]]:
+    """Yield what is right where everything runs on this machine."""
+    yield "spark.driver.host", "127.0.0.1"
+    yield "spark.driver.bindAddress", "127.0.0.1"
+    # In local mode the driver's heap is that of all tasks; Spark's own default is 1 GiB.
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    heap = min(max(memory // 4, GIBIBYTE), 4 * GIBIBYTE)
+    yield "spark.driver.memory", f"{heap >> 20}m"
+    # Without these a table made on the way leaves spark-warehouse/, and with Hive's classes on the
+    # path metastore_db/ and derby.log as well, in the user's directory.
+    scratch = _scratch_folder()
+    yield "spark.sql.catalogImplementation", "in-memory"
+    yield "spark.sql.warehouse.dir", str(scratch / "warehouse")
+    # Between JVM and Python worker TCP loses 40 ms a task to delayed acknowledgements. The folder
+    # is ours alone, because the workers trust whoever reaches their socket.
+    if len(os.fsencode(scratch)) <= LONGEST_SOCKET_FOLDER:
+        yield "spark.python.unix.domain.socket.enabled", "true"
+        yield "spark.python.unix.domain.socket.dir", str(scratch)
+
+
+def _scratch_folder() -> Path:
+    """Make a folder for this process alone that goes when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="kafkastore-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _python_environment(is_local: bool) -> dict[str, str]:
+    """Name the environment variables that choose workers' Python and a local driver's address."""
+    # Workers take python3 from PATH otherwise, which need not be the one with our packages. On a
+    # cluster this very path may not exist, so there a choice already made stands.
+    python = sys.executable
+    if is_local:
+        return {
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": python,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+    return {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", python)}
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _text(value: str | int | bool) -> str:
+    """Write an option as Spark does: ``true``, not ``True``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

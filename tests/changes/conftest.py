@@ -1,4 +1,4 @@
-"""A small log directory, a plan over it that does everything a plan can, and what must hold of it."""
+"""A small log directory, a plan that does everything a plan can, and what must hold of it."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ class CrashingFileSystem(CountingFileSystem):
 class PowerLoss(CrashingFileSystem):
     """Crashes, and then loses an arbitrary part of what was never flushed.
 
-    Bytes written since the file's last fsync may be gone, and so may the entries of a directory since
-    its last fsync: of those of one directory the first few survive, whatever happens to another's.
+    Bytes written since the file's last fsync may be gone, and so may the entries of a directory
+    since its last fsync: of one directory the first few survive, whatever happens in another.
     """
 
     def __init__(self, at: int, shadows: Path) -> None:

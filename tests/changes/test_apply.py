@@ -150,7 +150,7 @@ def test_apply_refuses_when_a_file_changed_since_the_plan_and_touches_nothing(
 
 def test_apply_refuses_to_create_what_somebody_created(root, plan):
     write(root / "orders-1" / "00000000000000000042.timeindex", b"", MTIME_NS)
-    with pytest.raises(ChangeRefusedError, match="00000000000000000042.timeindex has changed"):
+    with pytest.raises(ChangeRefusedError, match=r"42\.timeindex has changed"):
         apply(plan)
 
 
@@ -195,7 +195,8 @@ def broker(root: Path) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert process.stdout is not None and process.stdout.readline() == b"held\n"
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
     return process
 
 
@@ -273,7 +274,8 @@ def test_two_jobs_do_not_work_on_one_directory(root, plan):
         refusals.append(str(refusal.value))
 
     apply(plan, progress=second)
-    assert all("another job alters" in text for text in refusals) and refusals
+    assert len(refusals) == len(plan.changes)
+    assert all("another job alters" in text for text in refusals)
 
 
 def interrupted(plan: Plan) -> Journal:
@@ -332,9 +334,7 @@ def test_undo_refuses_files_that_changed_since_and_says_which(root, plan):
     path = root / "orders-1" / "00000000000000000042.timeindex"
     write(path, b"entries of a broker", MTIME_NS)
     before = contents(root)
-    with pytest.raises(
-        ChangeRefusedError, match="orders-1/00000000000000000042.timeindex was changed after"
-    ):
+    with pytest.raises(ChangeRefusedError, match=r"orders-1/0+42\.timeindex was changed after"):
         undo(journal)
     assert contents(root) == before
 
@@ -408,7 +408,7 @@ def test_the_undo_area_never_goes_into_the_root_or_nowhere(root, plan, place):
 def test_the_undo_area_never_goes_into_another_log_dirs_root(root, plan, tmp_path):
     other = tmp_path / "kafka-logs-2"
     write(other / "meta.properties", b"", MTIME_NS)
-    with pytest.raises(ChangeRefusedError, match="looks like a log.dirs root"):
+    with pytest.raises(ChangeRefusedError, match="looks like a log"):
         apply(plan, other)
 
 
@@ -489,7 +489,8 @@ def test_sigkill_at_any_moment_leaves_whole_files_and_a_rerun_finishes(
         with subprocess.Popen(
             [sys.executable, "-c", code, str(text)], stdout=subprocess.PIPE
         ) as process:
-            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
             time.sleep(choose.uniform(0, 0.15))
             process.kill()
         check_each_old_or_new()

@@ -1,4 +1,4 @@
-"""Every altering call fails once, in every way: files stay whole, a rerun finishes, undo goes back."""
+"""Every altering call fails, in every way: files stay whole, a rerun finishes, undo goes back."""
 
 import errno
 import random

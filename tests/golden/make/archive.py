@@ -54,7 +54,7 @@ def recorded_mtimes(case: Path) -> dict[Path, int]:
 
 
 def pack(source: Path, paths: Iterable[Path], mtimes_ms: dict[Path, int]) -> bytes:
-    """Make a compressed archive that depends on nothing but what is given.
+    """Make a tar archive that depends on nothing but what is given.
 
     Parameters
     ----------
@@ -68,13 +68,13 @@ def pack(source: Path, paths: Iterable[Path], mtimes_ms: dict[Path, int]) -> byt
     Returns
     -------
     bytes
-        A pax tar under xz: sorted, without owners, modes 0644 and 0755.
+        A pax tar: sorted, without owners, modes 0644 and 0755.
     """
     newest_ms = max(mtimes_ms.values(), default=0)
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(paths):
-            member = tarfile.TarInfo(path.as_posix())
+            member = tarfile.TarInfo(path.as_posix())  # owned by nobody in particular
             seconds, ms = divmod(mtimes_ms.get(path, newest_ms), 1000)
             member.mtime = seconds
             if ms:  # as text: a float would not keep it exactly
@@ -86,7 +86,12 @@ def pack(source: Path, paths: Iterable[Path], mtimes_ms: dict[Path, int]) -> byt
                 data = (source / path).read_bytes()
                 member.size, member.mode = len(data), 0o644
                 tar.addfile(member, io.BytesIO(data))
-    return lzma.compress(plain.getvalue(), preset=9 | lzma.PRESET_EXTREME)
+    return plain.getvalue()
+
+
+def compress(archive: bytes) -> bytes:
+    """Compress an archive as small as xz can."""
+    return lzma.compress(archive, preset=9 | lzma.PRESET_EXTREME)
 
 
 def pack_version(version_directory: Path) -> bytes:
@@ -146,7 +151,7 @@ def write_archives(
     manifest_file = out / MANIFEST
     described = json.loads(manifest_file.read_text()) if manifest_file.exists() else {}
     for version in versions or [path.name for path in data.iterdir() if path.is_dir()]:
-        archive = pack_version(data / version)
+        archive = compress(pack_version(data / version))
         (out / (version + SUFFIX)).write_bytes(archive)
         used_seed = recorded_seed(data / version) or seed
         described[version] = {
@@ -172,7 +177,7 @@ def write_samples(data: Path, samples: Path) -> None:
             if path.parts[0] == logs.name
         }
         paths = [path.relative_to(logs) for path in logs.rglob("*")]
-        (samples / (version + SUFFIX)).write_bytes(pack(logs, paths, mtimes_ms))
+        (samples / (version + SUFFIX)).write_bytes(compress(pack(logs, paths, mtimes_ms)))
 
 
 def main() -> None:

@@ -153,7 +153,7 @@ class Cluster:
         Raises
         ------
         BrokerFailure
-            If it does not start within a minute.
+            If it does not start.
         """
         if self.mode == "zk" and self.zookeeper is None:
             self.start_zookeeper()

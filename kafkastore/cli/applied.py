@@ -1,0 +1,161 @@
+"""Carrying out plans, finishing and undoing them: a bar meanwhile, a word at the end."""
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from kafkastore.changes.apply import apply
+from kafkastore.changes.journal import Journal, find_journals
+from kafkastore.changes.plan import Plan
+from kafkastore.changes.run import Progress
+from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.undo_area import area_of
+from kafkastore.cli.failures import Interrupted, note, sentence
+from kafkastore.cli.json_lines import write_json
+from kafkastore.cli.progress import progress
+from kafkastore.cli.tables import counted
+from kafkastore.errors import KafkaStoreError
+
+
+class NoJournalError(KafkaStoreError):
+    """A directory that is no undo area."""
+
+
+def apply_plan(plan: Plan, undo_dir: Path | None, *, as_json: bool) -> None:
+    """Carry out a plan and say what was done.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan; one without changes does nothing.
+    undo_dir : path, optional
+        Where the undo area is made.
+    as_json : bool
+        Say it as JSON.
+    """
+    threads = os.cpu_count() or 1
+    area = area_of(plan, undo_dir)
+    journal = _run(
+        "changing",
+        plan,
+        area,
+        lambda told: apply(plan, undo_dir, progress=told, threads=threads),
+    )
+    _tell("applied", journal, as_json=as_json)
+
+
+def finish(area: Path, *, as_json: bool) -> None:
+    """Finish what was interrupted, applying or undoing, and say what was done."""
+    journal = open_journal(area)
+    done = _run(
+        "finishing",
+        journal.plan,
+        area,
+        lambda told: resume(journal, progress=told, threads=os.cpu_count() or 1),
+    )
+    _tell(done.phase, done, as_json=as_json)
+
+
+def go_back(area: Path, *, leave_changed: bool, as_json: bool) -> int:
+    """Undo a plan and say what was done.
+
+    Parameters
+    ----------
+    area : path
+        The undo area.
+    leave_changed : bool
+        Leave files that somebody changed since, rather than refuse.
+    as_json : bool
+        Say it as JSON.
+
+    Returns
+    -------
+    int
+        The exit code: 1 if files were left.
+    """
+    journal = open_journal(area)
+    done = _run(
+        "undoing",
+        journal.plan,
+        area,
+        lambda told: undo(
+            journal, leave_changed=leave_changed, progress=told, threads=os.cpu_count() or 1
+        ),
+    )
+    _tell("undone", done, as_json=as_json)
+    return 1 if done.left else 0
+
+
+def open_journal(area: Path) -> Journal:
+    """Open the journal in an undo area.
+
+    Raises
+    ------
+    NoJournalError
+        If there is none.
+    """
+    try:
+        return Journal.open(area)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoJournalError(
+            f"{area} is no undo area; kafkastore changes list LOG_DIR names those of a directory"
+        ) from error
+
+
+def unfinished(path: Path, undo_dir: Path | None) -> list[Journal]:
+    """List the plans that were interrupted in a directory."""
+    return [each for each in find_journals(path, undo_dir) if not each.is_finished]
+
+
+def _run(
+    what: str, plan: Plan, area: Path, work: Callable[[Progress], Journal]
+) -> Journal:
+    """Do some work on a plan's files; if it is cut short, say how to finish it."""
+    quoted = shlex.quote(str(area))
+    way_on = (
+        f"each file is wholly old or wholly new; kafkastore changes resume {quoted} finishes, "
+        f"kafkastore changes undo {quoted} goes back"
+    )
+    with progress(what, len(plan.changes)) as advance:
+        try:
+            return work(lambda change: advance(1))
+        except KeyboardInterrupt as error:
+            if not area.exists():
+                raise
+            raise Interrupted(f"interrupted; {way_on}") from error
+        except OSError as error:
+            if not area.exists():
+                raise
+            raise KafkaStoreError(f"{sentence(error)}; {way_on}") from error
+
+
+def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:
+    """Say what was done, what not, and where the undo area lies."""
+    files = len(journal.plan.changes)
+    if as_json:
+        write_json(
+            {
+                "kind": "result",
+                "outcome": outcome,
+                "root": journal.plan.root,
+                "job": journal.plan.job,
+                "files": files,
+                "left": sorted(journal.left),
+                "undo_area": str(journal.area) if files else None,
+            }
+        )
+        return
+    if not files:
+        return
+    if outcome == "applied":
+        print(
+            f"done: {counted(files, 'file')} changed in {journal.plan.root}\n"
+            f"undo area: {journal.area}\n"
+            f"to go back: kafkastore changes undo {shlex.quote(str(journal.area))}"
+        )
+    else:
+        print(f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.plan.root}")
+    for path in sorted(journal.left):
+        note(f"{path} was left alone: somebody changed it since")

@@ -1,0 +1,281 @@
+"""``kafkastore cat``: records of partitions between offsets or times."""
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from datetime import tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+import click
+
+from kafkastore.cli.bytes_shown import show_bytes
+from kafkastore.cli.dump_log import json_record, show_headers
+from kafkastore.cli.failures import note
+from kafkastore.cli.json_lines import json_line, json_option
+from kafkastore.cli.output_file import check_output, written_whole
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import Selection, select, selection_options
+from kafkastore.cli.tables import counted
+from kafkastore.cli.times import (
+    Moment,
+    parse_moment,
+    relative_option,
+    resolve,
+    show_time,
+    zone_option,
+)
+from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.formats.record_batch import Record
+from kafkastore.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyarrow.ipc import RecordBatchFileWriter
+    from pyarrow.parquet import ParquetWriter
+
+_LARGEST_OFFSET = (1 << 63) - 1
+#: Records between two looks at the progress bar.
+_STRIDE = 10_000
+#: Rows of a Parquet row group: larger than an Arrow batch, for a reader skips by row group.
+_ROW_GROUP_ROWS = 100_000
+_BATCH_ROWS = 10_000
+
+
+class Bounds(NamedTuple):
+    """Which records are wanted: starts are inclusive, ends exclusive, None is no bound."""
+
+    start_offset: int | None
+    end_offset: int | None
+    start_timestamp: int | None
+    end_timestamp: int | None
+    limit: int | None
+
+    def hold(self, timestamp: int) -> bool:
+        """Whether a timestamp is within the bounds of time."""
+        return (self.start_timestamp is None or timestamp >= self.start_timestamp) and (
+            self.end_timestamp is None or timestamp < self.end_timestamp
+        )
+
+
+@click.command()
+@selection_options
+@click.option("--from-offset", type=click.IntRange(0, _LARGEST_OFFSET), metavar="N",
+              help="From this offset on.")
+@click.option("--to-offset", type=click.IntRange(0, _LARGEST_OFFSET), metavar="N",
+              help="Before this offset.")
+@click.option("--from", "from_time", metavar="TIME", help="With this timestamp or a later one.")
+@click.option("--until", "until_time", metavar="TIME", help="With an earlier timestamp.")
+@relative_option
+@zone_option
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many records.")
+@click.option("--headers", is_flag=True, help="The records' headers too.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "arrow", "parquet"]),
+    help="Default: text. arrow (IPC file) and parquet have the columns of Spark's Kafka source.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file, which appears when it is whole.",
+)
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time: str | None,
+    until_time: str | None,
+    relative_to: str,
+    zone: tzinfo | None,
+    limit: int | None,
+    headers: bool,
+    form: str | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Print records, partition by partition in the order of offsets; transaction markers never.
+
+    Times choose record by record, since timestamps need not rise with offsets; segments that
+    hold none are not read. TIME is ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or -2h.
+    """
+    form = _form(form, as_json, output)
+    times = (from_time, until_time)
+    moments = [None if text is None else parse_moment(text, zone) for text in times]
+    selection = select(paths, topics, partitions)
+    start, end = _timestamps(moments, selection, relative_to)
+    bounds = Bounds(from_offset, to_offset, start, end, limit)
+    if output is None:
+        _Lines(sys.stdout.buffer, form, headers, zone).write(selection, bounds)
+        return
+    check_output(output, selection.store)
+    with written_whole(output) as file:
+        if form in ("arrow", "parquet"):
+            _write_columns(file, form, selection, bounds, headers)
+        else:
+            _Lines(file, form, headers, zone).write(selection, bounds)
+
+
+def _form(form: str | None, as_json: bool, output: Path | None) -> str:
+    """Return the format that the options ask for."""
+    if as_json and form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {form} contradict each other")
+    chosen = "json" if as_json else form or "text"
+    if chosen in ("arrow", "parquet") and output is None:
+        raise click.UsageError(f"--format {chosen} needs a file: -o FILE")
+    return chosen
+
+
+def _timestamps(
+    moments: list[Moment | None], selection: Selection, relative_to: str
+) -> tuple[int | None, int | None]:
+    """Return the bounds of time as timestamps."""
+    given = [moment for moment in moments if moment is not None]
+    resolved = iter(resolve(given, selection, relative_to))
+    start, end = (None if moment is None else next(resolved) for moment in moments)
+    return start, end
+
+
+class _Lines:
+    """Writes records as lines of text or JSON."""
+
+    def __init__(self, stream: BinaryIO, form: str, headers: bool, zone: tzinfo | None) -> None:
+        self._stream, self._form = stream, form
+        self._headers, self._zone = headers, zone
+
+    def write(self, selection: Selection, bounds: Bounds) -> None:
+        """Write the records chosen, until their limit."""
+        count = 0
+        last = None
+        with progress("records", bounds.limit) as advance:
+            chosen = (
+                (log, record) for log in selection.logs() for record in _records(log, bounds)
+            )
+            try:
+                for log, record in itertools.islice(chosen, bounds.limit):
+                    self._stream.write(self._line(log, record))
+                    count += 1
+                    last = (log, record.offset)
+                    if count % _STRIDE == 0:
+                        advance(_STRIDE)
+            except CorruptionError as error:
+                raise _with_way_out(error, last) from error
+        _tell_if_none(count, selection, bounds)
+
+    def _line(self, log: PartitionLog, record: Record) -> bytes:
+        if self._form == "json":
+            place = {"topic": log.topic, "partition": log.partition}
+            return json_line(place | json_record(record, headers=self._headers))
+        cells = [
+            str(log.topic_partition),
+            str(record.offset),
+            show_time(record.timestamp, self._zone),
+            show_bytes(record.key),
+            show_bytes(record.value),
+        ]
+        if self._headers:
+            cells.append(show_headers(record))
+        return ("\t".join(cells) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _records(log: PartitionLog, bounds: Bounds) -> Iterator[Record]:
+    """Yield a partition's records within the bounds, passing over segments that are too old."""
+    start, end = log.bounds(bounds.start_offset, bounds.end_offset)
+    if bounds.start_timestamp is None and bounds.end_timestamp is None:
+        yield from log.records(start, end)
+        return
+    for segment in log.segments_between(start, end):
+        if bounds.start_timestamp is not None:
+            largest = segment.largest_record_timestamp()
+            # No timestamp at all is -1 and never at or after a time.
+            if (-1 if largest is None else largest) < bounds.start_timestamp:
+                continue
+        ends = end if segment.next_base_offset is None else min(end, segment.next_base_offset)
+        for record in log.records(max(start, segment.base_offset), ends):
+            if bounds.hold(record.timestamp):
+                yield record
+
+
+def _write_columns(
+    file: BinaryIO, form: str, selection: Selection, bounds: Bounds, headers: bool
+) -> None:
+    """Write the records chosen as an Arrow IPC file or as Parquet, batch by batch."""
+    count, last = 0, None
+    with _open_writer(file, form, headers) as writer, progress("records", bounds.limit) as advance:
+        for log in selection.logs():
+            try:
+                for batch in _batches(log, form, bounds, headers):
+                    wanted = batch if bounds.limit is None else batch.slice(0, bounds.limit - count)
+                    writer.write_batch(wanted)
+                    count += wanted.num_rows
+                    last = (log, wanted.column("offset")[-1].as_py())
+                    advance(wanted.num_rows)
+                    if count == bounds.limit:
+                        return
+            except CorruptionError as error:
+                raise _with_way_out(error, last) from error
+    _tell_if_none(count, selection, bounds)
+
+
+def _open_writer(file: BinaryIO, form: str, headers: bool) -> RecordBatchFileWriter | ParquetWriter:
+    """Begin an Arrow IPC file or a Parquet file."""
+    from kafkastore.log import records_as_arrow
+
+    columns = records_as_arrow.schema(include_headers=headers)
+    if form == "arrow":
+        from pyarrow.ipc import new_file
+
+        return new_file(file, columns)
+    from pyarrow.parquet import ParquetWriter
+
+    return ParquetWriter(file, columns, compression="zstd")
+
+
+def _batches(
+    log: PartitionLog, form: str, bounds: Bounds, headers: bool
+) -> Iterator[RecordBatch]:
+    """Read a partition's records within the bounds, in batches that are not empty."""
+    if bounds.limit == 0:
+        return
+    yield from log.to_arrow(
+        start_offset=bounds.start_offset,
+        end_offset=bounds.end_offset,
+        start_timestamp=bounds.start_timestamp,
+        end_timestamp=bounds.end_timestamp,
+        include_headers=headers,
+        batch_rows=_ROW_GROUP_ROWS if form == "parquet" else _BATCH_ROWS,
+    )
+
+
+def _with_way_out(
+    error: CorruptionError, last: tuple[PartitionLog, int] | None
+) -> KafkaStoreError:
+    """Add to an error how to get what can be read."""
+    if last is None:
+        return error
+    log, offset = last
+    return KafkaStoreError(
+        f"{error}; what is before can be read by "
+        f"kafkastore cat {log.path} --to-offset {offset + 1}"
+    )
+
+
+def _tell_if_none(count: int, selection: Selection, bounds: Bounds) -> None:
+    """Say why nothing was printed, where that may surprise."""
+    if count or bounds.limit == 0:
+        return
+    if len(selection.topic_partitions) == 1:
+        log = next(selection.logs())
+        start, end = log.log_start_offset, log.log_end_offset
+        there = f"has offsets {start} to {end - 1}" if start < end else "has no records"
+        note(f"no record is within these bounds; {log.topic_partition} {there}")
+    else:
+        partitions = counted(len(selection.topic_partitions), "partition")
+        note(f"no record of {partitions} is within these bounds")

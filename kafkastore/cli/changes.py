@@ -1,0 +1,108 @@
+"""``kafkastore changes``: what other commands changed in log directories, and the way back."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kafkastore.changes.journal import Journal, find_journals, remove
+from kafkastore.changes.undo_area import KEPT_DIRECTORY
+from kafkastore.cli.applied import finish, go_back, open_journal
+from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.log.log_store import open_store
+
+_AREA = click.argument("area", metavar="AREA", type=click.Path(path_type=Path))
+
+
+@click.group()
+def command() -> None:
+    """List what commands changed in log directories; finish it, undo it, or forget it.
+
+    AREA is an undo area: a directory beside the log directory, named as the list says.
+    """
+
+
+@command.command("list")
+@click.argument(
+    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option("--undo-dir", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where the undo areas are, if not beside the log directory.")
+@json_option
+def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) -> None:
+    """List the changes to log directories or partition directories."""
+    journals: dict[Path, Journal] = {}
+    for path in paths:
+        open_store(path)  # complains about what is no log directory
+        journals |= {each.area: each for each in find_journals(path, undo_dir)}
+    if as_json:
+        for journal in journals.values():
+            write_json(
+                {
+                    "undo_area": str(journal.area),
+                    "root": journal.plan.root,
+                    "job": journal.plan.job,
+                    "phase": journal.phase,
+                    "files": len(journal.plan.changes),
+                    "changed": len(journal.changed),
+                    "left": sorted(journal.left),
+                    "kept_bytes": _kept_bytes(journal),
+                }
+            )
+    elif not journals:
+        print("nothing was changed, or its undo area is gone")
+    else:
+        print_table(
+            ["undo area", "job", "state", "files", "kept"],
+            (
+                [
+                    str(journal.area),
+                    journal.plan.job,
+                    journal.phase if journal.is_finished else f"interrupted while {journal.phase}",
+                    f"{len(journal.plan.changes):,}",
+                    show_size(_kept_bytes(journal)),
+                ]
+                for journal in journals.values()
+            ),
+            right="files,kept",
+        )
+
+
+@command.command("resume")
+@_AREA
+@json_option
+def resume_change(area: Path, as_json: bool) -> None:
+    """Finish a change, or an undoing, that was interrupted."""
+    finish(area, as_json=as_json)
+
+
+@command.command("undo")
+@_AREA
+@click.option("--leave-changed", is_flag=True,
+              help="Leave files alone that somebody changed since, and restore the others.")
+@json_option
+def undo_change(area: Path, leave_changed: bool, as_json: bool) -> int:
+    """Put everything back as it was: bytes, modification times, absence."""
+    return go_back(area, leave_changed=leave_changed, as_json=as_json)
+
+
+@command.command("remove")
+@_AREA
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def remove_change(area: Path, yes: bool) -> None:
+    """Delete an undo area; what was replaced can't be brought back then."""
+    journal = open_journal(area)
+    if not yes:
+        check_can_confirm("changes remove")
+        kept = show_size(_kept_bytes(journal))
+        confirm(f"Delete {area} with {kept} of replaced files for ever?", "nothing was removed")
+    remove(journal)
+    print(f"removed {area}, {counted(len(journal.plan.changes), 'file')} can't be undone any more")
+
+
+def _kept_bytes(journal: Journal) -> int:
+    """Return the size of the replaced files in an undo area."""
+    kept = journal.area / KEPT_DIRECTORY
+    return sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())

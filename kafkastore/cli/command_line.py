@@ -1,0 +1,126 @@
+"""The group of commands: each imported when it is run; what goes wrong becomes a sentence."""
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from kafkastore.cli.failures import (
+    INTERRUPTED,
+    UNREADABLE,
+    Interrupted,
+    flush_quietly,
+    sentence,
+    tell,
+)
+from kafkastore.errors import KafkaStoreError
+
+#: What a shell reports of a program that SIGPIPE ended, as `cat` ends in ``cat file | head``.
+PIPE_CLOSED = 141
+
+
+class CommandLine(click.Group):
+    """A group whose commands are modules of one package.
+
+    Parameters
+    ----------
+    commands_by_name : mapping of str to str
+        What each command does, in one line, in the order of the help text.
+    package : str
+        Where the commands are: module ``<package>.<name>``, attribute ``command``.
+    **attributes
+        As for `click.Group`.
+    """
+
+    def __init__(
+        self, *, commands_by_name: Mapping[str, str], package: str, **attributes: Any
+    ) -> None:
+        super().__init__(**attributes)
+        self._purposes, self._package = commands_by_name, package
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Name the commands in their order."""
+        return list(self._purposes)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import a command."""
+        if name not in self._purposes:
+            return None
+        command: click.Command = import_module(f"{self._package}.{name}").command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._purposes.items()))
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> int:
+        """Run a command line; every failure that is not a bug ends as one sentence on stderr.
+
+        Parameters
+        ----------
+        args, prog_name, complete_var, standalone_mode, **extra
+            As for `click.Group.main`.
+
+        Returns
+        -------
+        int
+            The exit code; in standalone mode the process exits with it.
+        """
+        _make_output_robust()
+        code = self._run(args, prog_name, complete_var, extra)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+    def _run(
+        self,
+        args: Sequence[str] | None,
+        prog_name: str | None,
+        complete_var: str | None,
+        extra: dict[str, Any],
+    ) -> int:
+        try:
+            result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.ctx.get_help() if error.ctx else error.message, err=True)
+            return UNREADABLE
+        except click.UsageError as error:
+            _tell_wrong_use(error)
+            return UNREADABLE
+        except BrokenPipeError:
+            flush_quietly()  # else Python would complain once more when it flushes at exit
+            return PIPE_CLOSED
+        except (Interrupted, click.Abort, KeyboardInterrupt) as error:
+            tell(sentence(error) if isinstance(error, Interrupted) else "interrupted")
+            return INTERRUPTED
+        except (KafkaStoreError, OSError, click.ClickException) as error:
+            tell(sentence(error))
+            return UNREADABLE
+        return result if isinstance(result, int) else 0
+
+
+def _make_output_robust() -> None:
+    """Let no character that the terminal does not know end the output."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _tell_wrong_use(error: click.UsageError) -> None:
+    """Say what is wrong with the arguments, and where the right ones are listed."""
+    path = error.ctx.command_path if error.ctx else "kafkastore"
+    tell(f"{error.format_message().rstrip('.')}; see {path} --help")
+

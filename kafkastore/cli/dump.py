@@ -1,0 +1,90 @@
+"""``kafkastore dump``: any file of a log directory, decoded by its name."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import tzinfo
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from kafkastore.cli.dump_indexes import dump_offset_index, dump_time_index
+from kafkastore.cli.dump_log import dump_log
+from kafkastore.cli.dump_small_files import DUMPS_BY_NAME
+from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
+from kafkastore.cli.json_lines import json_option
+from kafkastore.cli.times import zone_option
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats import file_names
+
+
+class How(NamedTuple):
+    """How files are dumped: the command's options."""
+
+    records: bool
+    full: bool
+    zone: tzinfo | None
+    as_json: bool
+
+
+class NotDecodedError(KafkaStoreError):
+    """A file that no decoder here knows."""
+
+
+@click.command()
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option("--records", is_flag=True, help="Of a .log: the records in each batch too.")
+@click.option("--full", is_flag=True, help="Keys and values in full length.")
+@zone_option
+@json_option
+def command(
+    files: tuple[Path, ...], records: bool, full: bool, zone: tzinfo | None, as_json: bool
+) -> int:
+    """Decode files of a log directory: .log, .index, .timeindex, checkpoints and properties.
+
+    What a file is follows from its name. A harmed file is decoded up to the harm.
+    """
+    how = How(records, full, zone, as_json)
+    problems = failures = 0
+    for number, path in enumerate(files):
+        if len(files) > 1 and not as_json:
+            print(("\n" if number else "") + f"{path}:")
+        try:
+            problems += _dump_for(path)(path, how)
+        except BrokenPipeError:
+            raise
+        except (KafkaStoreError, OSError) as error:
+            failures += 1
+            tell(sentence(error))
+    return UNREADABLE if failures else FOUND_PROBLEMS if problems else 0
+
+
+def _dump_for(path: Path) -> Callable[[Path, How], int]:
+    """Return the function that decodes a file of this name and counts the problems in it."""
+    if path.is_dir():
+        raise NotDecodedError(
+            f"{path} is a directory, and dump takes files; kafkastore ls {path} lists what it holds"
+        )
+    if path.name in DUMPS_BY_NAME:
+        return DUMPS_BY_NAME[path.name]
+    file = file_names.parse_segment_file(path.name)
+    if not path.exists():
+        raise NotDecodedError(f"{path} does not exist; look for a slip in the path")
+    if file is None:
+        raise NotDecodedError(
+            f"{path} is not named like a file of a log directory (00000000000000000042.log, "
+            f".index or .timeindex, {', '.join(DUMPS_BY_NAME)}); "
+            f"copy it to a name that says what it is"
+        )
+    match file.type_suffix:
+        case file_names.OFFSET_INDEX_SUFFIX:
+            return dump_offset_index
+        case file_names.TIME_INDEX_SUFFIX:
+            return dump_time_index
+        case file_names.LOG_SUFFIX | file_names.KRAFT_SNAPSHOT_SUFFIX:
+            return dump_log
+    raise NotDecodedError(
+        f"{path} can't be decoded yet: this version of kafkastore knows no {file.type_suffix} files"
+    )

@@ -1,0 +1,215 @@
+"""Record batches and records of a ``.log`` file, as ``kafkastore dump`` shows them."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkastore.cli.bytes_shown import SHORTENED, json_bytes, show_bytes
+from kafkastore.cli.failures import note, tell
+from kafkastore.cli.json_lines import write_json
+from kafkastore.cli.tables import StreamedTable, counted
+from kafkastore.cli.times import show_time
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
+from kafkastore.segment.log_file import BatchRun, LogFile
+
+if TYPE_CHECKING:
+    from kafkastore.cli.dump import How
+
+_CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
+_TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
+
+_CODEC_NAMES = {int(codec): codec.name.lower() for codec in Codec}
+
+#: Kafka's names of whose clock a timestamp is.
+TIMESTAMP_TYPE_NAMES = {
+    TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
+
+
+def dump_log(path: Path, how: How) -> int:
+    """Show the batches of a log, and their records where asked.
+
+    Parameters
+    ----------
+    path : path
+        The ``.log`` file.
+    how : How
+        The options.
+
+    Returns
+    -------
+    int
+        How many batches fail their checksum.
+
+    Raises
+    ------
+    CorruptionError
+        Where bytes break the format, or, with records, at the first wrong checksum; what is before
+        has been shown.
+    """
+    shown = StreamedTable(
+        position=10, size=8, base_offset=12, last_offset=12, magic=5, codec=-6, count=6,
+        newest=24, type=-13, epoch=5, producer=12, checksum=-8, marks=-1,
+    )
+    problems, valid_bytes = 0, 0
+    with LogFile(path) as log:
+        for run in log.runs(verify_crc=True):
+            for index in range(len(run.headers)):
+                batch = _batch(run, index)
+                valid_bytes = batch["position"] + batch["size"]
+                problems += not batch["crc_valid"]
+                if how.as_json:
+                    write_json({"kind": "batch", "file": str(path), **batch})
+                else:
+                    _print_batch(shown, batch, how)
+                if how.records:
+                    _dump_records(path, run, index, how)
+        if valid_bytes < log.size:
+            note(
+                f"{path} has {counted(log.size - valid_bytes, 'byte')} behind its last whole "
+                f"batch, from byte {valid_bytes} on: torn or preallocated; a broker cuts them off"
+            )
+    if problems:
+        tell(f"{counted(problems, 'batch', 'batches')} of {path} with a wrong checksum")
+    return problems
+
+
+def _batch(run: BatchRun, index: int) -> dict[str, Any]:
+    """Return a batch's header fields by their names in JSON; None for what its format has not."""
+    header = run.headers[index]
+    attributes, magic = int(header["attributes"]), int(header["magic"])
+    codec = attributes & _CODEC_MASK
+    is_wrapper = magic < 2 and codec > 0
+    producer_id = int(header["producer_id"])
+    epoch = int(header["leader_epoch"])
+    return {
+        "position": int(header["position"]),
+        "size": int(header["size"]),
+        "base_offset": None if is_wrapper else int(header["base_offset"]),
+        "last_offset": int(header["last_offset"]),
+        "magic": magic,
+        "codec": _CODEC_NAMES.get(codec, f"unknown ({codec})"),
+        "count": None if is_wrapper else int(header["count"]),
+        "max_timestamp": int(header["max_timestamp"]),
+        "timestamp_type": TIMESTAMP_TYPE_NAMES[_timestamp_type(magic, attributes)],
+        "leader_epoch": epoch if epoch >= 0 else None,
+        "producer_id": producer_id if producer_id >= 0 else None,
+        "producer_epoch": int(header["producer_epoch"]) if producer_id >= 0 else None,
+        "base_sequence": int(header["base_sequence"]) if producer_id >= 0 else None,
+        "is_transactional": magic == 2 and bool(attributes & _TRANSACTIONAL),
+        "is_control": magic == 2 and bool(attributes & _CONTROL),
+        "delete_horizon_ms": (
+            int(header["base_timestamp"]) if magic == 2 and attributes & _DELETE_HORIZON else None
+        ),
+        "crc": int(header["crc"]),
+        "crc_valid": bool(header["crc_valid"]),
+    }
+
+
+def _timestamp_type(magic: int, attributes: int) -> TimestampType:
+    if magic == 0:
+        return TimestampType.NO_TIMESTAMP_TYPE
+    by_broker = attributes & _LOG_APPEND_TIME
+    return TimestampType.LOG_APPEND_TIME if by_broker else TimestampType.CREATE_TIME
+
+
+def _print_batch(shown: StreamedTable, batch: dict[str, Any], how: How) -> None:
+    producer = "-"
+    if batch["producer_id"] is not None:
+        producer = f"{batch['producer_id']}/{batch['producer_epoch']}"
+        if batch["base_sequence"] >= 0:
+            producer += f"/{batch['base_sequence']}"
+    marks = [
+        mark
+        for mark, is_set in (
+            ("transactional", batch["is_transactional"]),
+            ("control", batch["is_control"]),
+            (f"deletes tombstones at {show_time(batch['delete_horizon_ms'], how.zone)}",
+             batch["delete_horizon_ms"] is not None),
+        )
+        if is_set
+    ]
+    shown.add(
+        batch["position"],
+        batch["size"],
+        _or_dash(batch["base_offset"]),
+        batch["last_offset"],
+        batch["magic"],
+        batch["codec"],
+        _or_dash(batch["count"]),
+        show_time(batch["max_timestamp"], how.zone),
+        batch["timestamp_type"] if batch["magic"] else "-",
+        _or_dash(batch["leader_epoch"]),
+        producer,
+        "ok" if batch["crc_valid"] else "WRONG",
+        ", ".join(marks),
+    )
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _dump_records(path: Path, run: BatchRun, index: int, how: How) -> None:
+    """Show the records of a batch."""
+    try:
+        batch = RecordBatch(run.batch(index), int(run.headers["position"][index]))
+        batch.verify()
+        records = batch.records()
+    except CorruptionError as error:
+        raise error.located(path) from error
+    for record in records:
+        if how.as_json:
+            write_json({"kind": "record", "file": str(path), **json_record(record, headers=True)})
+        else:
+            print("    " + _record_line(record, how))
+
+
+def json_record(record: Record, *, headers: bool) -> dict[str, Any]:
+    """Return a record's fields by their names in JSON.
+
+    Parameters
+    ----------
+    record : Record
+        As read.
+    headers : bool
+        Whether its headers are among them.
+    """
+    fields: dict[str, Any] = {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": TIMESTAMP_TYPE_NAMES[record.timestamp_type],
+        "leader_epoch": record.leader_epoch,
+        **json_bytes("key", record.key),
+        **json_bytes("value", record.value),
+    }
+    if headers:
+        fields["headers"] = [
+            {"name": name, **json_bytes("value", value)} for name, value in record.headers
+        ]
+    return fields
+
+
+def _record_line(record: Record, how: How) -> str:
+    limit = None if how.full else SHORTENED
+    parts = [
+        f"offset {record.offset}",
+        show_time(record.timestamp, how.zone),
+        f"key {show_bytes(record.key, limit)}",
+        f"value {show_bytes(record.value, limit)}",
+    ]
+    if record.headers:
+        parts.append(f"headers {show_headers(record, limit)}")
+    return "  ".join(parts)
+
+
+def show_headers(record: Record, limit: int | None = None) -> str:
+    """Write a record's headers as ``name=value`` pairs, separated by commas."""
+    return ", ".join(
+        f"{show_bytes(name.encode('utf-8', 'surrogateescape'), limit)}={show_bytes(value, limit)}"
+        for name, value in record.headers
+    )

@@ -1,0 +1,127 @@
+"""The small text files of a log directory, as ``kafkastore dump`` shows them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkastore.cli.json_lines import write_json
+from kafkastore.cli.tables import print_table
+from kafkastore.errors import CorruptCheckpointError, CorruptionError
+from kafkastore.formats import file_names
+from kafkastore.formats.checkpoints import (
+    parse_clean_shutdown_marker,
+    parse_leader_epoch_checkpoint,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
+
+if TYPE_CHECKING:
+    from kafkastore.cli.dump import How
+
+ParsedT = TypeVar("ParsedT")
+
+#: Lines in front of a checkpoint's entries: its version, their number.
+_HEAD_LINES = 2
+
+
+def _dump_offset_checkpoint(path: Path, how: How) -> int:
+    """Show an offset for each partition."""
+    offsets, error = _parse_lines(path, parse_offset_checkpoint)
+    _show(
+        path, how, "offset_checkpoint_entry", ("topic", "partition", "offset"),
+        ((*topic_partition, offset) for topic_partition, offset in offsets.items()),
+    )
+    return _done(error)
+
+
+def _dump_leader_epoch_checkpoint(path: Path, how: How) -> int:
+    """Show where each leader epoch begins."""
+    epochs, error = _parse_lines(path, parse_leader_epoch_checkpoint)
+    _show(path, how, "leader_epoch", ("epoch", "start_offset"), epochs)
+    return _done(error)
+
+
+def _dump_meta_properties(path: Path, how: How) -> int:
+    """Show the properties."""
+    properties = _parse(path, parse_meta_properties)
+    _show(path, how, "property", ("name", "value"), properties.items())
+    return 0
+
+
+def _dump_partition_metadata(path: Path, how: How) -> int:
+    """Show the topic's id."""
+    topic_id = _parse(path, parse_partition_metadata)
+    _show(path, how, "partition_metadata", ("topic_id",), [(topic_id,)])
+    return 0
+
+
+def _dump_clean_shutdown_marker(path: Path, how: How) -> int:
+    """Show what the marker says besides being there."""
+    epoch = _parse(path, parse_clean_shutdown_marker)
+    if how.as_json:
+        write_json({"kind": "clean_shutdown", "file": str(path), "broker_epoch": epoch})
+    else:
+        told = "no broker epoch" if epoch is None else f"broker epoch {epoch}"
+        print(f"closed in order, {told}")
+    return 0
+
+
+DUMPS_BY_NAME: Mapping[str, Callable[[Path, How], int]] = {
+    file_names.RECOVERY_POINT_CHECKPOINT: _dump_offset_checkpoint,
+    file_names.LOG_START_OFFSET_CHECKPOINT: _dump_offset_checkpoint,
+    file_names.HIGH_WATERMARK_CHECKPOINT: _dump_offset_checkpoint,
+    file_names.CLEANER_CHECKPOINT: _dump_offset_checkpoint,
+    file_names.LEADER_EPOCH_CHECKPOINT: _dump_leader_epoch_checkpoint,
+    file_names.META_PROPERTIES: _dump_meta_properties,
+    file_names.PARTITION_METADATA: _dump_partition_metadata,
+    file_names.CLEAN_SHUTDOWN_FILE: _dump_clean_shutdown_marker,
+}
+
+
+def _parse(path: Path, parse: Callable[[bytes], ParsedT]) -> ParsedT:
+    """Parse a file, its path in the error."""
+    try:
+        return parse(path.read_bytes())
+    except CorruptCheckpointError as error:
+        raise error.located(path) from error
+
+
+def _parse_lines(
+    path: Path, parse: Callable[[bytes], ParsedT]
+) -> tuple[ParsedT, CorruptionError | None]:
+    """Parse a checkpoint, or the entries before its harm, and the error then."""
+    data = path.read_bytes()
+    try:
+        return parse(data), None
+    except CorruptCheckpointError as error:
+        whole_lines = data[: error.position].splitlines()[_HEAD_LINES:]
+        entries = b"".join(line + b"\n" for line in whole_lines)
+        before = b"0\n%d\n" % len(whole_lines) + entries
+        located = error.located(path)
+    try:
+        return parse(before), located
+    except CorruptCheckpointError:  # the harm is in the head
+        return parse(b""), located
+
+
+def _done(error: CorruptionError | None) -> int:
+    if error is not None:
+        raise error
+    return 0
+
+
+def _show(
+    path: Path, how: How, kind: str, names: tuple[str, ...], rows: Iterable[Iterable[Any]]
+) -> None:
+    """Show rows as a table or as JSON."""
+    if how.as_json:
+        for row in rows:
+            write_json({"kind": kind, "file": str(path), **dict(zip(names, row, strict=True))})
+    else:
+        print_table(
+            [name.replace("_", " ") for name in names],
+            ([str(cell) for cell in row] for row in rows),
+            right="partition,offset,epoch,start offset",
+        )

@@ -1,0 +1,114 @@
+"""What goes wrong, as one sentence: what, where, at which byte, and what to do about it."""
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+import click
+
+from kafkastore.errors import (
+    CorruptBatchError,
+    CorruptCheckpointError,
+    CorruptIndexError,
+    UnsupportedFormatError,
+)
+
+FOUND_PROBLEMS = 1
+UNREADABLE = 2
+INTERRUPTED = 130
+
+NO_PERMISSION = "run as the user that the files belong to, or as root"
+
+#: What to do about an error of the operating system, by its number.
+_REMEDIES_BY_ERRNO = {
+    errno.EACCES: ("no permission", NO_PERMISSION),
+    errno.EPERM: ("not permitted", NO_PERMISSION),
+    errno.ENOENT: ("does not exist", "look for a slip in the path"),
+    errno.EROFS: ("is on a read-only file system", "name a place that can be written to"),
+    errno.ENOSPC: ("no space is left on the disk", "make room, or name another place"),
+    errno.EDQUOT: ("the disk quota is used up", "make room, or name another place"),
+    errno.EIO: (
+        "the disk can't read or write it",
+        "copy what can be read (ddrescue) and work on the copy",
+    ),
+    errno.EMFILE: ("too many files are open", "raise the limit (ulimit -n)"),
+}
+
+#: What to do about broken bytes, by the error's class; the first that fits.
+_REMEDIES_BY_CLASS = (
+    (UnsupportedFormatError, "the file is damaged there or is no Kafka log of a known version"),
+    (CorruptBatchError, "what lies before that byte can be read"),
+    (CorruptIndexError, "the log itself may be whole, and indexes can be rebuilt from it"),
+    (CorruptCheckpointError, "a broker would refuse the file and go on without what it says"),
+)
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C during a job that says what it leaves behind."""
+
+    exit_code = INTERRUPTED
+
+
+def tell(what: str) -> None:
+    """Put one sentence on stderr, behind what was printed so far."""
+    flush_quietly()
+    click.echo(f"kafkastore: {' '.join(what.split())}", err=True)
+
+
+def note(what: str) -> None:
+    """Put something on stderr that is no problem but good to know."""
+    flush_quietly()
+    click.echo(f"note: {' '.join(what.split())}", err=True)
+
+
+def flush_quietly() -> None:
+    """Flush stdout; where nobody reads it any more, let it go nowhere from now on."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def sentence(error: BaseException) -> str:
+    """Say what went wrong.
+
+    Parameters
+    ----------
+    error : BaseException
+        A `KafkaStoreError`, an `OSError` or a `click.ClickException`.
+
+    Returns
+    -------
+    str
+        One sentence, without a full stop.
+
+    Examples
+    --------
+    >>> sentence(FileNotFoundError(errno.ENOENT, "No such file or directory", "/d/t-0"))
+    '/d/t-0 does not exist; look for a slip in the path'
+    """
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, OSError):
+        return _sentence_of_os_error(error)
+    told = str(error)
+    if isinstance(error.__cause__, PermissionError):
+        return f"{told}; {NO_PERMISSION}"
+    for kind, remedy in _REMEDIES_BY_CLASS:
+        if isinstance(error, kind):
+            return f"{told}; {remedy}"
+    return told
+
+
+def _sentence_of_os_error(error: OSError) -> str:
+    what, remedy = _REMEDIES_BY_ERRNO.get(
+        error.errno or 0, ((error.strerror or str(error)).lower(), "")
+    )
+    if error.filename is None:
+        told = what
+    elif what.startswith(("does", "is ")):
+        told = f"{error.filename} {what}"
+    else:
+        told = f"{error.filename}: {what}"
+    return f"{told}; {remedy}" if remedy else told

@@ -1,0 +1,42 @@
+"""JSON for machines: one object a line, UTF-8, written to stdout or a file."""
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, TypeVar
+
+import click
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def json_option(function: FunctionT) -> FunctionT:
+    """Add ``--json``, passed on as `as_json`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Write JSON for machines, one object a line."
+    )(function)
+
+
+def json_line(value: Mapping[str, Any]) -> bytes:
+    """Return an object as a line of JSON.
+
+    Parameters
+    ----------
+    value : mapping
+        Of JSON's own types.
+
+    Returns
+    -------
+    bytes
+        UTF-8 with a newline. What is no text, such as a path that is not UTF-8, is escaped.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(value).encode() + b"\n"
+
+
+def write_json(value: Mapping[str, Any], stream: BinaryIO | None = None) -> None:
+    """Write an object as a line of JSON, by default to stdout."""
+    (stream or sys.stdout.buffer).write(json_line(value))

@@ -1,0 +1,322 @@
+"""``kafkastore ls``: what is in log directories."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkastore.cli.failures import UNREADABLE, sentence, tell
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import Selection, select, selection_options
+from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.cli.times import show_time, zone_option
+from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.record_batch import RecordBatch, TimestampType
+from kafkastore.log.log_dir import LogDir
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.log_segment import LogSegment
+
+#: An end for reads of one batch: reading with an end begins with little.
+_FAR_END = (1 << 63) - 1
+
+Row = dict[str, Any]
+
+
+@click.command()
+@selection_options
+@click.option("--segments", is_flag=True, help="One row for each segment.")
+@click.option(
+    "--offset",
+    type=click.IntRange(0, _FAR_END),
+    metavar="N",
+    help="Say which segment and batch of the one chosen partition hold an offset.",
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Names and sizes only: no file is opened, so no end offsets and no times.",
+)
+@zone_option
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    segments: bool,
+    offset: int | None,
+    quick: bool,
+    zone: tzinfo | None,
+    as_json: bool,
+) -> int:
+    """List the partitions of log directories, or of partition directories.
+
+    Times are those of the first record and of the newest one, wherever it is. They come from the
+    time indexes; where those are missing or wrong, the headers of the log are read.
+    """
+    selection = select(paths, topics, partitions)
+    if offset is not None:
+        _print_place(selection.only_log("--offset"), offset, as_json)
+        return 0
+    rows: Iterable[Row] = _rows(selection, segments, quick)
+    if as_json:
+        rows = itertools.chain(_directories(selection.store.log_dirs), rows)
+    shown, failed = [], False
+    for row in rows:
+        if row["kind"] == "error":
+            failed = True
+            tell(row["error"])
+        if as_json:
+            write_json(row)
+        elif row["kind"] != "error":
+            shown.append(row)
+    if not as_json:
+        _print_rows(selection, shown, segments, zone)
+    return UNREADABLE if failed else 0
+
+
+def _rows(selection: Selection, segments: bool, quick: bool) -> Iterator[Row]:
+    """Describe the chosen partitions or their segments; what can't be read by what is wrong."""
+    with progress("listing", len(selection.topic_partitions)) as advance:
+        for topic_partition in selection.topic_partitions:
+            try:
+                log = selection.store.partitions[topic_partition]
+                if segments:
+                    for segment in log.segments:
+                        yield _segment(log, segment, quick)
+                else:
+                    yield _partition(log, quick)
+            except (KafkaStoreError, OSError) as error:
+                yield _failure(topic_partition, error)
+            advance(1)
+
+
+def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
+    """Describe log directories and what in them is not read."""
+    for log_dir in log_dirs:
+        yield {
+            "kind": "log_dir",
+            "path": str(log_dir.path),
+            "is_clean": log_dir.is_clean,
+            "partitions": len(log_dir.partition_paths),
+        }
+        for skipped in log_dir.skipped:
+            yield {"kind": "skipped", "path": str(skipped.path), "reason": skipped.reason}
+
+
+def _partition(log: PartitionLog, quick: bool) -> Row:
+    """Describe a partition."""
+    row: Row = {
+        "kind": "partition",
+        "topic": log.topic,
+        "partition": log.partition,
+        "path": str(log.path),
+        "segments": len(log.segments),
+        "size": sum(segment.size for segment in log.segments),
+        "missing": {
+            "index": sum(not each.offset_index_path.exists() for each in log.segments),
+            "timeindex": sum(not each.time_index_path.exists() for each in log.segments),
+        },
+    }
+    if not quick:
+        largest = [segment.largest_record_timestamp() for segment in log.segments]
+        row |= {
+            "log_start_offset": log.log_start_offset,
+            "log_end_offset": log.log_end_offset,
+            "first_timestamp": first_timestamp(log, log.log_start_offset),
+            "largest_timestamp": max((each for each in largest if each is not None), default=None),
+        }
+    return row
+
+
+def _segment(log: PartitionLog, segment: LogSegment, quick: bool) -> Row:
+    """Describe a segment."""
+    row: Row = {
+        "kind": "segment",
+        "topic": log.topic,
+        "partition": log.partition,
+        "path": str(segment.log_path),
+        "base_offset": segment.base_offset,
+        "is_active": segment.is_active,
+        "size": segment.size,
+        "modified": segment.last_modified_ms,
+        "index": _size_of(segment.offset_index_path),
+        "timeindex": _size_of(segment.time_index_path),
+    }
+    if not quick:
+        row |= {
+            "next_offset": segment.next_offset,
+            "first_timestamp": first_timestamp(log, segment.base_offset, segment.next_base_offset),
+            "largest_timestamp": segment.largest_record_timestamp(),
+        }
+    return row
+
+
+def _failure(topic_partition: TopicPartition, error: BaseException) -> Row:
+    """Describe a partition that can't be read."""
+    return {
+        "kind": "error",
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "error": sentence(error),
+    }
+
+
+def _size_of(path: Path) -> int | None:
+    """Return a file's size; None where there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def first_timestamp(
+    log: PartitionLog, start_offset: int, end_offset: int | None = None
+) -> int | None:
+    """Return the first timestamp of the first batch at or after an offset, by its header.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    start_offset : int
+        Inclusive.
+    end_offset : int, optional
+        Exclusive.
+
+    Returns
+    -------
+    int or None
+        ms since 1970, of a compressed batch before magic 2 its largest; None where there is no
+        batch, or one without timestamps.
+    """
+    for batch in log.batches(start_offset, _FAR_END if end_offset is None else end_offset):
+        timestamp = _first_timestamp_of(batch)
+        return timestamp if timestamp >= 0 else None
+    return None
+
+
+def _first_timestamp_of(batch: RecordBatch) -> int:
+    """Return the timestamp of a batch's first record, as far as its header tells."""
+    by_broker = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    if by_broker or batch.delete_horizon_ms is not None:
+        return batch.max_timestamp
+    return batch.base_timestamp
+
+
+def _print_rows(
+    selection: Selection, rows: Sequence[Row], segments: bool, zone: tzinfo | None
+) -> None:
+    """Print what was found as tables."""
+    for log_dir in selection.store.log_dirs:
+        state = "closed in order" if log_dir.is_clean else "not closed in order"
+        print(f"{log_dir.path}: {counted(len(log_dir.partition_paths), 'partition')}, {state}")
+    if segments:
+        _print_segments(rows, zone)
+    else:
+        _print_partitions(rows, zone)
+    for log_dir in selection.store.log_dirs:
+        for skipped in log_dir.skipped:
+            print(f"not read: {skipped.path}, {skipped.reason}")
+
+
+def _print_partitions(rows: Sequence[Row], zone: tzinfo | None) -> None:
+    print_table(
+        ["topic", "partition", "segments", "start", "end", "first record", "newest record",
+         "size", "missing"],
+        (
+            [
+                row["topic"],
+                str(row["partition"]),
+                f"{row['segments']:,}",
+                _number(row.get("log_start_offset")),
+                _number(row.get("log_end_offset")),
+                show_time(row.get("first_timestamp"), zone),
+                show_time(row.get("largest_timestamp"), zone),
+                show_size(row["size"]),
+                _missing(row),
+            ]
+            for row in rows
+        ),
+        right="partition,segments,start,end,size",
+    )
+
+
+def _missing(row: Row) -> str:
+    """Say which kinds of index files are missing, and of how many segments."""
+    missing = [f"{count} .{kind}" for kind, count in row["missing"].items() if count]
+    return ", ".join(missing) or "-"
+
+
+def _print_segments(rows: Sequence[Row], zone: tzinfo | None) -> None:
+    print_table(
+        ["topic", "partition", "base", "next", "first record", "newest record", "modified",
+         "size", ".index", ".timeindex"],
+        (
+            [
+                row["topic"],
+                str(row["partition"]),
+                str(row["base_offset"]),
+                _number(row.get("next_offset")),
+                show_time(row.get("first_timestamp"), zone),
+                show_time(row.get("largest_timestamp"), zone),
+                show_time(row["modified"], zone),
+                show_size(row["size"]),
+                *("missing" if row[kind] is None else show_size(row[kind])
+                  for kind in ("index", "timeindex")),
+            ]
+            for row in rows
+        ),
+        right="partition,base,next,size,.index,.timeindex",
+    )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
+    """Say which batch of which segment holds an offset."""
+    start, end = log.log_start_offset, log.log_end_offset
+    if not start <= offset < end:
+        there = f"it has {start} to {end - 1}" if start < end else "it has no records"
+        raise OffsetOutOfRangeError(f"{log.topic_partition} has no offset {offset}; {there}")
+    for segment in log.segments_between(offset, _FAR_END):
+        found = segment.translate_offset(offset)
+        if found is None:
+            continue  # a gap that reaches to the segment's end
+        with segment.open_log() as file:
+            batch = next(file.batches(found.position))
+        row = {
+            "kind": "batch",
+            "topic": log.topic,
+            "partition": log.partition,
+            "offset": offset,
+            "path": str(segment.log_path),
+            "position": found.position,
+            "size": found.size,
+            "base_offset": batch.base_offset,
+            "last_offset": found.offset,
+            "is_within": batch.base_offset <= offset,
+        }
+        if as_json:
+            write_json(row)
+        else:
+            _print_batch(row)
+        return
+
+
+def _print_batch(row: Row) -> None:
+    offsets = f"offsets {row['base_offset']} to {row['last_offset']}"
+    if row["base_offset"] == row["last_offset"]:
+        offsets = f"offset {row['last_offset']} alone"
+    what = f"in the batch of {offsets}" if row["is_within"] else f"in a gap before {offsets}"
+    print(
+        f"{row['topic']}-{row['partition']} offset {row['offset']} lies {what}, "
+        f"{counted(row['size'], 'byte')} at byte {row['position']} of {row['path']}"
+    )

@@ -1,0 +1,194 @@
+"""``kafkastore pipeline``: the whole way on Spark, from log directories to a report."""
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.failures import FOUND_PROBLEMS, Interrupted, tell
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.selection import paths_argument
+from kafkastore.cli.step_progress import StepProgress
+from kafkastore.cli.tables import print_table, show_size
+from kafkastore.errors import KafkaStoreError
+from kafkastore.log.log_store import open_store
+from kafkastore.migration import MODES
+
+if TYPE_CHECKING:
+    from kafkastore.migration.plan import Mode
+    from kafkastore.spark.results import Agreement, PipelineResult, SummaryRow
+
+#: What the extra `spark` brings and the pipeline imports.
+_NEEDED = ("pyspark", "pandas", "jinja2", "matplotlib")
+
+
+class NotInstalledError(KafkaStoreError):
+    """A package of an extra is not there."""
+
+
+@click.command()
+@paths_argument()
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where the results go: new, empty, or of an earlier run, which is replaced.")
+@click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True,
+              help="As in kafkastore migrate.")
+@click.option("--in-place", is_flag=True,
+              help="Migrate the directories themselves. Default: copies in the output.")
+@click.option("--yes", is_flag=True, help="Do not ask before changing anything in place.")
+@click.option("--undo-dir", type=click.Path(path_type=Path), metavar="DIR",
+              help="In place: where to keep what is replaced. Default: beside the log directory.")
+@click.option("--spark", "master", default="local[*]", show_default=True, metavar="MASTER",
+              help="The Spark to run on: local[*], local[4], spark://host:7077.")
+@click.option("--samples", type=click.IntRange(min=1), default=9, show_default=True, metavar="N",
+              help="Times to ask each partition for, besides those around its segments' times.")
+@click.option("--resume", is_flag=True, help="Go on with what an interrupted run left.")
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    out: Path,
+    mode: Mode,
+    in_place: bool,
+    yes: bool,
+    undo_dir: Path | None,
+    master: str,
+    samples: int,
+    resume: bool,
+    as_json: bool,
+) -> int:
+    """Take log directories the whole way on Spark.
+
+    Survey, verify, migrate a copy (or in place), records to Parquet, offsets for a spread of times
+    by legacy, kip-33, 2.4 and correct rules before and after, and a report as one HTML page.
+    """
+    open_store([*paths])  # complains about a wrong path before Spark is started
+    if in_place and not yes:
+        check_can_confirm("--in-place")
+        confirm(f"Migrate {', '.join(map(str, paths))} in place?", "nothing was changed")
+    run = _import_pipeline()
+    step_progress = StepProgress(as_json=as_json)
+    try:
+        with step_progress:
+            result: PipelineResult = run(
+                paths,
+                out,
+                in_place=in_place,
+                mode=mode,
+                master=master,
+                sample_times=samples,
+                resume=resume,
+                undo_dir=undo_dir,
+                progress=step_progress,
+            )
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            f"interrupted; {out} is as it was before, and the same command with --resume goes on"
+        ) from error
+    if as_json:
+        _write_result(result)
+    else:
+        _print_result(result)
+    for problem in result.problems:
+        tell(problem)
+    return FOUND_PROBLEMS if result.problems else 0
+
+
+def _import_pipeline() -> Callable[..., Any]:
+    """Import the pipeline; one sentence where Spark is not installed."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise NotInstalledError(
+            f"the pipeline runs on Spark, and {', '.join(missing)} is not installed: "
+            f"{shlex.quote(sys.executable)} -m pip install 'kafkastore[spark]'"
+        )
+    from kafkastore.spark.pipeline import run_pipeline
+
+    return run_pipeline
+
+
+def _write_result(result: PipelineResult) -> None:
+    """Write each store in numbers, then where everything lies, as JSON."""
+    for row in result.summary():
+        numbers = row._asdict()
+        agreements = {name: numbers[name]._asdict() for name in ("before", "after")}
+        write_json({"kind": "store", **numbers, **agreements})
+    write_json(
+        {
+            "kind": "result",
+            "out": str(result.out),
+            "report": str(result.report),
+            "records": str(result.records),
+            "stores": [
+                {
+                    "name": store.name,
+                    "path": store.path,
+                    "migrated": store.migrated,
+                    "undo_area": store.undo_area,
+                }
+                for store in result.stores
+            ],
+            "problems": result.problems,
+        }
+    )
+
+
+def _print_result(result: PipelineResult) -> None:
+    """Print each store in numbers, where everything lies, and what to try next."""
+    print()
+    print_table(
+        ["store", "partitions", "segments", "records", "size", "findings", "files made",
+         "right answers: legacy", "kip-33", "2.4"],
+        (_summary_cells(row) for row in result.summary()),
+        right="partitions,segments,records,size,files made",
+    )
+    print("\nWhere a cell has an arrow: before and after the migration.")
+    print(f"\nreport   {result.report}")
+    print(f"records  {result.records}")
+    for store in result.stores:
+        print(f"migrated {store.migrated}")
+        if store.undo_area is not None:
+            print(f"to undo  kafkastore changes undo {shlex.quote(store.undo_area)}")
+    print("\nTry next:")
+    for line in _next_commands(result):
+        print(f"  {line}")
+
+
+def _summary_cells(row: SummaryRow) -> list[str]:
+    return [
+        row.store,
+        f"{row.partitions:,}",
+        f"{row.segments:,}",
+        f"{row.records:,}",
+        show_size(row.bytes),
+        _change(f"{row.findings_before:,}", f"{row.findings_after:,}"),
+        f"{row.files_made:,}",
+        *(_change(_share(row.before, name), _share(row.after, name))
+          for name in ("legacy", "kip_33", "broker")),
+    ]
+
+
+def _share(agreement: Agreement, rules: str) -> str:
+    return f"{getattr(agreement, rules):,}/{agreement.asked:,}"
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} -> {after}"
+
+
+def _next_commands(result: PipelineResult) -> list[str]:
+    """Return commands to look at the result, and to do the same with one's own data."""
+    migrated = shlex.quote(result.stores[0].migrated)
+    another = shlex.quote(str(result.out.with_name(result.out.name + "-2")))
+    return [
+        f"kafkastore ls {migrated}",
+        f"kafkastore offsets {migrated} --at -1h --relative-to newest --rules all",
+        f"kafkastore cat {migrated} --limit 10 --json",
+        "kafkastore verify /path/to/your/kafka-logs",
+        "kafkastore migrate /path/to/your/kafka-logs --dry-run",
+        f"kafkastore pipeline /path/to/your/kafka-logs --out {another}",
+    ]

@@ -1,0 +1,50 @@
+"""``kafkastore sample``: small real log directories to try things on."""
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.tables import counted, print_table
+from kafkastore.log.log_store import open_store
+from kafkastore.samples import unpack
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@json_option
+def command(directory: Path, as_json: bool) -> None:
+    """Unpack small log directories that real brokers wrote into DIR, which is empty or new.
+
+    They are from before the time index: Kafka 0.8.2.2 and 0.9.0.1 without timestamps in their
+    records, 0.10.0.1 with.
+    """
+    roots = unpack(directory)
+    if as_json:
+        for root in roots:
+            write_json({"kafka": root.name, "path": str(root)})
+        return
+    print_table(
+        ["directory", "written by", "holds"],
+        ([str(root), f"Kafka {root.name}", _contents(root)] for root in roots),
+    )
+    newest = shlex.quote(str(roots[-1]))
+    print("\nTry:")
+    for line in (
+        f"kafkastore ls {newest}",
+        f"kafkastore cat {newest} --topic up --limit 5",
+        f"kafkastore offsets {newest} --topic up --at 2017-07-14T02:40:20Z --rules all",
+        f"kafkastore verify {newest}",
+        f"kafkastore migrate {newest} --dry-run",
+    ):
+        print(f"  {line}")
+
+
+def _contents(root: Path) -> str:
+    logs = list(open_store(root))
+    return (
+        f"{counted(sum(log.log_end_offset for log in logs), 'record')} "
+        f"in {counted(len(logs), 'partition')}"
+    )

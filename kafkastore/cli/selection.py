@@ -1,0 +1,180 @@
+"""Which partitions a command is about: the same arguments and options for every command."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.log_store import LogStore, is_partition_directory, open_store
+from kafkastore.log.partition_log import PartitionLog
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class NotInStoreError(KafkaStoreError, LookupError):
+    """A topic or partition that the given directories do not have."""
+
+
+class Selection(NamedTuple):
+    """The partitions that were chosen, in the order of topic and partition.
+
+    Iterating opens them one after the other.
+    """
+
+    store: LogStore
+    topic_partitions: tuple[TopicPartition, ...]
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Open the chosen partitions one by one."""
+        for topic_partition in self.topic_partitions:
+            yield self.store.partitions[topic_partition]
+
+    def only_log(self, option: str) -> PartitionLog:
+        """Return the one partition that is chosen, for an option that needs just one.
+
+        Parameters
+        ----------
+        option : str
+            The option's name, for the error.
+
+        Raises
+        ------
+        NotInStoreError
+            If several or none are chosen.
+        """
+        if len(self.topic_partitions) != 1:
+            raise NotInStoreError(
+                f"{option} needs one partition and {len(self.topic_partitions)} are chosen; "
+                f"name one by --topic and --partition, or give its directory"
+            )
+        return self.store.partitions[self.topic_partitions[0]]
+
+
+def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds ``PATH…``, passed on as `paths`."""
+    return click.argument(
+        "paths", metavar="PATH...", nargs=-1, required=required, type=click.Path(path_type=Path)
+    )
+
+
+def selection_options(function: FunctionT) -> FunctionT:
+    """Add ``PATH…``, ``--topic`` and ``--partition``: `paths`, `topics`, `partitions`."""
+    return paths_argument()(topic_options(function))
+
+
+def topic_options(function: FunctionT) -> FunctionT:
+    """Add ``--topic`` and ``--partition``, passed on as `topics` and `partitions`."""
+    options = (
+        click.option(
+            "--topic",
+            "topics",
+            multiple=True,
+            metavar="NAME",
+            help="Only this topic (or this one partition, as topic-partition); may be repeated.",
+        ),
+        click.option(
+            "--partition",
+            "partitions",
+            multiple=True,
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Only this partition of each topic; may be repeated.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def select(
+    paths: Sequence[Path], topics: Sequence[str] = (), partitions: Sequence[int] = ()
+) -> Selection:
+    """Open directories and choose partitions in them.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        log.dirs roots or partition directories; one that is given twice counts once.
+    topics : sequence of str
+        Topics; a name that is no topic here but a partition's (``orders-3``) chooses that one.
+        None: all.
+    partitions : sequence of int
+        Partition numbers; none: all.
+
+    Returns
+    -------
+    Selection
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If a path is no log directory.
+    NotInStoreError
+        If a topic or a partition is not there.
+    """
+    store = open_store([*_without_repetitions(paths)])
+    chosen = list(store.partitions)
+    if topics:
+        wanted = [_of_topic(name, chosen, paths) for name in topics]
+        kept = {each for group in wanted for each in group}
+        chosen = [each for each in chosen if each in kept]
+    if partitions:
+        for number in partitions:
+            if not any(each.partition == number for each in chosen):
+                raise NotInStoreError(_no_partition(number, topics, chosen, paths))
+        chosen = [each for each in chosen if each.partition in partitions]
+    return Selection(store, tuple(chosen))
+
+
+def _without_repetitions(paths: Iterable[Path]) -> list[Path]:
+    """Drop paths that name the same directory, and partition directories inside a given root."""
+    by_place: dict[str, Path] = {}
+    for path in paths:
+        by_place.setdefault(os.path.realpath(path), path)
+    return [
+        path
+        for place, path in by_place.items()
+        if os.path.dirname(place) not in by_place or not is_partition_directory(path)
+    ]
+
+
+def _of_topic(
+    name: str, there: Sequence[TopicPartition], paths: Sequence[Path]
+) -> list[TopicPartition]:
+    """Return the partitions that a name chooses."""
+    found = [each for each in there if each.topic == name]
+    found = found or [each for each in there if str(each) == name]
+    if found:
+        return found
+    topics = sorted({each.topic for each in there})
+    close = get_close_matches(name, [*topics, *map(str, there)], n=1, cutoff=0.6)
+    if close:
+        hint = f"did you mean {close[0]}?"
+    elif topics:
+        shown = ", ".join(topics[:5]) + (", ..." if len(topics) > 5 else "")
+        hint = f"there are {shown}"
+    else:
+        hint = "it has no partitions at all"
+    raise NotInStoreError(f"no topic {name} in {_names(paths)}; {hint}")
+
+
+def _no_partition(
+    number: int,
+    topics: Sequence[str],
+    there: Sequence[TopicPartition],
+    paths: Sequence[Path],
+) -> str:
+    numbers = sorted({each.partition for each in there})
+    of = f" of {', '.join(topics)}" if topics else ""
+    shown = ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
+    return f"no partition {number}{of} in {_names(paths)}; there are {shown or 'none'}"
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths[:3])) + (", ..." if len(paths) > 3 else "")

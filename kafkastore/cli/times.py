@@ -1,0 +1,240 @@
+"""Times as people write and read them: ms since 1970, ISO 8601, or relative (``-2h``)."""
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, NamedTuple, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from kafkastore.cli.failures import note
+from kafkastore.cli.selection import NotInStoreError, Selection
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_UNITS_MS = {
+    "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+}
+_DURATION = re.compile(r"-((?:\d+(?:ms|[smhdw]))+)")
+_PART = re.compile(r"(\d+)(ms|[smhdw])")
+_NUMBER = re.compile(r"\d{1,19}")
+#: Numbers of these sizes are seconds of the years 1990 to 2100, and as ms fall into 1970.
+_LOOKS_LIKE_SECONDS = range(631_152_000, 4_102_444_800)
+LARGEST_TIMESTAMP = (1 << 63) - 1
+
+
+class Moment(NamedTuple):
+    """A time as it was asked for.
+
+    Attributes
+    ----------
+    text : str
+        What the user wrote.
+    timestamp : int
+        ms since 1970; of a relative time the ms to add to what it is relative to, 0 or less.
+    is_relative : bool
+        Whether it is relative.
+    """
+
+    text: str
+    timestamp: int
+    is_relative: bool = False
+
+
+def _zone(
+    context: click.Context, parameter: click.Parameter, name: str | None
+) -> tzinfo | None:
+    """Look a zone up in the time zone database."""
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise click.BadParameter(
+            f"{name!r} is no time zone; write one such as Europe/Berlin or UTC"
+        ) from None
+
+
+def zone_option(function: FunctionT) -> FunctionT:
+    """Add ``--tz``, passed on as `zone`."""
+    return click.option(
+        "--tz",
+        "zone",
+        callback=_zone,
+        metavar="ZONE",
+        help="Time zone of times written without one, and of times shown. Default: shown in UTC.",
+    )(function)
+
+
+def relative_option(function: FunctionT) -> FunctionT:
+    """Add ``--relative-to``."""
+    return click.option(
+        "--relative-to",
+        type=click.Choice(["now", "newest"]),
+        default="now",
+        show_default=True,
+        help="What a time such as -2h counts from: the clock, or the newest record chosen.",
+    )(function)
+
+
+def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
+    """Parse a time.
+
+    Parameters
+    ----------
+    text : str
+        ms since 1970, ISO 8601, ``now``, or a duration back from now: ``-90s``, ``-1d12h``.
+    zone : tzinfo, optional
+        For ISO 8601 without a zone.
+
+    Returns
+    -------
+    Moment
+        Fractions of a ms are rounded up: no record lies between the two.
+
+    Raises
+    ------
+    click.UsageError
+        If the text is none of these, or its zone is not known.
+
+    Examples
+    --------
+    >>> parse_moment("2017-07-14T02:40:00Z").timestamp
+    1500000000000
+    >>> parse_moment("-1h30m")[1:]
+    (-5400000, True)
+    """
+    text = text.strip()
+    if _NUMBER.fullmatch(text) and int(text) <= LARGEST_TIMESTAMP:
+        return Moment(text, int(text))
+    if text == "now":
+        return Moment(text, 0, is_relative=True)
+    duration = _DURATION.fullmatch(text)
+    if duration is not None:
+        back = sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(duration[1]))
+        return Moment(text, -back, is_relative=True)
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"{text!r} is no time; write ms since 1970, ISO 8601 such as 2024-03-01T14:05:00Z, or "
+            f"a time ago such as -2h (units: ms s m h d w)"
+        ) from None
+    return Moment(text, _timestamp(text, parsed, zone))
+
+
+def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:
+    """Return a date and time as ms since 1970."""
+    if parsed.tzinfo is None:
+        if zone is None:
+            raise click.UsageError(
+                f"{text} has no time zone; write {text}Z for UTC, {text}+01:00, or give --tz ZONE"
+                if "T" in text or " " in text
+                else f"{text} has no time zone; write {text}T00:00:00Z, or give --tz ZONE"
+            )
+        parsed = parsed.replace(tzinfo=zone)
+        if parsed.utcoffset() != parsed.replace(fold=1).utcoffset():
+            raise click.UsageError(
+                f"{text} exists twice or not at all in {zone}, where clocks change then; "
+                f"write the offset from UTC, such as {text}+01:00"
+            )
+    timestamp = -((_EPOCH - parsed) // _MILLISECOND)
+    if timestamp < 0:
+        raise click.UsageError(f"{text} lies before 1970; timestamps count from 1970 on")
+    return timestamp
+
+
+def looks_like_seconds(moment: Moment) -> bool:
+    """Whether a number was probably meant as seconds, not ms."""
+    return not moment.is_relative and moment.text == str(moment.timestamp) and (
+        moment.timestamp in _LOOKS_LIKE_SECONDS
+    )
+
+
+def resolve(moments: Iterable[Moment], selection: Selection, relative_to: str) -> list[int]:
+    """Turn times as asked for into timestamps.
+
+    Parameters
+    ----------
+    moments : iterable of Moment
+        As parsed.
+    selection : Selection
+        What the newest record is looked for in, where that is needed.
+    relative_to : str
+        ``now`` or ``newest``.
+
+    Returns
+    -------
+    list of int
+        ms since 1970, at least 0.
+
+    Raises
+    ------
+    NotInStoreError
+        If times are relative to the newest record and no record has a timestamp.
+    """
+    moments = list(moments)
+    base = 0
+    if any(moment.is_relative for moment in moments):
+        base = time.time_ns() // 1_000_000 if relative_to == "now" else newest(selection)
+    for moment in moments:
+        if looks_like_seconds(moment):
+            note(
+                f"{moment.text} is taken as ms, which is {show_time(moment.timestamp)}; "
+                f"for seconds write {moment.text}000"
+            )
+    return [
+        max(base + moment.timestamp, 0) if moment.is_relative else moment.timestamp
+        for moment in moments
+    ]
+
+
+def newest(selection: Selection) -> int:
+    """Return the largest timestamp of the chosen partitions."""
+    found = [
+        largest
+        for log in selection.logs()
+        for segment in log.segments
+        if (largest := segment.largest_record_timestamp()) is not None
+    ]
+    if not found:
+        raise NotInStoreError(
+            "no record chosen has a timestamp, so that no time can be relative to the newest; "
+            "give an absolute time"
+        )
+    return max(found)
+
+
+def show_time(timestamp: int | None, zone: tzinfo | None = None) -> str:
+    """Write a timestamp for people.
+
+    Parameters
+    ----------
+    timestamp : int or None
+        ms since 1970; negative: none.
+    zone : tzinfo, optional
+        Default: UTC.
+
+    Returns
+    -------
+    str
+        ISO 8601; ``-`` for none; the number with ``ms`` where no calendar goes that far.
+
+    Examples
+    --------
+    >>> show_time(1500000000123)
+    '2017-07-14T02:40:00.123Z'
+    """
+    if timestamp is None or timestamp < 0:
+        return "-"
+    try:
+        moment = (_EPOCH + timestamp * _MILLISECOND).astimezone(zone or UTC)
+    except OverflowError:
+        return f"{timestamp} ms"
+    text = moment.isoformat(timespec="milliseconds")
+    return text.removesuffix("+00:00") + "Z" if zone is None else text

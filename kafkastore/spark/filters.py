@@ -1,0 +1,163 @@
+"""What Spark's filters on topic, partition, offset and timestamp let a read leave out.
+
+Nothing here is ever the last word: Spark filters the rows again, so a filter that is not
+understood, or only in part, costs time and nothing else.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from kafkastore.formats.file_names import TopicPartition
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass
+class Limits:
+    """What can't be left out: every record that passes the filters lies within these.
+
+    Attributes
+    ----------
+    start_offset, end_offset : int or None
+        Inclusive, exclusive; None where nothing limits.
+    start_timestamp, end_timestamp : int or None
+        ms since 1970; inclusive, exclusive.
+    """
+
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_timestamp: int | None = None
+    end_timestamp: int | None = None
+    _of_topics: list[Filter] = field(default_factory=list)
+    _of_partitions: list[Filter] = field(default_factory=list)
+
+    def add(self, filters: Iterable[Filter]) -> None:
+        """Narrow by filters that all hold.
+
+        Parameters
+        ----------
+        filters : iterable of Filter
+            As Spark's `pushFilters` gets them.
+        """
+        for each in filters:
+            match _column_of(each):
+                case "topic":
+                    self._of_topics.append(each)
+                case "partition":
+                    self._of_partitions.append(each)
+                case "offset":
+                    start, end = _range(each, int)
+                    self.start_offset = _larger(self.start_offset, start)
+                    self.end_offset = _smaller(self.end_offset, end)
+                case "timestamp":
+                    start, end = _range(each, datetime)
+                    self.start_timestamp = _larger(self.start_timestamp, _whole_ms(start))
+                    self.end_timestamp = _smaller(self.end_timestamp, _whole_ms(end))
+
+    def include(self, topic_partition: TopicPartition) -> bool:
+        """Whether records of a partition may pass."""
+        topic, partition = topic_partition
+        return all(_holds(each, topic) is not False for each in self._of_topics) and all(
+            _holds(each, partition) is not False for each in self._of_partitions
+        )
+
+
+def _column_of(each: Filter) -> str | None:
+    """Return the column that a filter is about; None where it is about part of one."""
+    inner = each.child if isinstance(each, Not) else each
+    path: tuple[str, ...] = getattr(inner, "attribute", ())
+    return path[0] if len(path) == 1 else None
+
+
+def _range(each: Filter, kind: type) -> tuple[int | None, int | None]:
+    """Return the numbers a filter lets pass: start inclusive, end exclusive, None for no limit."""
+    match each:
+        case EqualTo(_, value) | EqualNullSafe(_, value) if _is(value, kind):
+            return _number(value), _number(value) + 1
+        case GreaterThan(_, value) if _is(value, kind):
+            return _number(value) + 1, None
+        case GreaterThanOrEqual(_, value) if _is(value, kind):
+            return _number(value), None
+        case LessThan(_, value) if _is(value, kind):
+            return None, _number(value)
+        case LessThanOrEqual(_, value) if _is(value, kind):
+            return None, _number(value) + 1
+        case In(_, values) if values and all(_is(value, kind) for value in values):
+            numbers = [_number(value) for value in values]
+            return min(numbers), max(numbers) + 1
+    return None, None
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether a literal is a whole number, or an instant; a timestamp without zone is none."""
+    if isinstance(value, datetime):
+        return kind is datetime and value.tzinfo is not None
+    return kind is int and type(value) is int
+
+
+def _number(value: int | datetime) -> int:
+    """Return a literal as a number; a time as microseconds since 1970."""
+    return (value - EPOCH) // MICROSECOND if isinstance(value, datetime) else value
+
+
+def _whole_ms(microseconds: int | None) -> int | None:
+    """Return a bound in ms, rounded up: right for either end of [start, end), for whole ms."""
+    return None if microseconds is None else -(-microseconds // 1000)
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _holds(each: Filter, value: Any) -> bool | None:
+    """Evaluate a filter on a value that is not null; None where it is not understood."""
+    if isinstance(each, Not):
+        held = _holds(each.child, value)
+        return None if held is None else not held
+    if isinstance(each, In):
+        same = all(type(wanted) is type(value) for wanted in each.value)
+        return value in each.value if same else None
+    wanted: Any = vars(each).get("value")
+    if type(wanted) is not type(value):
+        return None
+    match each:
+        case EqualTo() | EqualNullSafe():
+            return bool(value == wanted)
+        case GreaterThan():
+            return bool(value > wanted)
+        case GreaterThanOrEqual():
+            return bool(value >= wanted)
+        case LessThan():
+            return bool(value < wanted)
+        case LessThanOrEqual():
+            return bool(value <= wanted)
+        case StringStartsWith():
+            return str(value).startswith(wanted)
+        case StringEndsWith():
+            return str(value).endswith(wanted)
+        case StringContains():
+            return wanted in str(value)
+    return None

@@ -1,0 +1,418 @@
+"""What is done with each partition directory: functions of paths, that a task calls for many.
+
+Each takes a `Place` and returns plain values, whatever it finds: a partition that can't be read is
+a row with its error. `spread` spreads them.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore import legacy, migration
+from kafkastore.checks.findings import Finding
+from kafkastore.checks.verify import verify_log
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.log_dir import MARKS, LogDir
+from kafkastore.log.log_store import LogStore
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.migration import PartitionSurvey
+from kafkastore.spark.spread import Place
+
+#: What a partition can fail with: what we say on purpose, and what the operating system says.
+FAILURES = (KafkaStoreError, OSError)
+#: Points of a partition's records that are kept, to choose times from and to draw.
+MOST_SAMPLES = 1024
+BROKER_RULES = "2.4"
+
+
+class SegmentRow(NamedTuple):
+    """One segment, surveyed.
+
+    Attributes
+    ----------
+    base_offset, size : int
+        As in the file's name; bytes of the ``.log``.
+    last_modified_ms : int
+        Modification time of the ``.log``.
+    largest_timestamp : int or None
+        Of its records, ms; None where none has one.
+    records : int
+        Transaction markers not among them.
+    offset_entries, time_entries : int or None
+        Index entries before the padding; None where the file is missing.
+    """
+
+    base_offset: int
+    size: int
+    last_modified_ms: int
+    largest_timestamp: int | None
+    records: int
+    offset_entries: int | None
+    time_entries: int | None
+
+
+class PartitionRow(NamedTuple):
+    """One partition, surveyed.
+
+    Attributes
+    ----------
+    place : Place
+    segments : tuple of SegmentRow
+        By base offset.
+    log_start_offset, log_end_offset : int
+        Inclusive, exclusive.
+    records : int
+        How many can be read.
+    readable_end : int or None
+        Exclusive end of what can be read, where the log is broken; else None.
+    samples : tuple of (timestamp, offset)
+        Records spread over the log, in offset order, those without timestamp left out.
+    error : str or None
+        Why the survey is not complete.
+    """
+
+    place: Place
+    segments: tuple[SegmentRow, ...]
+    log_start_offset: int
+    log_end_offset: int
+    records: int
+    readable_end: int | None
+    samples: tuple[tuple[int, int], ...]
+    error: str | None
+
+
+class AnswerRow(NamedTuple):
+    """One time asked of one partition: offsets, None where there is no answer.
+
+    Attributes
+    ----------
+    timestamp : int
+        ms since 1970.
+    legacy : int or None
+        The first that OffsetRequest v0 answers, by modification times.
+    kip_33, broker, correct : int or None
+        By KIP-33's text, by a broker of `BROKER_RULES`, and the first record at or after the time.
+    redelivered, missed : int or None
+        Records between the legacy and the correct answer: read although they come before, or not
+        seen.
+    """
+
+    timestamp: int
+    legacy: int | None
+    kip_33: int | None
+    broker: int | None
+    correct: int | None
+    redelivered: int | None
+    missed: int | None
+
+
+class Answers(NamedTuple):
+    """The answers of one partition, or why there are none."""
+
+    place: Place
+    rows: tuple[AnswerRow, ...]
+    error: str | None
+
+
+class Verified(NamedTuple):
+    """The findings of one partition; `error` where the check could not go on."""
+
+    place: Place
+    findings: tuple[Finding, ...]
+    error: str | None
+
+
+class Surveyed(NamedTuple):
+    """What a migration's plan is made from; `error` where there is nothing."""
+
+    place: Place
+    survey: PartitionSurvey | None
+    error: str | None
+
+
+def places_of(name: str, store: LogStore) -> list[Place]:
+    """List the partitions of a store, with their sizes; nothing else is read.
+
+    Parameters
+    ----------
+    name : str
+        What the store is called from here on.
+    store : LogStore
+
+    Returns
+    -------
+    list of Place
+        By topic and partition.
+    """
+    places = []
+    for topic_partition in store.partitions:
+        log = store.partitions[topic_partition]
+        try:
+            size = sum(segment.size for segment in log.segments)
+        except FAILURES:
+            size = 0  # the jobs say why
+        root = None if log.log_dir is None else str(log.log_dir.path)
+        places.append(Place(name, root, str(log.path), log.topic, log.partition, size))
+    return places
+
+
+def open_place(place: Place) -> PartitionLog:
+    """Open a partition, with the checkpoints around it.
+
+    Parameters
+    ----------
+    place : Place
+
+    Returns
+    -------
+    PartitionLog
+    """
+    log_dir = None if place.root is None else _log_dir(place.root, _state_of(place.root))
+    return PartitionLog(Path(place.path), TopicPartition(place.topic, place.partition), log_dir)
+
+
+def _state_of(root: str) -> tuple[tuple[int, int] | None, ...]:
+    """Return size and mtime of each file that a `LogDir` reads."""
+    states = []
+    for mark in MARKS:
+        try:
+            status = os.stat(os.path.join(root, mark))
+        except OSError:
+            states.append(None)
+        else:
+            states.append((status.st_size, status.st_mtime_ns))
+    return tuple(states)
+
+
+@lru_cache(maxsize=16)
+def _log_dir(root: str, _state: tuple[tuple[int, int] | None, ...]) -> LogDir:
+    """Parse checkpoints once for all partitions of a task, and again when they have changed."""
+    return LogDir(Path(root))
+
+
+def survey_partition(place: Place) -> PartitionRow:
+    """Read one partition once: what its segments hold, how far it can be read, records to sample.
+
+    Parameters
+    ----------
+    place : Place
+
+    Returns
+    -------
+    PartitionRow
+    """
+    reading = _Reading()
+    try:
+        log = open_place(place)
+        reading.begin(log)
+        for batch in log.to_arrow(["offset", "timestamp"]):
+            # Timestamps that do not fit Arrow's microseconds are null there.
+            stamps = batch.column(1).fill_null(-1000).cast("int64").to_numpy() // 1000
+            reading.add(batch.column(0).to_numpy(), stamps)
+        log_end_offset, readable_end, error = log.log_end_offset, None, None
+    except FAILURES as failure:
+        log_end_offset = readable_end = reading.next_offset
+        error = str(failure)
+    return PartitionRow(
+        place,
+        reading.segment_rows(),
+        reading.log_start_offset,
+        log_end_offset,
+        int(reading.records.sum()),
+        readable_end,
+        reading.samples(),
+        error,
+    )
+
+
+class _Reading:
+    """What is known of a partition while it is read; segments by their number."""
+
+    def __init__(self) -> None:
+        self.log_start_offset = self.next_offset = 0
+        self._known: list[tuple[int, int, int, int | None, int | None]] = []
+        self._bases: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.records: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._largest: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._stamps: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._offsets: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._seen, self._stride = 0, 1
+
+    def begin(self, log: PartitionLog) -> None:
+        """Look at what is known without reading the log."""
+        self.log_start_offset = self.next_offset = log.log_start_offset
+        bases = [segment.base_offset for segment in log.segments]
+        self._bases = np.array(bases, np.int64)
+        self.records = np.zeros(len(bases), np.int64)
+        self._largest = np.full(len(bases), -1, np.int64)
+        for segment in log.segments:
+            offset_index, time_index = segment.offset_index, segment.time_index
+            self._known.append(
+                (
+                    segment.base_offset,
+                    segment.size,
+                    segment.last_modified_ms,
+                    None if offset_index is None else offset_index.used_entry_count,
+                    None if time_index is None else time_index.used_entry_count,
+                )
+            )
+
+    def add(self, offsets: NDArray[np.int64], stamps: NDArray[np.int64]) -> None:
+        """Take note of successive records."""
+        self.next_offset = int(offsets[-1]) + 1
+        segments = np.maximum(np.searchsorted(self._bases, offsets, "right") - 1, 0)
+        self.records += np.bincount(segments, minlength=len(self.records))
+        np.maximum.at(self._largest, segments, stamps)
+        self._sample(offsets[stamps >= 0], stamps[stamps >= 0])
+
+    def _sample(self, offsets: NDArray[np.int64], stamps: NDArray[np.int64]) -> None:
+        """Keep every so manieth record, half as many whenever there are too many."""
+        kept = (self._seen + np.arange(len(offsets))) % self._stride == 0
+        self._seen += len(offsets)
+        self._offsets = np.concatenate((self._offsets, offsets[kept]))
+        self._stamps = np.concatenate((self._stamps, stamps[kept]))
+        while len(self._offsets) > MOST_SAMPLES:
+            self._offsets, self._stamps = self._offsets[::2], self._stamps[::2]
+            self._stride *= 2
+
+    def samples(self) -> tuple[tuple[int, int], ...]:
+        """Return what was kept."""
+        return tuple(zip(self._stamps.tolist(), self._offsets.tolist(), strict=True))
+
+    def segment_rows(self) -> tuple[SegmentRow, ...]:
+        """Return what is known of the segments."""
+        return tuple(
+            SegmentRow(
+                base, size, modified, largest if largest >= 0 else None, records, offsets, times
+            )
+            for (base, size, modified, offsets, times), largest, records in zip(
+                self._known, self._largest.tolist(), self.records.tolist(), strict=False
+            )
+        )
+
+
+def verify_partition(place: Place) -> Verified:
+    """Check one partition; see `kafkastore.verify`.
+
+    Parameters
+    ----------
+    place : Place
+
+    Returns
+    -------
+    Verified
+    """
+    findings: list[Finding] = []
+    try:
+        findings.extend(verify_log(open_place(place)))
+    except FAILURES as failure:
+        return Verified(place, tuple(findings), str(failure))
+    return Verified(place, tuple(findings), None)
+
+
+def survey_for_migration(place: Place, *, read_logs: bool, index_interval_bytes: int) -> Surveyed:
+    """Find out what a migration would do with one partition; see `kafkastore.migration.survey`.
+
+    Parameters
+    ----------
+    place : Place
+    read_logs, index_interval_bytes : bool, int
+        As there.
+
+    Returns
+    -------
+    Surveyed
+    """
+    try:
+        found = migration.survey_partition(
+            open_place(place),
+            directory="" if place.root is None else os.path.basename(place.path),
+            index_interval_bytes=index_interval_bytes,
+            read_logs=read_logs,
+        )
+    except FAILURES as failure:
+        return Surveyed(place, None, str(failure))
+    return Surveyed(place, found, None)
+
+
+def answer_times(asked: tuple[Place, Sequence[int]], *, now: int) -> Answers:
+    """Ask one partition for offsets by times, by each of the rules.
+
+    Parameters
+    ----------
+    asked : Place and sequence of int
+        Times in ms since 1970.
+    now : int
+        The clock of the legacy rules.
+
+    Returns
+    -------
+    Answers
+        In the order of the times.
+    """
+    place, times = asked
+    rows: list[AnswerRow] = []
+    try:
+        log = open_place(place)
+        for each in legacy.compare(log, times, now=now, broker_rules=BROKER_RULES):
+            rows.append(
+                AnswerRow(
+                    each.target_timestamp,
+                    each.legacy,
+                    _offset(log.offset_for_timestamp(each.target_timestamp, "kip-33")),
+                    _offset(each.broker),
+                    _offset(each.correct),
+                    each.redelivered,
+                    each.missed,
+                )
+            )
+    except FAILURES as failure:
+        return Answers(place, (), str(failure))
+    return Answers(place, tuple(rows), None)
+
+
+def _offset(found: object) -> int | None:
+    """Return the offset of a look-up's answer."""
+    offset: int | None = getattr(found, "offset", None)
+    return offset
+
+
+def times_to_ask(row: PartitionRow, quantiles: int, most: int = 200) -> list[int]:
+    """Choose times at which the rules may differ, for one partition.
+
+    Parameters
+    ----------
+    row : PartitionRow
+        Its survey.
+    quantiles : int
+        How many times spread evenly over its records.
+    most : int
+        How many times at most; of more, every so manieth.
+
+    Returns
+    -------
+    list of int
+        ms since 1970, rising: each segment's modification time and largest timestamp, and the
+        quantiles, all of them also one ms before and after.
+    """
+    marks: set[int] = set()
+    for segment in row.segments:
+        marks.add(segment.last_modified_ms)
+        if segment.largest_timestamp is not None:
+            marks.add(segment.largest_timestamp)
+    stamps = sorted(timestamp for timestamp, _ in row.samples)
+    if stamps and quantiles:
+        places = np.linspace(0, len(stamps) - 1, quantiles).round().astype(int).tolist()
+        marks.update(stamps[place] for place in places)
+    times = sorted({mark + step for mark in marks for step in (-1, 0, 1) if mark + step >= 0})
+    if len(times) > most:
+        kept = np.linspace(0, len(times) - 1, most).round().astype(int).tolist()
+        times = [times[number] for number in kept]
+    return times

@@ -1,0 +1,111 @@
+"""The pipeline's output directory: made beside its place, and moved there when it is whole.
+
+So a reader finds the last finished run or the next, never half of one, and a run that was killed
+leaves only a hidden directory that the next one takes over or removes. Nothing that is not ours is
+ever replaced.
+"""
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafkastore.errors import ChangeRefusedError
+
+MARK = ".kafkastore-pipeline"
+
+
+@contextmanager
+def output_directory(
+    out: str | os.PathLike[str], inputs: Sequence[Path], *, resume: bool = False
+) -> Iterator[Path]:
+    """Make a directory that takes the place of `out` when the block ends well.
+
+    Parameters
+    ----------
+    out : path-like
+        Missing, empty, or the output of an earlier run, which is replaced.
+    inputs : sequence of Path
+        Directories that must neither lie in it nor around it.
+    resume : bool
+        Whether what an interrupted run left is kept, to be taken over; otherwise it is removed.
+
+    Yields
+    ------
+    Path
+        Where to write meanwhile; on the same file system.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If `out` holds something else, cannot be replaced, or another run is writing it.
+    """
+    target = Path(os.path.realpath(out))
+    _check_place(target, inputs)
+    working = target.with_name(f".{target.name}.kafkastore-running")
+    old = target.with_name(f".{target.name}.kafkastore-old")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if old.exists():  # a run was killed between the two renames below, or just behind them
+        if target.exists():
+            shutil.rmtree(old)
+        else:
+            old.rename(target)
+    with _claimed(working, target):
+        if not resume:
+            _clear(working)
+        yield working
+    if target.exists():
+        target.rename(old)
+    working.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_place(target: Path, inputs: Sequence[Path]) -> None:
+    """Refuse a place that is not ours to replace."""
+    for path in inputs:
+        real = Path(os.path.realpath(path))
+        if target == real or target in real.parents or real in target.parents:
+            raise ChangeRefusedError(
+                f"{target} can't be the output for {path}: one contains the other"
+            )
+    if not os.path.lexists(target):
+        return
+    if not target.is_dir():
+        raise ChangeRefusedError(f"{target} is a file: name a directory for the output")
+    if target.is_mount():
+        raise ChangeRefusedError(f"{target} is a mount point: name a directory in it")
+    if any(target.iterdir()) and not (target / MARK).exists():
+        raise ChangeRefusedError(
+            f"{target} is not empty and no output of an earlier run: name another directory"
+        )
+
+
+@contextmanager
+def _claimed(working: Path, target: Path) -> Iterator[None]:
+    """Keep other runs off for the length of the block; make the directory if it is missing."""
+    working.mkdir(exist_ok=True)
+    descriptor = os.open(working / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK:
+                raise
+            raise ChangeRefusedError(f"another run is writing {target}") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clear(working: Path) -> None:
+    for path in working.iterdir():
+        if path.name == MARK:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -1,0 +1,246 @@
+"""The whole way on Spark: survey, verify, migrate, records to Parquet, offsets for times, report.
+
+1. Survey: each partition is read once.
+2. Verify what is there, and ask it for offsets by times.
+3. Copy each store into the output (or leave it in place), work out the migration, apply it.
+4. Verify again, and ask again.
+5. Records to Parquet, through the data source, and counted.
+6. ``report.html`` and ``result.json``; the output directory appears.
+"""
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.log_store import is_partition_directory, open_store
+from kafkastore.spark import jobs, register, report
+from kafkastore.spark.migrating import copy_stores, migrate_stores
+from kafkastore.spark.output_directory import output_directory
+from kafkastore.spark.records import write_records
+from kafkastore.spark.results import PipelineResult, StoreResult, agreement, by_severity
+from kafkastore.spark.run import Run
+from kafkastore.spark.session import session
+from kafkastore.spark.spread import Place, spread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafkastore.migration.plan import Mode
+    from kafkastore.spark.progress import Progress
+
+AnyPath = str | os.PathLike[str]
+
+
+def run_pipeline(
+    paths: Sequence[AnyPath] | AnyPath,
+    out: AnyPath,
+    *,
+    in_place: bool = False,
+    mode: Mode = "auto",
+    master: str = "local[*]",
+    sample_times: int | Sequence[int] = 9,
+    resume: bool = False,
+    undo_dir: AnyPath | None = None,
+    progress: Progress | None = None,
+    spark: SparkSession | None = None,
+) -> PipelineResult:
+    """Take Kafka log directories the whole way.
+
+    Parameters
+    ----------
+    paths : path-like or sequence of path-like
+        Log directories, or partition directories; each a store of its own.
+    out : path-like
+        The output directory: missing, empty, or of an earlier run, which is replaced when this one
+        is done.
+    in_place : bool
+        Whether the directories themselves are migrated, what is replaced going to an undo area,
+        instead of copies in the output.
+    mode : {"auto", "kip-33", "rebuild", "empty"}
+        See `kafkastore.migration.plan`.
+    master : str
+        The Spark to run on, if `spark` is not given.
+    sample_times : int or sequence of int
+        How many times spread over the records of each partition are asked for, besides those around
+        its segments' times; or just these times, ms since 1970, for all.
+    resume : bool
+        Whether to go on with what an interrupted run left: its copies, or, in place, its unfinished
+        changes.
+    undo_dir : path-like, optional
+        In place: the directory for undo areas; beside each log directory if left out.
+    progress : Progress, optional
+        Told what is going on.
+    spark : SparkSession, optional
+        A session to use. Neither it nor one that is made here is stopped.
+
+    Returns
+    -------
+    PipelineResult
+        Partitions that failed are among its problems; the others went the whole way.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If a path is no log directory.
+    ChangeRefusedError
+        If `out` is something else, a broker has a directory open, or files change meanwhile.
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    sources = [Path(os.path.abspath(path)) for path in listed]
+    for source in sources:
+        open_store(source)
+    target = Path(os.path.realpath(out))
+    stores = [
+        StoreResult(name, str(source), str(source if in_place else _copy(target, name, source)))
+        for name, source in zip(store_names(sources), sources, strict=True)
+    ]
+    result = PipelineResult(target, mode, time.time_ns() // 1_000_000, stores)
+    with output_directory(target, sources, resume=resume) as working:
+        run = Run(result, working, progress)
+        with run.step("start Spark", "session") as step:
+            spark = session(master) if spark is None else spark
+            register(spark)
+            step.summary = f"Spark {spark.version} on {spark.sparkContext.master}"
+        _survey(run, spark)
+        _verify(run, spark, after=False)
+        times = _times(run, sample_times)
+        _ask(run, spark, times, after=False)
+        if not in_place:
+            copy_stores(run)
+        migrate_stores(run, spark, undo_dir, resume=resume)
+        _verify(run, spark, after=True)
+        write_records(run, spark)
+        _ask(run, spark, times, after=True)
+        with run.step("report", "pages") as step:
+            (working / "report.html").write_text(report.render(result), encoding="utf-8")
+            step.summary = str(result.report)
+        (working / "result.json").write_text(result.to_json(), encoding="utf-8")
+    return result
+
+
+def store_names(paths: Sequence[Path]) -> list[str]:
+    """Name stores after their directories, and, where that is not enough, those above.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Absolute.
+
+    Returns
+    -------
+    list of str
+        All different, and fit for a file's name.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If a path is given twice.
+
+    Examples
+    --------
+    >>> store_names([Path("/disks/a/kafka-logs"), Path("/disks/b/kafka-logs"), Path("/old logs")])
+    ['a-kafka-logs', 'b-kafka-logs', 'old_logs']
+    """
+    real = [Path(os.path.realpath(path)) for path in paths]
+    for path in real:
+        if real.count(path) > 1:
+            raise ChangeRefusedError(f"{path} is given twice")
+    names = [_plain(path.parts[-1:]) for path in real]
+    for depth in range(2, max((len(path.parts) for path in real), default=0)):
+        names = [
+            _plain(path.parts[-depth:]) if names.count(name) > 1 else name
+            for path, name in zip(real, names, strict=True)
+        ]
+    return [
+        f"{name}-{number}" if names.count(name) > 1 else name for number, name in enumerate(names)
+    ]
+
+
+def _plain(parts: Sequence[str]) -> str:
+    """Join parts of a path to a name without anything that Spark or a shell reads otherwise."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(part.strip("/") for part in parts))
+    return name.strip("-._") or "store"
+
+
+def _copy(target: Path, name: str, source: Path) -> Path:
+    """Choose where a store is copied to; a partition directory keeps its name, which says what it is."""
+    folder = target / "migrated" / name
+    return folder / source.name if is_partition_directory(source) else folder
+
+
+def _survey(run: Run, spark: SparkSession) -> None:
+    """Read each partition once."""
+    places = run.places()
+    with run.step("survey", "partitions", len(places)) as step:
+        rows = spread(
+            spark, jobs.survey_partition, places, weigh=lambda each: each.bytes, tell=step.tell
+        )
+        for row in rows:
+            run.store(row.place).partitions.append(row)
+            if row.error is not None:
+                run.fail(row.place, row.error, "read to its end")
+        records = sum(store.records for store in run.result.stores)
+        segments = sum(store.segments for store in run.result.stores)
+        step.summary = f"{records:,} records in {segments:,} segments"
+
+
+def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
+    """Check each partition, before the migration or after it."""
+    places = run.places()
+    with run.step("verify again" if after else "verify", "partitions", len(places)) as step:
+        checked = spread(
+            spark, jobs.verify_partition, places, weigh=lambda each: each.bytes, tell=step.tell
+        )
+        for each in checked:
+            store = run.store(each.place)
+            (store.findings_after if after else store.findings_before).extend(
+                finding._replace(path=Path(run.final(str(finding.path))))
+                for finding in each.findings
+            )
+            if each.error is not None:
+                run.fail(each.place, each.error, "verified")
+        counts = by_severity(finding for each in checked for finding in each.findings)
+        found = ", ".join(f"{count:,} {severity}" for severity, count in counts.items())
+        step.summary = found or "nothing found"
+
+
+def _times(run: Run, sample_times: int | Sequence[int]) -> dict[tuple[str, str], Sequence[int]]:
+    """Choose the times to ask each partition for, by store and by topic and partition."""
+    return {
+        _key(row.place): jobs.times_to_ask(row, sample_times)
+        if isinstance(sample_times, int)
+        else sample_times
+        for row in run.surveyed()
+    }
+
+
+def _key(place: Place) -> tuple[str, str]:
+    return place.store, f"{place.topic}-{place.partition}"
+
+
+def _ask(
+    run: Run, spark: SparkSession, times: dict[tuple[str, str], Sequence[int]], *, after: bool
+) -> None:
+    """Ask each partition for offsets by times, before the migration or after it."""
+    asked = [(place, times[_key(place)]) for place in run.places() if times.get(_key(place))]
+    with run.step("offsets again" if after else "offsets", "partitions", len(asked)) as step:
+        job = partial(jobs.answer_times, now=run.result.now)
+        answers = spread(spark, job, asked, weigh=lambda each: each[0].bytes, tell=step.tell)
+        for each in answers:
+            store = run.store(each.place)
+            key = TopicPartition(each.place.topic, each.place.partition)
+            (store.after if after else store.before)[key] = each.rows
+            if each.error is not None:
+                run.fail(each.place, each.error, "asked for offsets")
+        right = agreement(each.rows for each in answers)
+        step.summary = (
+            f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
+            f"{jobs.BROKER_RULES} {right.broker:,}"
+        )

@@ -1,0 +1,1 @@
+def render(result): return "<html></html>"

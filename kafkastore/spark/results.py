@@ -1,0 +1,280 @@
+"""What a pipeline run found and made, as plain values: for the report, the command line and JSON."""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.spark.jobs import AnswerRow, PartitionRow
+
+#: The rules that are set side by side, as fields of `AnswerRow` and as people know them.
+RULES: Mapping[str, str] = {
+    "legacy": "legacy",
+    "kip_33": "kip-33",
+    "broker": "2.4",
+    "correct": "correct",
+}
+
+
+class Step(NamedTuple):
+    """A step of the run, how long it took, and what came of it."""
+
+    name: str
+    seconds: float
+    summary: str
+
+
+class Agreement(NamedTuple):
+    """How many of the times asked have the right answer by each rule."""
+
+    asked: int
+    legacy: int
+    kip_33: int
+    broker: int
+
+
+class SummaryRow(NamedTuple):
+    """One store, in numbers.
+
+    Attributes
+    ----------
+    store : str
+        Its name.
+    partitions, segments, bytes, records : int
+        What is in it.
+    findings_before, findings_after : int
+        Findings above ``style``.
+    files_made, bytes_made : int
+        By the migration.
+    before, after : Agreement
+        Right answers before the migration and after it.
+    problems : int
+        What went wrong on the way.
+    """
+
+    store: str
+    partitions: int
+    segments: int
+    bytes: int
+    records: int
+    findings_before: int
+    findings_after: int
+    files_made: int
+    bytes_made: int
+    before: Agreement
+    after: Agreement
+    problems: int
+
+
+@dataclass
+class StoreResult:
+    """One store on its way.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in the output.
+    path : str
+        Where it was read.
+    migrated : str
+        Where it is with time indexes: a copy in the output, or `path` itself.
+    undo_area : str or None
+        Where replaced files are kept, if it was migrated in place and something was changed.
+    partitions : list of PartitionRow
+        The survey.
+    findings_before, findings_after : list of Finding
+        Around the migration.
+    warnings : list of str
+        What to know before relying on the migration.
+    files_made, bytes_made : int
+        By the migration.
+    before, after : dict of TopicPartition to answers
+        Offsets for times, around the migration.
+    rows_written : dict of TopicPartition to int
+        Rows in Parquet.
+    problems : list of str
+        One sentence each for what could not be done.
+    """
+
+    name: str
+    path: str
+    migrated: str = ""
+    undo_area: str | None = None
+    partitions: list[PartitionRow] = field(default_factory=list)
+    findings_before: list[Finding] = field(default_factory=list)
+    findings_after: list[Finding] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    files_made: int = 0
+    bytes_made: int = 0
+    before: dict[TopicPartition, tuple[AnswerRow, ...]] = field(default_factory=dict)
+    after: dict[TopicPartition, tuple[AnswerRow, ...]] = field(default_factory=dict)
+    rows_written: dict[TopicPartition, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def records(self) -> int:
+        """Records that can be read."""
+        return sum(row.records for row in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the ``.log`` files."""
+        return sum(row.place.bytes for row in self.partitions)
+
+    @property
+    def segments(self) -> int:
+        """How many segments there are."""
+        return sum(len(row.segments) for row in self.partitions)
+
+    def summary(self) -> SummaryRow:
+        """Return the store in numbers."""
+        return SummaryRow(
+            self.name,
+            len(self.partitions),
+            self.segments,
+            self.bytes,
+            self.records,
+            _above_style(self.findings_before),
+            _above_style(self.findings_after),
+            self.files_made,
+            self.bytes_made,
+            agreement(self.before.values()),
+            agreement(self.after.values()),
+            len(self.problems),
+        )
+
+
+@dataclass
+class PipelineResult:
+    """One run.
+
+    Parameters
+    ----------
+    out : Path
+        The output directory: ``report.html``, ``result.json``, ``records/``, and, unless it was
+        done in place, ``migrated/``.
+    mode : str
+        How it was migrated.
+    now : int
+        The clock of the legacy rules, ms since 1970.
+    stores : list of StoreResult
+    steps : list of Step
+    """
+
+    out: Path
+    mode: str
+    now: int
+    stores: list[StoreResult] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def report(self) -> Path:
+        """The report, one page of HTML."""
+        return self.out / "report.html"
+
+    @property
+    def records(self) -> Path:
+        """The records as Parquet, by store, topic and partition."""
+        return self.out / "records"
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be done, in all stores."""
+        return [f"{store.name}: {problem}" for store in self.stores for problem in store.problems]
+
+    def summary(self) -> list[SummaryRow]:
+        """Return each store in numbers."""
+        return [store.summary() for store in self.stores]
+
+    def to_json(self) -> str:
+        """Return everything as JSON; offsets and times are numbers, no answer is null."""
+        return json.dumps(
+            {
+                "out": str(self.out),
+                "mode": self.mode,
+                "now": self.now,
+                "steps": [step._asdict() for step in self.steps],
+                "stores": [_store_to_json(store) for store in self.stores],
+            }
+        )
+
+
+def agreement(answers: Iterable[tuple[AnswerRow, ...]]) -> Agreement:
+    """Count the right answers.
+
+    Parameters
+    ----------
+    answers : iterable of tuple of AnswerRow
+        Of some partitions.
+
+    Returns
+    -------
+    Agreement
+        `correct` is right by definition.
+    """
+    rows = [row for each in answers for row in each]
+    return Agreement(
+        len(rows),
+        sum(row.legacy == row.correct for row in rows),
+        sum(row.kip_33 == row.correct for row in rows),
+        sum(row.broker == row.correct for row in rows),
+    )
+
+
+def by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:
+    """Count findings by severity, the worst first; those without any left out."""
+    counts = dict.fromkeys(reversed(Severity), 0)
+    for finding in findings:
+        counts[finding.severity] += 1
+    return {severity: count for severity, count in counts.items() if count}
+
+
+def _above_style(findings: Iterable[Finding]) -> int:
+    return sum(finding.severity != Severity.STYLE for finding in findings)
+
+
+def _store_to_json(store: StoreResult) -> dict[str, Any]:
+    summary = store.summary()._asdict()
+    return {
+        "name": store.name,
+        "path": store.path,
+        "migrated": store.migrated,
+        "undo_area": store.undo_area,
+        "summary": summary
+        | {"before": summary["before"]._asdict(), "after": summary["after"]._asdict()},
+        "warnings": store.warnings,
+        "problems": store.problems,
+        "findings_before": [_finding_to_json(each) for each in store.findings_before],
+        "findings_after": [_finding_to_json(each) for each in store.findings_after],
+        "partitions": [_partition_to_json(store, row) for row in store.partitions],
+    }
+
+
+def _partition_to_json(store: StoreResult, row: PartitionRow) -> dict[str, Any]:
+    key = TopicPartition(row.place.topic, row.place.partition)
+    return {
+        "topic": row.place.topic,
+        "partition": row.place.partition,
+        "log_start_offset": row.log_start_offset,
+        "log_end_offset": row.log_end_offset,
+        "records": row.records,
+        "rows_written": store.rows_written.get(key, 0),
+        "error": row.error,
+        "segments": [segment._asdict() for segment in row.segments],
+        "answers_before": list(_answers_to_json(store.before.get(key, ()))),
+        "answers_after": list(_answers_to_json(store.after.get(key, ()))),
+    }
+
+
+def _answers_to_json(rows: Iterable[AnswerRow]) -> Iterator[dict[str, int | None]]:
+    for row in rows:
+        values = row._asdict()
+        yield {RULES.get(name, name): value for name, value in values.items()}
+
+
+def _finding_to_json(finding: Finding) -> dict[str, Any]:
+    return finding._asdict() | {"path": str(finding.path), "severity": str(finding.severity)}

@@ -1,0 +1,50 @@
+"""When each segment was last appended to, as far as brokers before the time index could tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
+from kafkastore.log.partition_log import PartitionLog
+
+
+class SegmentTime(NamedTuple):
+    """A segment's base offset and the modification time of its ``.log``, ms since 1970."""
+
+    base_offset: int
+    last_modified_ms: int
+
+
+def segment_times(
+    log: PartitionLog, mtimes: Mapping[str, int] | None = None
+) -> tuple[SegmentTime, ...]:
+    """List when the segments of a log were last appended to.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    mtimes : mapping of str to int, optional
+        Modification times, ms since 1970, by the name of the ``.log``, or by its path from the log
+        directory (``orders-3/00000000000000000042.log``). For directories that lost theirs; what is
+        not named is taken from the files.
+
+    Returns
+    -------
+    tuple of SegmentTime
+        By base offset. The times need not rise.
+
+    Notes
+    -----
+    Brokers on Java 8 saw whole seconds only (JDK-8177809); give such times in `mtimes`.
+    """
+    given = {} if mtimes is None else mtimes
+    times = []
+    for segment in log.segments:
+        name = segment_file_name(segment.base_offset, LOG_SUFFIX)
+        mtime = given.get(f"{log.topic_partition}/{name}", given.get(name))
+        times.append(
+            SegmentTime(segment.base_offset, segment.last_modified_ms if mtime is None else mtime)
+        )
+    return tuple(times)

@@ -1,0 +1,234 @@
+"""What a log directory from before the time index holds: read and written down, never altered."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
+from kafkastore.migration.warnings import SurveyWarning, warnings_of
+
+from kafkastore.changes.sole_user import lock_files
+from kafkastore.errors import CorruptCheckpointError
+from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
+from kafkastore.fs import lock_holder
+from kafkastore.log.log_store import open_store
+from kafkastore.log.partition_log import PartitionLog
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSurvey:
+    """One partition before the migration.
+
+    Parameters
+    ----------
+    directory : str
+        Relative to the survey's root; empty where the root is the partition directory.
+    topic : str
+        The topic's name.
+    partition : int
+        The partition's number.
+    segments : tuple of SegmentSurvey
+        By base offset.
+    """
+
+    directory: str
+    topic: str
+    partition: int
+    segments: tuple[SegmentSurvey, ...]
+
+    def path(self, segment: SegmentSurvey, suffix: str = LOG_SUFFIX) -> str:
+        """Return the path of a segment's file, relative to the survey's root."""
+        name = segment_file_name(segment.base_offset, suffix)
+        return f"{self.directory}/{name}" if self.directory else name
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A log directory before the migration.
+
+    Parameters
+    ----------
+    root : str
+        Absolute path of a log.dirs root or a partition directory.
+    is_clean : bool or None
+        Whether a broker closed the directory in order; None for a partition directory by itself.
+    broker : int or None
+        The process that has the directory open; 0 or less where it cannot be named; None: nobody.
+    index_interval_bytes : int
+        For which indexes were worked out.
+    surveyed_at_ms : int
+        The clock, ms since 1970.
+    partitions : tuple of PartitionSurvey
+        By topic and partition.
+    skipped : tuple of str
+        Directories that are no partitions, and why they were not read.
+    """
+
+    root: str
+    is_clean: bool | None
+    broker: int | None
+    index_interval_bytes: int
+    surveyed_at_ms: int
+    partitions: tuple[PartitionSurvey, ...]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def mtimes(self) -> dict[str, int]:
+        """When segments were last appended to: relative path of the ``.log`` to ms since 1970."""
+        return {
+            partition.path(segment): segment.mtime_ms
+            for partition in self.partitions
+            for segment in partition.segments
+        }
+
+    @property
+    def warnings(self) -> tuple[SurveyWarning, ...]:
+        """What to know before migrating."""
+        return warnings_of(self)
+
+
+def survey(
+    path: str | os.PathLike[str],
+    mtimes: Mapping[str, int] | None = None,
+    *,
+    index_interval_bytes: int = 4096,
+    read_logs: bool = True,
+    threads: int | None = None,
+    progress: Callable[[PartitionSurvey], None] | None = None,
+) -> Survey:
+    """Look at a log directory: what lacks a time index, and what could fill one.
+
+    Parameters
+    ----------
+    path : path-like
+        A log.dirs root, or one partition directory.
+    mtimes : mapping of str to int, optional
+        When segments were last appended to, ms since 1970, by the path of the ``.log`` relative to
+        `path`: what `Survey.mtimes` of an earlier survey said. For directories that lost their
+        modification times; segments not named keep what their file says.
+    index_interval_bytes : int
+        The topics' ``index.interval.bytes``: how dense rebuilt indexes are.
+    read_logs : bool
+        Whether logs without a usable time index are read. The modes ``kip-33`` and ``empty`` do not
+        need it, and a survey without takes no longer than listing the directories.
+    threads : int, optional
+        How many partitions are read at once; by default as many as there are processors.
+    progress : callable, optional
+        Called with each `PartitionSurvey` when it is done, in order.
+
+    Returns
+    -------
+    Survey
+        What `plan` needs.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If the path is neither.
+    """
+    root = Path(os.path.abspath(path))
+    store = open_store(root)
+    given = {} if mtimes is None else mtimes
+
+    def look_at(log: PartitionLog) -> PartitionSurvey:
+        return survey_partition(
+            log,
+            given,
+            directory="" if log.log_dir is None else log.path.name,
+            index_interval_bytes=index_interval_bytes,
+            read_logs=read_logs,
+        )
+
+    partitions = []
+    with ThreadPoolExecutor(threads or os.cpu_count(), "kafkastore-survey") as pool:
+        for done in pool.map(look_at, store):
+            partitions.append(done)
+            if progress is not None:
+                progress(done)
+    return Survey(
+        str(root),
+        store.log_dirs[0].is_clean if store.log_dirs else None,
+        _broker(root),
+        index_interval_bytes,
+        time.time_ns() // 1_000_000,
+        tuple(partitions),
+        tuple(f"{name.path}: {name.reason}" for each in store.log_dirs for name in each.skipped),
+    )
+
+
+def survey_partition(
+    log: PartitionLog,
+    mtimes: Mapping[str, int] | None = None,
+    *,
+    directory: str = "",
+    index_interval_bytes: int = 4096,
+    read_logs: bool = True,
+) -> PartitionSurvey:
+    """Look at one partition; what `survey` does for each, and a worker of a cluster for one.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    mtimes : mapping of str to int, optional
+        As for `survey`.
+    directory : str
+        The partition directory's name, relative to the survey's root; empty if it is the root.
+    index_interval_bytes : int
+        The topic's ``index.interval.bytes``.
+    read_logs : bool
+        Whether logs without a usable time index are read.
+
+    Returns
+    -------
+    PartitionSurvey
+        The segments, by base offset.
+    """
+    recovery_point = _recovery_point(log)
+    segments = []
+    for segment in log.segments:
+        name = segment_file_name(segment.base_offset, LOG_SUFFIX)
+        following = segment.next_base_offset
+        recovered = recovery_point is not None and (following is None or following > recovery_point)
+        with suppress(FileNotFoundError):  # a running broker's retention deletes segments
+            segments.append(
+                survey_segment(
+                    segment,
+                    mtime_ms=(mtimes or {}).get(f"{directory}/{name}" if directory else name),
+                    is_recovered_by_broker=recovered,
+                    index_interval_bytes=index_interval_bytes,
+                    read_log=read_logs,
+                )
+            )
+    return PartitionSurvey(directory, log.topic, log.partition, tuple(segments))
+
+
+def _recovery_point(log: PartitionLog) -> int | None:
+    """Return from where on the next start of a broker rebuilds segments; None where it does not.
+
+    A missing or damaged checkpoint counts as 0, as it does for a broker.
+    """
+    if log.log_dir is None or log.is_clean:
+        return None
+    try:
+        return log.recovery_point or 0
+    except CorruptCheckpointError:
+        return 0
+
+
+def _broker(root: Path) -> int | None:
+    """Return the process that has a directory open; 0 when nobody can tell."""
+    for path in lock_files(root):
+        try:
+            holder = lock_holder(path)
+        except OSError:
+            return 0
+        if holder is not None:
+            return holder
+    return None

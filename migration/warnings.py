@@ -1,0 +1,232 @@
+"""What somebody should know before a directory is migrated, worked out from its survey."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from kafkastore.migration.segment_survey import SegmentSurvey
+    from kafkastore.migration.survey import Survey
+
+WarningKind = Literal[
+    "broker running",
+    "unclean",
+    "modification times lost",
+    "modification time in the future",
+    "zeros",
+    "no offset index",
+    "unreadable",
+    "skipped",
+]
+
+# Less than this between two times may be the clocks of two machines, or a slow flush.
+_TOLERANCE_MS = 60_000
+_DAY_MS = 86_400_000
+_COPY = "they look like a copy's; give the original ones if there is a record of them"
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyWarning:
+    """One thing to know.
+
+    Parameters
+    ----------
+    kind : str
+        What it is about; one of a few fixed phrases.
+    text : str
+        One sentence, or two.
+    paths : tuple of str
+        The files it is about, relative to the survey's root, if not the whole directory.
+    """
+
+    kind: WarningKind
+    text: str
+    paths: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+def warnings_of(survey: Survey) -> tuple[SurveyWarning, ...]:
+    """Work out the warnings of a survey.
+
+    Parameters
+    ----------
+    survey : Survey
+        What was found.
+
+    Returns
+    -------
+    tuple of SurveyWarning
+        The gravest first.
+    """
+    return tuple(
+        warning
+        for find in (
+            _broker,
+            _zeros,
+            _unreadable,
+            _older_than_records,
+            _of_a_copy,
+            _in_the_future,
+            _unclean,
+            _no_index,
+            _skipped,
+        )
+        for warning in find(survey)
+    )
+
+
+def _segments(survey: Survey) -> list[tuple[str, SegmentSurvey]]:
+    """List the segments by the path of their log."""
+    return [
+        (partition.path(segment), segment)
+        for partition in survey.partitions
+        for segment in partition.segments
+    ]
+
+
+def _broker(survey: Survey) -> Iterator[SurveyWarning]:
+    """Warn of a running broker."""
+    if survey.broker is not None:
+        who = f"process {survey.broker}" if survey.broker > 0 else "perhaps a process elsewhere"
+        yield SurveyWarning(
+            "broker running",
+            f"{who} has {survey.root} open; nothing is altered until the broker is stopped",
+        )
+
+
+def _older_than_records(survey: Survey) -> Iterator[SurveyWarning]:
+    """Warn of segments modified before their newest record was made."""
+    stamped = _stamped(survey)
+    older = [path for path, mtime, newest in stamped if mtime + _TOLERANCE_MS < newest]
+    if older:
+        yield SurveyWarning(
+            "modification times lost",
+            f"{len(older)} of {len(stamped)} segments with timestamps were last modified before "
+            f"their newest record, such as {older[0]}: look-ups by modification time go wrong",
+            tuple(older),
+        )
+
+
+def _of_a_copy(survey: Survey) -> Iterator[SurveyWarning]:
+    """Warn of modification times that are closer together than appends would have made them."""
+    stamped = _stamped(survey)
+    written = [each.mtime_ms for _, each in _segments(survey) if each.log.size > 0]
+    if len(stamped) > 1:
+        mtimes = [mtime for _, mtime, _ in stamped]
+        newest = [stamp for _, _, stamp in stamped]
+        spread = max(mtimes) - min(mtimes)
+        of_records = max(newest) - min(newest)
+        lag = min(mtime - stamp for _, mtime, stamp in stamped)
+        if of_records > max(10 * spread, 10 * _TOLERANCE_MS):
+            yield SurveyWarning(
+                "modification times lost",
+                f"the newest records of segments are up to {_span(of_records)} apart, their "
+                f"modification times {_span(spread)}: {_COPY}",
+            )
+        elif lag > max(100 * spread, _DAY_MS):
+            yield SurveyWarning(
+                "modification times lost",
+                f"all segments were modified within {_span(spread)}, at least {_span(lag)} after "
+                f"their newest records: {_COPY}",
+            )
+    elif not stamped and len(written) > 2 and max(written) - min(written) < _TOLERANCE_MS:
+        yield SurveyWarning(
+            "modification times lost",
+            f"all {len(written)} segments were modified within a minute, and no record has a "
+            f"timestamp to compare with: {_COPY}",
+        )
+
+
+def _in_the_future(survey: Survey) -> Iterator[SurveyWarning]:
+    """Warn of modification times that retention waits for."""
+    latest = survey.surveyed_at_ms + _TOLERANCE_MS
+    future = [path for path, each in _segments(survey) if each.mtime_ms > latest]
+    if future:
+        yield SurveyWarning(
+            "modification time in the future",
+            f"{len(future)} segments, such as {future[0]}: until then retention by time deletes "
+            "neither them nor anything behind them",
+            tuple(future),
+        )
+
+
+def _stamped(survey: Survey) -> list[tuple[str, int, int]]:
+    """List the segments with timestamps: path, modification time and newest record, in ms."""
+    return [
+        (path, each.mtime_ms, each.scan.largest_record_timestamp)
+        for path, each in _segments(survey)
+        if each.scan is not None and each.scan.largest_record_timestamp is not None
+    ]
+
+
+def _zeros(survey: Survey) -> Iterator[SurveyWarning]:
+    """Warn of time indexes that make a broker delete data."""
+    paths = [
+        path
+        for path, each in _segments(survey)
+        if each.time_index == "zeros" and not each.is_recovered_by_broker
+    ]
+    if paths:
+        yield SurveyWarning(
+            "zeros",
+            f"the time indexes of {len(paths)} segments are all zeros, such as that of {paths[0]}: "
+            "a broker takes the segment's largest timestamp for 0, and its retention deletes it",
+            tuple(paths),
+        )
+
+
+def _unreadable(survey: Survey) -> Iterator[SurveyWarning]:
+    """Warn of logs that break off, or change."""
+    for path, each in _segments(survey):
+        if each.scan is not None and each.scan.problem is not None:
+            yield SurveyWarning(
+                "unreadable",
+                f"{each.scan.problem}; its time index is not rebuilt: verify and repair it first",
+                (path,),
+            )
+
+
+def _unclean(survey: Survey) -> Iterator[SurveyWarning]:
+    """Tell what the next start of a broker does by itself."""
+    if survey.is_clean is False:
+        count = sum(each.is_recovered_by_broker for _, each in _segments(survey))
+        yield SurveyWarning(
+            "unclean",
+            f"no broker closed {survey.root} in order; its next start rebuilds {count} segments "
+            "itself, at or above their recovery points, and what is written for those now is lost",
+        )
+
+
+def _no_index(survey: Survey) -> Iterator[SurveyWarning]:
+    """Tell which segments a broker rebuilds whatever their time index."""
+    paths = tuple(
+        path
+        for path, each in _segments(survey)
+        if not each.has_offset_index and each.time_index != "present"
+    )
+    if paths:
+        yield SurveyWarning(
+            "no offset index",
+            f"{len(paths)} segments have no .index, such as {paths[0]}; a broker that finds none "
+            "recovers the whole segment and makes both indexes again, so that an entry by "
+            "modification time is lost: the modes auto and rebuild make the .index too",
+            paths,
+        )
+
+
+def _skipped(survey: Survey) -> Iterator[SurveyWarning]:
+    """Name what was not read."""
+    for each in survey.skipped:
+        yield SurveyWarning("skipped", each)
+
+
+def _span(milliseconds: int) -> str:
+    """Say how long something took, in the unit that fits."""
+    for unit, length in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000)):
+        if milliseconds >= 2 * length:
+            return f"{milliseconds // length} {unit}"
+    return f"{milliseconds // 1000} seconds"

@@ -1,0 +1,257 @@
+import errno
+import os
+from contextlib import suppress
+
+import pytest
+from changes.faults import (
+    Crash,
+    CrashingFileSystem,
+    FailingFileSystem,
+    FullDisk,
+    ShortWrites,
+    count_calls,
+)
+from changes.small_store import MTIME_NS, contents, write
+
+from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import FileSystem, LockFile
+
+
+class NoReflinks(FileSystem):
+    def clone(self, descriptor, source):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+
+class OnlyWrites(NoReflinks):
+    def copy_range(self, descriptor, source, position, size):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+
+class NothingCopied(NoReflinks):
+    def copy_range(self, descriptor, source, position, size):
+        return 0
+
+
+class ShortPositionedWrites(OnlyWrites):
+    def pwrite(self, descriptor, data, position):
+        return super().pwrite(descriptor, data[: (len(data) + 1) // 2], position)
+
+
+def wanted(root):
+    return {path: each for path, each in contents(root).items() if path != ".lock"}
+
+
+@pytest.fixture
+def destination(tmp_path):
+    return tmp_path / "elsewhere" / "copy"
+
+
+@pytest.fixture(autouse=True)
+def _parent(destination):
+    destination.parent.mkdir()
+
+
+@pytest.mark.parametrize(
+    "fs",
+    [
+        FileSystem(),
+        NoReflinks(),
+        OnlyWrites(),
+        NothingCopied(),
+        ShortPositionedWrites(),
+        ShortWrites(),
+    ],
+    ids=lambda fs: type(fs).__name__,
+)
+def test_a_copy_has_the_same_files_times_and_modes_but_no_lock(root, destination, fs):
+    before = contents(root)
+    copy = copy_store(root, destination, fs=fs)
+    assert contents(destination) == wanted(root)
+    assert contents(root) == before
+    assert copy.destination == destination
+    assert copy.files == len(wanted(root))
+    assert copy.bytes == sum(len(data) for data, _, _ in wanted(root).values())
+    assert copy.skipped == (".lock",)
+    assert sorted(os.listdir(destination.parent)) == ["copy"]
+
+
+def test_no_file_of_a_copy_is_the_original(root, destination):
+    copy_store(root, destination)
+    for path in destination.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_nlink == 1
+            path.write_bytes(b"a broker writes")
+    assert b"a broker writes" not in {data for data, _, _ in contents(root).values()}
+
+
+def test_directory_times_and_modes_are_kept(root, destination):
+    os.chmod(root / "orders-0", 0o750)
+    os.utime(root / "orders-0", ns=(1, MTIME_NS))
+    copy_store(root, destination)
+    status = (destination / "orders-0").stat()
+    assert (status.st_mode & 0o777, status.st_mtime_ns) == (0o750, MTIME_NS)
+
+
+def test_preallocated_zeros_stay_holes(root, destination):
+    path = root / "orders-0" / "00000000000000000042.timeindex"
+    write(path, b"entry", MTIME_NS)
+    os.truncate(path, 10_485_756)
+    if path.stat().st_blocks * 512 > 1 << 20:
+        pytest.skip("this file system has no holes")
+    copy_store(root, destination, fs=NoReflinks())
+    copied = destination / "orders-0" / path.name
+    assert copied.read_bytes() == path.read_bytes()
+    assert copied.stat().st_blocks * 512 < 1 << 20
+
+
+@pytest.mark.parametrize("fs", [NoReflinks(), OnlyWrites()], ids=["in the kernel", "by writes"])
+def test_data_behind_and_between_holes_is_copied(root, destination, fs):
+    path = root / "orders-0" / "00000000000000000042.timeindex"
+    with open(path, "wb") as file:
+        for position in (1 << 20, 3 << 20, 5_000_001):
+            file.seek(position)
+            file.write(b"data" * 5000)
+        file.truncate(8 << 20)
+    copy_store(root, destination, fs=fs)
+    assert (destination / "orders-0" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_an_empty_destination_is_taken_and_a_full_one_refused(root, destination):
+    destination.mkdir()
+    copy_store(root, destination)
+    with pytest.raises(ChangeRefusedError, match="exists and is not empty"):
+        copy_store(root, destination)
+    assert contents(destination) == wanted(root)
+
+
+@pytest.mark.parametrize(
+    "place", ["disk/kafka-logs-1", "disk/kafka-logs-1/copy", "disk", "no/where"]
+)
+def test_a_copy_is_never_part_of_the_original_or_nowhere(root, tmp_path, place):
+    before = contents(root)
+    with pytest.raises(ChangeRefusedError):
+        copy_store(root, tmp_path / place)
+    assert contents(root) == before
+
+
+def test_a_mount_point_is_refused(root, destination, monkeypatch):
+    destination.mkdir()
+    monkeypatch.setattr("pathlib.Path.is_mount", lambda self: self == destination)
+    with pytest.raises(ChangeRefusedError, match="mount point: name a directory in it"):
+        copy_store(root, destination)
+
+
+def test_a_directory_that_a_broker_has_open_is_not_copied(root, destination):
+    lock = LockFile(root / ".lock")
+    try:
+        with pytest.raises(ChangeRefusedError, match="stop the broker"):
+            copy_store(root, destination)
+    finally:
+        lock.close()
+    assert not destination.exists()
+
+
+def test_a_source_that_changes_meanwhile_is_refused(root, destination):
+    def change(path):
+        if path.endswith("orders-1/00000000000000000000.log"):
+            write(root / "orders-0" / "00000000000000000000.log", b"appended" * 60, MTIME_NS + 99)
+
+    with pytest.raises(ChangeRefusedError, match="changed while it was copied"):
+        copy_store(root, destination, progress=change)
+    assert not destination.exists()
+    copy_store(root, destination)
+    assert contents(destination) == wanted(root)
+
+
+def test_a_file_that_vanished_since_an_interrupted_copy_is_not_in_the_copy(root, destination):
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(root, destination, progress=stop_at("orders-1/00000000000000000000.log"))
+    (root / "orders-0" / "00000000000000000042.log").unlink()
+    copy_store(root, destination)
+    assert contents(destination) == wanted(root)
+
+
+def stop_at(name):
+    def progress(path):
+        if path == name:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def test_an_interrupted_copy_goes_on_where_it_stopped(root, destination):
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(root, destination, progress=stop_at("orders-1/00000000000000000000.log"))
+    assert not destination.exists()
+    seen = []
+    copy_store(root, destination, progress=seen.append)
+    assert "orders-0/00000000000000000000.log" not in seen
+    assert contents(destination) == wanted(root)
+
+
+def test_a_crash_at_any_call_leaves_no_destination_and_a_rerun_finishes(
+    root, destination, tmp_path
+):
+    calls = count_calls(lambda fs: copy_store(root, tmp_path / "counted", fs=fs))
+    for at in range(calls):
+        here = destination.with_name(f"copy-{at}")
+        with pytest.raises(Crash):
+            copy_store(root, here, fs=CrashingFileSystem(at, torn=True))
+        if at < calls - 1:
+            assert not here.exists()
+            copy_store(root, here)
+        assert contents(here) == wanted(root)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINTR])
+def test_an_error_at_any_call_is_raised_or_survived(root, destination, tmp_path, error):
+    before = contents(root)
+    calls = count_calls(lambda fs: copy_store(root, tmp_path / "counted", fs=fs))
+    for at in range(calls):
+        here = destination.with_name(f"copy-{at}")
+        with suppress(OSError):
+            copy_store(root, here, fs=FailingFileSystem(at, error))
+        if not here.exists():
+            copy_store(root, here)
+        assert contents(here) == wanted(root)
+    assert contents(root) == before
+
+
+def test_a_full_disk_is_an_error_and_no_copy(root, destination):
+    class Full(FullDisk, OnlyWrites):
+        def pwrite(self, descriptor, data, position):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space left"):
+        copy_store(root, destination, fs=Full(0))
+    assert not destination.exists()
+    assert destination.with_name("copy" + COPYING_SUFFIX).exists()
+
+
+def test_a_file_system_with_coarse_times_is_refused(root, destination):
+    class WholeSeconds(FileSystem):
+        def utime(self, path, modified_ns):
+            super().utime(path, modified_ns // 10**9 * 10**9)
+
+    with pytest.raises(ChangeRefusedError, match="keeps coarser times"):
+        copy_store(root, destination, fs=WholeSeconds())
+    assert not destination.exists()
+
+
+def test_links_are_followed_and_loops_refused(root, destination, tmp_path):
+    (root / "orders-1").rename(tmp_path / "another disk")
+    (root / "orders-1").symlink_to(tmp_path / "another disk")
+    copy_store(root, destination)
+    assert not (destination / "orders-1").is_symlink()
+    assert (destination / "orders-1" / "00000000000000000042.log").read_bytes() == b"LOG" * 50
+    (root / "orders-1" / "back").symlink_to(root)
+    with pytest.raises(ChangeRefusedError, match="a directory it lies in"):
+        copy_store(root, destination.with_name("another"))
+
+
+def test_sockets_and_lost_and_found_are_skipped_and_named(root, destination):
+    (root / "lost+found").mkdir(mode=0o700)
+    os.mkfifo(root / "orders-0" / "pipe")
+    assert copy_store(root, destination).skipped == (".lock", "lost+found", "orders-0/pipe")
+    assert contents(destination) == wanted(root)

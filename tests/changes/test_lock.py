@@ -1,0 +1,70 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafkastore.fs import LockFile, lock_holder
+
+HOLD = (
+    "import fcntl, os, sys; d = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT);"
+    "fcntl.lockf(d, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+)
+TRY = (
+    "import fcntl, os, sys; d = os.open(sys.argv[1], os.O_RDWR);"
+    "fcntl.lockf(d, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+)
+
+
+def can_lock(path):
+    return (
+        subprocess.run(
+            [sys.executable, "-c", TRY, str(path)], stderr=subprocess.DEVNULL, check=False
+        ).returncode
+        == 0
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / ".lock"
+    path.touch()
+    return path
+
+
+def test_a_missing_or_free_lock_has_no_holder_and_is_not_made(tmp_path, path):
+    assert lock_holder(path) is None
+    assert lock_holder(tmp_path / "missing") is None
+    assert not (tmp_path / "missing").exists()
+
+
+def test_another_process_s_lock_is_seen_and_refused(path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"held\n"
+        assert lock_holder(path) == process.pid
+        with pytest.raises(BlockingIOError, match="another process"):
+            LockFile(path)
+        assert lock_holder(path) == process.pid
+        process.communicate()
+    assert lock_holder(path) is None
+
+
+def test_our_own_lock_survives_every_question(path):
+    lock = LockFile(path)
+    assert lock_holder(path) == os.getpid()
+    with pytest.raises(BlockingIOError, match="this process"):
+        LockFile(path)
+    assert not can_lock(path)
+    lock.close()
+    lock.close()
+    assert lock_holder(path) is None
+    assert can_lock(path)
+
+
+def test_a_lock_file_is_made_only_on_demand(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        LockFile(tmp_path / ".lock")
+    LockFile(tmp_path / ".lock", create=True).close()
+    assert (tmp_path / ".lock").read_bytes() == b""

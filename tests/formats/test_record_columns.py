@@ -1,0 +1,308 @@
+"""Arrow's buffers as `RecordColumns` fills them, read back byte by byte."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.golden_batches import smallest_batches
+from models.record_format import GZIP, ZSTD, Batch, Row, message, with_right_crc
+from models.record_strategies import TIMESTAMPS, batches, bounded
+
+from kafkastore import CorruptBatchError, KafkaStoreError, RecordBatch, UnsupportedFormatError
+from kafkastore.formats import batch_header
+from kafkastore.formats.record_columns import (
+    HEADERS_COLUMN,
+    KAFKA_COLUMNS,
+    OTHER_COLUMNS,
+    RecordColumns,
+)
+
+ALL_COLUMNS = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
+
+
+def scanned(data, *, verify_crc=False):
+    headers = np.zeros(1000, batch_header.BATCH_HEADER)
+    count, *_ = batch_header.scan(data, 0, headers, verify_crc=verify_crc)
+    return headers[:count]
+
+
+def is_present(validity, row):
+    return bool(bytes(validity)[row // 8] >> row % 8 & 1)
+
+
+def binaries(parts, rows):
+    """The values of a binary column; also checks what `nulls` says."""
+    nulls, validity, offsets, values = parts
+    offsets = np.frombuffer(offsets, np.int32)
+    data = bytes(values)
+    found = [
+        data[offsets[row] : offsets[row + 1]] if is_present(validity, row) else None
+        for row in range(rows)
+    ]
+    assert nulls in (-1, found.count(None))
+    return found
+
+
+def header_lists(parts, rows):
+    nulls, validity, offsets, count, names, values = parts
+    offsets = np.frombuffer(offsets, np.int32)
+    pairs = list(zip(binaries(names, count), binaries(values, count), strict=True))
+    found = [
+        pairs[offsets[row] : offsets[row + 1]] if is_present(validity, row) else None
+        for row in range(rows)
+    ]
+    assert nulls in (-1, found.count(None))
+    return found
+
+
+def numbers(buffer, kind, rows):
+    return np.frombuffer(buffer, kind)[:rows].tolist()
+
+
+def table(columns):
+    """What was taken: one dict a row."""
+    rows, taken = columns.take()
+    readers = {
+        "key": lambda parts: binaries(parts, rows),
+        "value": lambda parts: binaries(parts, rows),
+        "offset": lambda buffer: numbers(buffer, "i8", rows),
+        "timestampType": lambda buffer: numbers(buffer, "i4", rows),
+        "timestamp": lambda parts: [
+            value if is_present(parts[1], row) else None
+            for row, value in enumerate(numbers(parts[2], "i8", rows))
+        ],
+        HEADERS_COLUMN: lambda parts: header_lists(parts, rows),
+        "leader_epoch": lambda buffer: numbers(buffer, "i4", rows),
+        "producer_id": lambda buffer: numbers(buffer, "i8", rows),
+        "producer_epoch": lambda buffer: numbers(buffer, "i4", rows),
+        "is_transactional": lambda buffer: numbers(buffer, "?", rows),
+        "is_control": lambda buffer: numbers(buffer, "?", rows),
+    }
+    decoded = {name: readers[name](parts) for name, parts in taken.items()}
+    return [{name: decoded[name][row] for name in decoded} for row in range(rows)]
+
+
+def micros(timestamp):
+    """None where Arrow's 64 bits do not hold the microseconds."""
+    return timestamp * 1000 if abs(timestamp) <= (2**63 - 1) // 1000 else None
+
+
+def rows_of(written, *, include_control=False):
+    """What the columns must hold for model batches."""
+    return [
+        {
+            "key": key, "value": value, "offset": offset, "timestamp": micros(timestamp),
+            "timestampType": kind,
+            HEADERS_COLUMN: [(name.encode(), value) for name, value in headers] or None,
+            "leader_epoch": batch.leader_epoch if batch.magic == 2 else -1,
+            "producer_id": batch.producer_id, "producer_epoch": batch.producer_epoch,
+            "is_transactional": batch.is_transactional, "is_control": batch.is_control,
+        }
+        for batch in written
+        if include_control or not batch.is_control
+        for offset, timestamp, kind, key, value, headers, _ in batch.records
+    ]
+
+
+def in_a_row(written):
+    """Model batches, each moved behind the one before."""
+    moved, offset = [], 0
+    for batch in written:
+        moved.append(batch.with_offset(offset))
+        offset = moved[-1].last_offset + 1
+    return moved
+
+
+LOGS = st.lists(batches(), min_size=1, max_size=6).map(in_a_row)
+
+
+def decoded(written, columns=ALL_COLUMNS, **limits):
+    data = b"".join(batch.data for batch in written)
+    record_columns = RecordColumns(columns, **limits)
+    headers = scanned(data, verify_crc=True)
+    assert record_columns.append(data, headers) == len(headers)
+    return table(record_columns)
+
+
+@bounded(300)
+@given(LOGS, st.booleans())
+def test_columns_hold_what_was_written(written, include_control):
+    assert decoded(written, include_control=include_control) == rows_of(
+        written, include_control=include_control
+    )
+
+
+@bounded(200)
+@given(LOGS, st.sets(st.sampled_from(ALL_COLUMNS)))
+def test_columns_not_asked_for_are_not_there(written, names):
+    asked = names - {"topic", "partition"}
+    wanted = [{name: row[name] for name in asked} for row in rows_of(written)]
+    assert decoded(written, names) == wanted
+
+
+@bounded(200)
+@given(LOGS, st.integers(-1, 40), st.integers(-1, 40))
+def test_offset_bounds_are_inclusive_and_exclusive(written, start, end):
+    wanted = [row for row in rows_of(written) if start <= row["offset"] < end]
+    assert decoded(written, start_offset=start, end_offset=end) == wanted
+
+
+@bounded(300)
+@given(LOGS, TIMESTAMPS, TIMESTAMPS, st.integers(-1, 1))
+def test_timestamp_bounds_are_inclusive_and_exclusive(written, start, end, by):
+    start = max(-(2**63), min(start + by, 2**63 - 1))
+    wanted = [
+        row
+        for batch in written
+        for row, record in zip(rows_of([batch], include_control=True), batch.records, strict=True)
+        if start <= record[1] < end and batch.max_timestamp >= start and not batch.is_control
+    ]
+    assert decoded(written, start_timestamp=start, end_timestamp=end) == wanted
+
+
+@pytest.mark.parametrize("timestamp", [2**63 - 1, -(2**63), 0, -1])
+def test_without_bounds_no_timestamp_is_left_out(timestamp):
+    (row,) = decoded([Batch((Row(0, timestamp),))])
+    assert row["timestamp"] == micros(timestamp)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "wanted"),
+    [
+        (9_223_372_036_854_775, 9_223_372_036_854_775_000),
+        (9_223_372_036_854_776, None),
+        (-9_223_372_036_854_775, -9_223_372_036_854_775_000),
+        (-9_223_372_036_854_776, None),
+    ],
+)
+def test_a_timestamp_whose_microseconds_do_not_fit_is_null(timestamp, wanted):
+    (row,) = decoded([Batch((Row(0, timestamp),))])
+    assert row["timestamp"] == wanted
+
+
+@bounded(100)
+@given(LOGS, st.integers(1, 7))
+def test_full_columns_are_taken_and_filled_again(written, max_rows):
+    data, found, first = b"".join(batch.data for batch in written), [], 0
+    headers = scanned(data)
+    columns = RecordColumns(ALL_COLUMNS, max_rows=max_rows)
+    while first < len(headers):
+        at = int(headers["position"][first])
+        first += columns.append(data[at:], headers[first:])
+        assert columns.is_full or first == len(headers)
+        found += table(columns)
+    assert found == rows_of(written)
+
+
+def test_large_values_fill_columns_before_rows_do():
+    written = in_a_row([Batch((Row(0, 1, None, b"x" * 1000),))] * 10)
+    data = b"".join(batch.data for batch in written)
+    columns = RecordColumns(ALL_COLUMNS, max_bytes=2500)
+    assert columns.append(data, scanned(data)) == 3
+    assert columns.is_full
+
+
+def test_taken_buffers_stay_when_columns_are_filled_again():
+    data = Batch((Row(0, 1, b"key", b"value"),)).data
+    columns = RecordColumns(["value"])
+    columns.append(data, scanned(data))
+    _, first = columns.take()
+    for _ in range(50):
+        columns.append(Batch((Row(0, 1, b"other", b"other"),)).data, scanned(data))
+    assert binaries(first["value"], 1) == [b"value"]
+
+
+RIGHT = Batch((Row(0, 1, b"k", b"v"), Row(1, 2)))
+BROKEN = {
+    "a record count that lies": Batch((Row(2, 5),), stated_count=2),
+    "a record count of two billion": Batch((Row(2, 5),), stated_count=2**31 - 1),
+    "a negative record count": Batch((Row(2, 5),), stated_count=-1),
+    "bytes behind the records": Batch((Row(2, 5), Row(3, 5)), stated_count=1),
+    "a compressed batch with a count that lies": Batch((Row(2, 5),), codec=ZSTD, stated_count=3),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_a_broken_batch_is_told_and_those_before_it_are_kept(broken):
+    data = RIGHT.data + broken.data
+    columns = RecordColumns(ALL_COLUMNS)
+    with pytest.raises(CorruptBatchError) as caught:
+        columns.append(data, scanned(data))
+    assert caught.value.position == len(RIGHT.data)
+    assert table(columns) == rows_of([RIGHT])
+
+
+def test_a_wrong_checksum_is_told_and_batches_before_it_are_kept():
+    data = RIGHT.data + RIGHT.with_offset(2).data[:-1] + b"\x09"
+    columns = RecordColumns(ALL_COLUMNS)
+    with pytest.raises(CorruptBatchError, match="checksum"):
+        columns.append(data, scanned(data, verify_crc=True))
+    assert table(columns) == rows_of([RIGHT])
+
+
+def test_a_batch_that_nobody_asked_for_is_not_decoded():
+    data = RIGHT.data + BROKEN["a record count that lies"].data
+    columns = RecordColumns(ALL_COLUMNS, end_offset=2)
+    assert columns.append(data, scanned(data)) == 2
+    assert table(columns) == rows_of([RIGHT])
+
+
+def test_an_unknown_codec_is_not_supported():
+    data = bytearray(RIGHT.data)
+    data[22] |= 7
+    with pytest.raises(UnsupportedFormatError):
+        RecordColumns(ALL_COLUMNS).append(bytes(data), scanned(bytes(data)))
+
+
+def test_a_bomb_is_refused():
+    rows = tuple(Row(offset, 1, None, bytes(10_000)) for offset in range(100))
+    data = Batch(rows, codec=GZIP).data
+    with pytest.raises(CorruptBatchError, match="more than 10000 bytes"):
+        RecordColumns(ALL_COLUMNS, max_decompressed_bytes=10_000).append(data, scanned(data))
+
+
+@pytest.mark.parametrize("name", ["value", HEADERS_COLUMN])
+def test_golden_batches_with_a_flipped_bit_give_the_records_of_the_batch(golden, name):
+    """The same cursor serves both; columns may leave headers unread, and then see no harm there."""
+    for kind, batch in smallest_batches(golden).items():
+        first = 17 if batch[16] < 2 else 43
+        for bit in range(first * 8, min(len(batch), 200) * 8, 3):
+            harmed = bytearray(batch)
+            harmed[bit // 8] ^= 1 << bit % 8
+            harmed = with_right_crc(bytes(harmed))
+            columns = RecordColumns([name, "offset"], include_control=True)
+            try:
+                wanted = [record.offset for record in RecordBatch(harmed).records()]
+            except KafkaStoreError:
+                wanted = None
+            try:
+                columns.append(harmed, scanned(harmed))
+                got = [row["offset"] for row in table(columns)]
+            except KafkaStoreError:
+                got = None
+            if name == HEADERS_COLUMN or wanted is not None:
+                assert got == wanted, (kind, bit)
+
+
+def test_flags_of_record_batches_mean_nothing_in_messages():
+    data = message(1, 0, 5, b"k", b"v", attributes=0x30)
+    columns = RecordColumns(ALL_COLUMNS)
+    columns.append(data, scanned(data))
+    (row,) = table(columns)
+    assert (row["is_control"], row["is_transactional"]) == (False, False)
+
+
+def test_bits_of_nulls_are_right_across_bytes():
+    for count in range(1, 40):
+        rows = tuple(Row(offset, 1, b"k" if offset % 3 else None, None) for offset in range(count))
+        keys = [row["key"] for row in decoded([Batch(rows)])]
+        assert keys == [row.key for row in rows]
+
+
+def test_many_small_headers_are_kept_apart():
+    headers = tuple((f"name {i}", None if i % 3 == 0 else struct.pack(">i", i)) for i in range(200))
+    rows = (Row(0, 1, headers=headers), Row(1, 1), Row(2, 1, headers=headers[:1]))
+    found = [row[HEADERS_COLUMN] for row in decoded([Batch(rows)])]
+    assert found == [[(name.encode(), value) for name, value in headers], None, [(b"name 0", None)]]

@@ -1,0 +1,458 @@
+"""The time index format, by Kafka's own tests (TimeIndexTest) and a slow model."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import format_document, stub
+from models.index_bytes import index_bytes, sorted_entries, targets_near
+from models.index_model import TimeIndexAppends, TimeIndexModel
+
+from kafkastore.errors import (
+    CorruptIndexError,
+    IndexFullError,
+    OffsetOverflowError,
+    OutOfOrderAppendError,
+)
+from kafkastore.formats import entries as entry_types
+from kafkastore.formats import time_index
+
+BASE_OFFSET = 45
+BASE_OFFSETS = st.one_of(st.integers(0, 10**6), st.integers(0, 2**63 - 1))
+MAX_ENTRIES = 30
+
+
+def packed(*relative_entries):
+    return b"".join(struct.pack(">qi", *entry) for entry in relative_entries)
+
+
+def kafkas(count):
+    """The entries of Kafka's own tests."""
+    return time_index.pack(
+        [(10 * i, BASE_OFFSET + 10 * i) for i in range(1, count + 1)], BASE_OFFSET
+    )
+
+
+def may_append(timestamp, offset, entries, **options):
+    """Ask for an append to an index with these (timestamp, offset) entries."""
+    return time_index.may_append(
+        timestamp,
+        offset,
+        base_offset=BASE_OFFSET,
+        last_entry=entries[-1] if entries else (-1, BASE_OFFSET),
+        entry_count=len(entries),
+        max_entries=MAX_ENTRIES,
+        **options,
+    )
+
+
+# TimeIndexTest
+
+
+@pytest.mark.parametrize(
+    ("entries", "timestamp", "found"),
+    [
+        (0, 100, (-1, 45)),
+        (29, 9, (-1, 45)),
+        (29, 25, (20, 65)),
+        (29, 30, (30, 75)),
+        (29, 10, (10, 55)),
+        (29, 2**62, (290, 335)),
+    ],
+)
+def test_lookup_finds_the_last_entry_at_or_before_the_timestamp(entries, timestamp, found):
+    assert time_index.lookup(kafkas(entries), BASE_OFFSET, timestamp) == found
+    assert time_index.lookup_many(kafkas(entries), BASE_OFFSET, [timestamp]).tolist() == [found]
+
+
+def test_entry_has_absolute_offsets():
+    assert [time_index.entry(kafkas(4), BASE_OFFSET, slot) for slot in range(4)] == [
+        (10, 55),
+        (20, 65),
+        (30, 75),
+        (40, 85),
+    ]
+
+
+@pytest.mark.parametrize(("count", "slot"), [(0, 0), (1, 1), (1, -1)])
+def test_entry_outside_the_index_is_an_index_error(count, slot):
+    with pytest.raises(IndexError, match=f"no slot {slot} in a time index of {count} entries"):
+        time_index.entry(kafkas(count), BASE_OFFSET, slot)
+
+
+@pytest.mark.parametrize(
+    ("offset", "kept"), [(45, 0), (55, 0), (56, 1), (65, 1), (85, 3), (86, 4), (900, 4)]
+)
+def test_truncate_to_keeps_the_entries_before_the_offset(offset, kept):
+    assert time_index.truncate_to(kafkas(4), BASE_OFFSET, offset) == kept
+
+
+def test_appending_to_a_full_index_is_refused_one_slot_before_its_end():
+    entries = [(10 * i, BASE_OFFSET + i) for i in range(MAX_ENTRIES - 1)]
+    assert may_append(10_000, 10_000, entries[:-1])
+    with pytest.raises(IndexFullError, match="29 of 30 entries"):
+        may_append(10_000, 10_000, entries)
+
+
+def test_the_kept_slot_is_used_when_the_full_check_is_skipped():
+    entries = [(10 * i, BASE_OFFSET + i) for i in range(MAX_ENTRIES - 1)]
+    assert may_append(10_000, 10_000, entries, skip_full_check=True)
+
+
+def test_without_any_slot_left_even_rolling_is_refused():
+    entries = [(10 * i, BASE_OFFSET + i) for i in range(MAX_ENTRIES)]
+    with pytest.raises(IndexFullError, match="no slot left, all 30"):
+        may_append(10_000, 10_000, entries, skip_full_check=True)
+    assert not may_append(290, 10_000, entries, skip_full_check=True)  # nothing to write
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "message"),
+    [
+        (1000, 99, "offset 99 of time index entry 1 is less than 100"),
+        (99, 100, "timestamp 99 of time index entry 1 is less than 100"),
+    ],
+)
+def test_an_entry_that_goes_back_is_refused_with_both_numbers(timestamp, offset, message):
+    with pytest.raises(OutOfOrderAppendError, match=message):
+        may_append(timestamp, offset, [(100, 100)], skip_full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "entries", "appended"),
+    [
+        (100, [(100, 100)], False),
+        (101, [(100, 100)], True),
+        (-1, [], False),
+        (-2, [], False),
+        (0, [], True),
+    ],
+)
+def test_only_a_later_timestamp_is_appended(timestamp, entries, appended):
+    assert may_append(timestamp, 100, entries) is appended
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([(10, 10), (20, -1)], "offset 44, below the base offset 45 at byte 12"),
+        ([(10, 10), (9, 20)], "timestamp 9, less than 10 of the first at byte 12"),
+    ],
+)
+def test_check_says_what_is_wrong_with_the_last_entry(entries, message):
+    with pytest.raises(CorruptIndexError, match=message):
+        time_index.check(packed(*entries), BASE_OFFSET)
+
+
+@pytest.mark.parametrize("odd_bytes", range(1, 12))
+def test_odd_bytes_are_found_by_check_and_ignored_otherwise(odd_bytes):
+    index = packed((7, 10)) + b"\x01" * odd_bytes
+    with pytest.raises(
+        CorruptIndexError, match=f"{12 + odd_bytes} bytes, not a multiple of 12 at byte 12"
+    ):
+        time_index.check(index, BASE_OFFSET)
+    assert time_index.entry_count(index) == time_index.used_entry_count(index) == 1
+    assert time_index.lookup(index, BASE_OFFSET, 2**40) == (7, 55)
+    assert time_index.lookup_many(index, BASE_OFFSET, [2**40]).tolist() == [(7, 55)]
+    assert time_index.parse(index, BASE_OFFSET).tolist() == [(7, 55)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_check_passes_sound_indexes(count):
+    time_index.check(kafkas(count), BASE_OFFSET)
+
+
+def test_the_index_is_full_with_one_slot_left():
+    assert [time_index.is_full(count, 3) for count in range(4)] == [False, False, True, True]
+
+
+def test_last_entry_of_an_empty_index_is_no_timestamp_at_the_base_offset():
+    assert time_index.last_entry(b"", BASE_OFFSET) == (-1, BASE_OFFSET)
+    assert time_index.last_entry(packed((1, 1)), BASE_OFFSET) == (1, BASE_OFFSET + 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "entries", "preallocated"), [(10485760, 873813, 10485756), (35, 2, 24), (12, 1, 12)]
+)
+def test_a_new_file_has_whole_entries_only(size, entries, preallocated):
+    assert time_index.max_entries(size) == entries
+    assert time_index.preallocated_size(size) == preallocated
+
+
+@pytest.mark.parametrize("size", [-1, 0, 11])
+def test_a_file_without_room_for_one_entry_is_refused(size):
+    with pytest.raises(ValueError, match="less than one entry"):
+        time_index.preallocated_size(size)
+
+
+# Beyond Kafka's own tests
+
+
+@pytest.mark.parametrize(
+    ("offset", "overflows"), [(45, False), (45 + 2**31 - 1, False), (45 + 2**31, True), (44, True)]
+)
+def test_an_offset_is_stored_only_within_31_bits_above_the_base_offset(offset, overflows):
+    for refused in (
+        lambda: may_append(9, offset, []),
+        lambda: time_index.pack([(9, offset)], 45),
+        lambda: time_index.pack_entry(9, offset, 45),
+    ):
+        if overflows:
+            with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
+                refused()
+        else:
+            refused()
+
+
+@pytest.mark.parametrize(
+    ("entries", "slot"),
+    [
+        ([(0, 0)], -1),
+        ([(0, 0), (5, 0), (6, 3)], -1),
+        ([(-1, 0)], 0),
+        ([(5, -1)], 0),
+        ([(5, 1), (5, 2)], 1),
+        ([(5, 1), (4, 2)], 1),
+        ([(5, 3), (6, 2)], 1),
+        ([(5, 1), (0, 0), (6, 2)], 1),
+        ([(5, 1), (0, 0)], 1),
+    ],
+    ids=[
+        "all zeros in slot 0",
+        "offset repeats",
+        "no timestamp",
+        "negative offset",
+        "timestamp repeats",
+        "timestamp falls",
+        "offset falls",
+        "zeros between",
+        "padding",
+    ],
+)
+def test_first_disorder_is_the_first_slot_that_breaks_the_order(entries, slot):
+    assert time_index.first_disorder(packed(*entries), BASE_OFFSET) == slot
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 682, 3000])
+@pytest.mark.parametrize("padding", [0, 1, 11, 12, 13, 6000])
+def test_used_entries_end_where_the_padding_begins(count, padding):
+    index = kafkas(count) + bytes(padding)
+    assert time_index.used_entry_count(index) == count
+    assert time_index.entry_count(index) == len(index) // 12
+
+
+@pytest.mark.parametrize(
+    ("slots", "may_be_zero", "count"),
+    [(0, False, 0), (0, True, 0), (1, False, 0), (1, True, 1), (500, False, 0), (500, True, 1)],
+)
+def test_only_the_log_can_say_that_a_file_of_zeros_has_an_entry(slots, may_be_zero, count):
+    assert (
+        time_index.used_entry_count(bytes(12 * slots), 0, first_timestamp_may_be_zero=may_be_zero)
+        == count
+    )
+
+
+@pytest.mark.parametrize("may_be_zero", [False, True])
+def test_an_all_zero_entry_before_others_counts(may_be_zero):
+    index = packed((0, 0), (7, 3)) + bytes(120)
+    assert time_index.used_entry_count(index, 0, first_timestamp_may_be_zero=may_be_zero) == 2
+
+
+def test_truncation_at_an_offset_that_repeats_keeps_what_a_broker_keeps():
+    index = packed((1, 1), (2, 5), (3, 5), (4, 5), (5, 9))
+    model = TimeIndexModel(index, 0)
+    assert [time_index.truncate_to(index, 0, offset) for offset in range(11)] == [
+        model.truncate_to(offset) for offset in range(11)
+    ]
+    assert time_index.truncate_to(index, 0, 5) == 2  # slot 1 has offset 5 and stays
+
+
+def test_padding_changes_a_brokers_answers():
+    """What a clean-shutdown marker beside a padded index does."""
+    index = kafkas(4) + bytes(12 * 100)
+    assert time_index.last_entry(index, BASE_OFFSET) == (0, BASE_OFFSET)
+    assert time_index.lookup(index, BASE_OFFSET, 40) == (0, BASE_OFFSET)
+    assert time_index.lookup(index[:48], BASE_OFFSET, 40) == (40, 85)
+
+
+def test_lookup_without_warm_section_sees_other_slots_of_a_padded_index():
+    """The brokers before 2.1.0."""
+    index = kafkas(2000) + bytes(12 * 6000)
+    targets = range(0, 21_000, 500)
+    for warm_section in (False, True):
+        model = TimeIndexModel(index, BASE_OFFSET, warm_section)
+        assert [
+            time_index.lookup(index, BASE_OFFSET, target, warm_section=warm_section)
+            for target in targets
+        ] == [model.lookup(target) for target in targets]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        bytes,
+        bytearray,
+        memoryview,
+        lambda data: np.frombuffer(data, np.uint8),
+        lambda data: np.frombuffer(data, entry_types.TIME_ENTRY_ON_DISK),
+    ],
+    ids=["bytes", "bytearray", "memoryview", "array of bytes", "array of entries"],
+)
+def test_any_contiguous_buffer_is_read(view):
+    index = view(packed((1, 10), (2, 20)))
+    assert time_index.lookup(index, 0, 2) == (2, 20)
+    assert time_index.lookup_many(index, 0, [1, 2]).tolist() == [(1, 10), (2, 20)]
+    assert time_index.parse(index, 0).tolist() == [(1, 10), (2, 20)]
+    assert time_index.used_entry_count(index) == time_index.entry_count(index) == 2
+    assert time_index.truncate_to(index, 0, 20) == 1
+    assert time_index.first_disorder(index, 0) == -1
+    time_index.check(index, 0)
+
+
+def test_a_buffer_is_released_when_it_was_read():
+    index = bytearray(packed((1, 10)))
+    time_index.lookup(index, 0, 1)
+    time_index.lookup_many(index, 0, [1])
+    time_index.parse(index, 0)
+    with pytest.raises(IndexError):
+        time_index.entry(index, 0, 9)
+    index += packed((2, 20))  # BufferError if someone still holds it
+    assert time_index.entry_count(index) == 2
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [[1.5], np.array([1], np.uint64), ["1"], [2**63]],
+    ids=["float", "uint64", "text", "beyond int64"],
+)
+def test_targets_that_are_no_int64_are_refused(targets):
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        time_index.lookup_many(packed((1, 10)), 0, targets)
+
+
+# Against the slow model
+
+
+@settings(deadline=None, max_examples=150)
+@given(index_bytes(">qi"), BASE_OFFSETS, st.integers(0, 2**32 - 1), st.booleans())
+def test_searches_agree_with_the_model_on_any_bytes(data, base_offset, seed, warm_section):
+    model = TimeIndexModel(data, base_offset, warm_section)
+    targets = targets_near(np.array([slot[0] for slot in model.slots], np.int64), seed)
+    expected = [model.lookup(int(target)) for target in targets]
+    options = {"warm_section": warm_section}
+    assert [
+        time_index.lookup(data, base_offset, target, **options) for target in targets.tolist()
+    ] == expected
+    assert time_index.lookup_many(data, base_offset, targets, **options).tolist() == expected
+    offsets = targets_near(np.array([slot[1] for slot in model.slots], np.int64), seed).tolist()
+    assert [time_index.truncate_to(data, base_offset, offset, **options) for offset in offsets] == [
+        model.truncate_to(offset) for offset in offsets
+    ]
+
+
+@settings(deadline=None, max_examples=150)
+@given(index_bytes(">qi"), st.integers(0, 2**62))
+def test_counts_and_checks_agree_with_the_model_on_any_bytes(data, base_offset):
+    model = TimeIndexModel(data, base_offset)
+    assert time_index.parse(data, base_offset).tolist() == model.slots
+    assert time_index.entry_count(data) == len(model.slots)
+    assert time_index.used_entry_count(data, base_offset) == model.used_slots
+    assert time_index.first_disorder(data, base_offset) == model.first_disorder()
+    assert time_index.last_entry(data, base_offset) == model.last_entry
+    if model.is_sane():
+        time_index.check(data, base_offset)
+    else:
+        with pytest.raises(CorruptIndexError):
+            time_index.check(data, base_offset)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**31 - 1))),
+    st.integers(0, 2**62),
+)
+def test_what_is_packed_is_parsed_again(relative_entries, base_offset):
+    entries = [(timestamp, base_offset + relative) for timestamp, relative in relative_entries]
+    index = time_index.pack(entries, base_offset)
+    assert index == packed(*relative_entries)
+    assert index == b"".join(time_index.pack_entry(*entry, base_offset) for entry in entries)
+    assert time_index.pack(time_index.parse(index, base_offset), base_offset) == index
+
+
+@given(
+    st.integers(1, 6),
+    st.lists(
+        st.tuples(
+            st.integers(-2, 20),
+            st.one_of(st.integers(0, 30), st.integers(2**31 - 2, 2**31 + 2)),
+            st.booleans(),
+        )
+    ),
+)
+def test_appends_follow_the_model(max_entries, appends):
+    model = TimeIndexAppends(100, max_entries)
+    verdicts = {
+        IndexFullError: "full",
+        OutOfOrderAppendError: "out of order",
+        OffsetOverflowError: "overflow",
+        True: "appended",
+        False: "nothing",
+    }
+    for timestamp, relative, skip_full_check in appends:
+        try:
+            verdict = time_index.may_append(
+                timestamp,
+                100 + relative,
+                base_offset=100,
+                last_entry=model.last_entry,
+                entry_count=len(model.entries),
+                max_entries=max_entries,
+                skip_full_check=skip_full_check,
+            )
+        except (IndexFullError, OutOfOrderAppendError, OffsetOverflowError) as raised:
+            verdict = type(raised)
+        assert verdicts[verdict] == model.maybe_append(timestamp, 100 + relative, skip_full_check)
+
+
+def test_many_lookups_in_a_large_index_are_those_of_single_ones():
+    """262,144 entries: the index of a segment of 1 GiB."""
+    index = sorted_entries(">qi", 262_144, seed=3)
+    entries = time_index.parse(index, 1000)
+    timestamps = entries["timestamp"]
+    targets = np.random.default_rng(4).integers(timestamps[0] - 100, timestamps[-1] + 100, 20_000)
+    found = time_index.lookup_many(index, 1000, targets)
+    slots = np.searchsorted(timestamps, targets, side="right") - 1
+    assert (found["timestamp"] == np.where(slots < 0, -1, timestamps[slots])).all()
+    assert (found["offset"] == np.where(slots < 0, 1000, entries["offset"][slots])).all()
+    few = targets[:2000]  # too few to prove the order first
+    assert (time_index.lookup_many(index, 1000, few) == found[:2000]).all()
+    assert [time_index.lookup(index, 1000, target) for target in few.tolist()] == found[
+        :2000
+    ].tolist()
+
+
+# Documents and stubs
+
+
+def test_the_document_and_the_dtype_have_the_constants_of_the_code():
+    fields, end = format_document.offset_table("time_index")
+    assert fields == [
+        (time_index.TIMESTAMP_AT, 8, "timestamp"),
+        (time_index.RELATIVE_OFFSET_AT, 4, "relative_offset"),
+    ]
+    assert end == time_index.ENTRY_SIZE
+    dtype = entry_types.TIME_ENTRY_ON_DISK
+    assert fields == [(at, kind.itemsize, name) for name, (kind, at) in dtype.fields.items()]
+    assert dtype.itemsize == end
+
+
+def test_the_examples_of_the_document_are_true():
+    failed, run = format_document.run_examples("time_index")
+    assert run > 5
+    assert failed == 0
+
+
+def test_the_stub_says_what_the_module_has():
+    assert stub.differences(time_index) == []

