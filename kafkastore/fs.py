@@ -11,6 +11,7 @@ import fcntl
 import os
 import struct
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 # linux/fs.h: _IOW(0x94, 9, int)
@@ -80,7 +81,12 @@ class FileSystem:
         return os.copy_file_range(source, descriptor, size, position, position)
 
     def fsync(self, descriptor: int) -> None:
-        """Make a file's bytes durable."""
+        """Make a file's bytes and times durable."""
+        if sys.platform == "darwin":
+            # There fsync leaves the bytes in the drive's own cache.
+            with suppress(OSError):
+                fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+                return
         os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
@@ -88,10 +94,14 @@ class FileSystem:
         os.close(descriptor)
 
     def fsync_directory(self, path: Path) -> None:
-        """Make a directory's entries durable."""
+        """Make a directory's entries durable, where the file system has such a call."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            # Some network file systems refuse it for directories.
+            if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+                raise
         finally:
             os.close(descriptor)
 

@@ -7,6 +7,7 @@ which of the two a file is meant to be, and whether it was ever ours to change.
 
 from __future__ import annotations
 
+import errno
 import glob
 import json
 import os
@@ -168,7 +169,9 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
         fs.fsync_directory(area.parent)
     except FileExistsError:
         pass
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
         raise ChangeRefusedError(
             f"cannot make {area}: name another place for what is replaced (undo_dir)"
         ) from error

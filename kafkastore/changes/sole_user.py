@@ -10,12 +10,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.file_names import LOCK_FILE
 from kafkastore.fs import LockFile, lock_holder
+from kafkastore.log.log_store import is_partition_directory
 
 
 def lock_files(root: Path) -> tuple[Path, ...]:
-    """Return where a broker's lock would be: in the root, or above a partition directory."""
-    return root / ".lock", root.parent / ".lock"
+    """Return where a broker's lock would be: in the root, and above a partition directory.
+
+    Above by its name, and, if that is a symbolic link, where it really is.
+    """
+    if not is_partition_directory(root):
+        return (root / LOCK_FILE,)
+    above = dict.fromkeys((root.parent, Path(os.path.realpath(root)).parent))
+    return tuple(directory / LOCK_FILE for directory in (root, *above))
 
 
 def check_no_broker(root: Path) -> None:
@@ -72,12 +80,13 @@ def sole_user(root: Path) -> Iterator[Callable[[], None]]:
     with ExitStack() as held:
         held.callback(os.close, _lock_directory(root))
         check_no_broker(root)
-        for path in lock_files(root):
+        paths = lock_files(root)
+        for path in paths:
             _take(root, path, held)
         ours = os.getpid()
 
         def check() -> None:
-            for path in lock_files(root):
+            for path in paths:
                 holder = lock_holder(path)
                 if holder is not None and holder != ours:
                     raise ChangeRefusedError(_held(root, path, holder))
@@ -106,7 +115,10 @@ def _take(root: Path, path: Path, held: ExitStack) -> None:
 
 def _lock_directory(root: Path) -> int:
     """Exclude other jobs of this package by an advisory lock on the directory itself."""
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ChangeRefusedError(f"{root} is no directory (any more)") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

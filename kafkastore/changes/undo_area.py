@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kafkastore.changes.plan import Plan
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.file_names import LOCK_FILE, parse_segment_file
+from kafkastore.formats.file_names import parse_segment_file
 from kafkastore.log.log_dir import MARKS
 from kafkastore.log.log_store import is_partition_directory
 
@@ -99,7 +99,7 @@ def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
         raise ChangeRefusedError(
             f"{parent} lies in {home}: a broker would not start with an unknown directory in it"
         )
-    marks = [mark for mark in (*MARKS, LOCK_FILE) if (parent / mark).exists()]
+    marks = [mark for mark in MARKS if (parent / mark).exists()]
     if marks:
         raise ChangeRefusedError(
             f"{parent} looks like a log.dirs root ({marks[0]}): "

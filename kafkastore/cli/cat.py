@@ -16,7 +16,7 @@ from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_line, json_option
 from kafkastore.cli.output_file import check_output, written_whole
 from kafkastore.cli.progress import progress
-from kafkastore.cli.selection import Selection, select, selection_options
+from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
 from kafkastore.cli.tables import counted
 from kafkastore.cli.times import (
     Moment,
@@ -80,7 +80,7 @@ class Bounds(NamedTuple):
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="FILE",
     help="Write to this file, which appears when it is whole.",
 )
@@ -154,7 +154,8 @@ class _Lines:
         """Write the records chosen, until their limit."""
         count = 0
         last = None
-        with progress("records", bounds.limit) as advance:
+        to_stdout = self._stream is sys.stdout.buffer
+        with progress("records", bounds.limit, while_printing=to_stdout) as advance:
             chosen = (
                 (log, record) for log in selection.logs() for record in _records(log, bounds)
             )

@@ -10,10 +10,11 @@ from kafkastore.changes.undo_area import KEPT_DIRECTORY
 from kafkastore.cli.applied import finish, go_back, open_journal
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.log.log_store import open_store
 
-_AREA = click.argument("area", metavar="AREA", type=click.Path(path_type=Path))
+_AREA = click.argument("area", metavar="AREA", type=ANY_PATH)
 
 
 @click.group()
@@ -26,9 +27,9 @@ def command() -> None:
 
 @command.command("list")
 @click.argument(
-    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
+    "paths", metavar="PATH...", nargs=-1, required=True, type=ANY_PATH
 )
-@click.option("--undo-dir", type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
               help="Where the undo areas are, if not beside the log directory.")
 @json_option
 def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) -> None:

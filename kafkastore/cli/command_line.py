@@ -13,7 +13,7 @@ from kafkastore.cli.failures import (
     INTERRUPTED,
     UNREADABLE,
     Interrupted,
-    flush_quietly,
+    drop_output,
     sentence,
     tell,
 )
@@ -21,6 +21,10 @@ from kafkastore.errors import KafkaStoreError
 
 #: What a shell reports of a program that SIGPIPE ended, as `cat` ends in ``cat file | head``.
 PIPE_CLOSED = 141
+
+
+class _PipeClosed(Exception):
+    """Nobody reads stdout any more."""
 
 
 class CommandLine(click.Group):
@@ -58,6 +62,17 @@ class CommandLine(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(self._purposes.items()))
 
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command, with our own end for two things that click would end its way."""
+        try:
+            result = super().invoke(context)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise _PipeClosed from error
+        except KeyboardInterrupt as error:
+            raise Interrupted("interrupted") from error
+        return result
+
     def main(  # type: ignore[override]
         self,
         args: Sequence[str] | None = None,
@@ -93,17 +108,19 @@ class CommandLine(click.Group):
     ) -> int:
         try:
             result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.ctx.get_help() if error.ctx else error.message, err=True)
             return UNREADABLE
         except click.UsageError as error:
             _tell_wrong_use(error)
             return UNREADABLE
-        except BrokenPipeError:
-            flush_quietly()  # else Python would complain once more when it flushes at exit
+        except _PipeClosed:
+            drop_output()  # else Python would complain once more when it flushes at exit
             return PIPE_CLOSED
-        except (Interrupted, click.Abort, KeyboardInterrupt) as error:
+        except (Interrupted, click.Abort) as error:
+            drop_output()  # the reader of a pipe may be gone, or in no hurry
+            if sys.stderr.isatty():
+                click.echo(err=True)  # the terminal wrote ^C there
             tell(sentence(error) if isinstance(error, Interrupted) else "interrupted")
             return INTERRUPTED
         except (KafkaStoreError, OSError, click.ClickException) as error:

@@ -64,7 +64,8 @@ def command(
     asked = resolve(moments, selection, relative_to)
     now = time.time_ns() // 1_000_000
     compared: list[tuple[PartitionLog, Comparison]] = []
-    with progress("comparing", len(selection.topic_partitions)) as advance:
+    partitions_chosen = len(selection.topic_partitions)
+    with progress("comparing", partitions_chosen, while_printing=as_json) as advance:
         for log in selection.logs():
             for each in compare(log, asked or spread(log, samples), now=now, broker_rules=rules):
                 if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import suppress
 
 import click
 
@@ -67,6 +68,12 @@ def flush_quietly() -> None:
     try:
         sys.stdout.flush()
     except OSError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Let stdout go nowhere from now on, what is still buffered too."""
+    with suppress(OSError):  # a stdout of tests has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -92,7 +99,7 @@ def sentence(error: BaseException) -> str:
         return error.format_message()
     if isinstance(error, OSError):
         return _sentence_of_os_error(error)
-    told = str(error)
+    told = str(error).replace("(undo_dir)", "(--undo-dir)")
     if isinstance(error.__cause__, PermissionError):
         return f"{told}; {NO_PERMISSION}"
     for kind, remedy in _REMEDIES_BY_CLASS:

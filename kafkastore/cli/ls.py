@@ -63,7 +63,7 @@ def command(
     if offset is not None:
         _print_place(selection.only_log("--offset"), offset, as_json)
         return 0
-    rows: Iterable[Row] = _rows(selection, segments, quick)
+    rows: Iterable[Row] = _rows(selection, segments=segments, quick=quick, as_json=as_json)
     if as_json:
         rows = itertools.chain(_directories(selection.store.log_dirs), rows)
     shown, failed = [], False
@@ -80,9 +80,10 @@ def command(
     return UNREADABLE if failed else 0
 
 
-def _rows(selection: Selection, segments: bool, quick: bool) -> Iterator[Row]:
+def _rows(selection: Selection, *, segments: bool, quick: bool, as_json: bool) -> Iterator[Row]:
     """Describe the chosen partitions or their segments; what can't be read by what is wrong."""
-    with progress("listing", len(selection.topic_partitions)) as advance:
+    total = len(selection.topic_partitions)
+    with progress("listing", total, while_printing=as_json) as advance:
         for topic_partition in selection.topic_partitions:
             try:
                 log = selection.store.partitions[topic_partition]

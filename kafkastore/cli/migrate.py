@@ -16,7 +16,7 @@ from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.json_lines import json_option
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
-from kafkastore.cli.selection import paths_argument, select, topic_options
+from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.migration import (
@@ -53,14 +53,14 @@ _READING_MODES = ("auto", "rebuild")
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and do nothing; so without "
               "--copy-to and --in-place too.")
-@click.option("--copy-to", type=click.Path(path_type=Path), metavar="DEST",
+@click.option("--copy-to", type=ANY_PATH, metavar="DEST",
               help="Copy the whole directory, and migrate the copy.")
 @click.option("--in-place", is_flag=True, help="Migrate the directory itself.")
 @click.option("--yes", is_flag=True, help="Do not ask before changing anything in place.")
-@click.option("--undo-dir", type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
               help="Where to keep what is replaced. Default: beside the log directory.")
 @click.option("--resume", is_flag=True, help="Finish what was interrupted in PATH.")
-@click.option("--undo", "undo_area", type=click.Path(path_type=Path), metavar="AREA",
+@click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
               help="Put everything back that lies in this undo area.")
 @json_option
 def command(

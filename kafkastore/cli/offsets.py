@@ -139,7 +139,7 @@ def _answers(
     """Ask every chosen partition for every time."""
     now = time.time_ns() // 1_000_000
     total = len(selection.topic_partitions) * len(targets)
-    with progress("times", total) as advance:
+    with progress("times", total, while_printing=True) as advance:
         for log in selection.logs():
             for target in targets:
                 answers = tuple(_answer(log, target, each, now) for each in rules)

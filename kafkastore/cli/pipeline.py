@@ -13,8 +13,8 @@ import click
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS, Interrupted, tell
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.selection import paths_argument
-from kafkastore.cli.step_progress import StepProgress
+from kafkastore.cli.progress import StepProgress
+from kafkastore.cli.selection import ANY_PATH, paths_argument
 from kafkastore.cli.tables import print_table, show_size
 from kafkastore.errors import KafkaStoreError
 from kafkastore.log.log_store import open_store
@@ -34,14 +34,14 @@ class NotInstalledError(KafkaStoreError):
 
 @click.command()
 @paths_argument()
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--out", required=True, type=ANY_PATH, metavar="DIR",
               help="Where the results go: new, empty, or of an earlier run, which is replaced.")
 @click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True,
               help="As in kafkastore migrate.")
 @click.option("--in-place", is_flag=True,
               help="Migrate the directories themselves. Default: copies in the output.")
 @click.option("--yes", is_flag=True, help="Do not ask before changing anything in place.")
-@click.option("--undo-dir", type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
               help="In place: where to keep what is replaced. Default: beside the log directory.")
 @click.option("--spark", "master", default="local[*]", show_default=True, metavar="MASTER",
               help="The Spark to run on: local[*], local[4], spark://host:7077.")
@@ -71,24 +71,25 @@ def command(
         check_can_confirm("--in-place")
         confirm(f"Migrate {', '.join(map(str, paths))} in place?", "nothing was changed")
     run = _import_pipeline()
-    step_progress = StepProgress(as_json=as_json)
+    shown = StepProgress(_write_step if as_json else _print_step)
     try:
-        with step_progress:
-            result: PipelineResult = run(
-                paths,
-                out,
-                in_place=in_place,
-                mode=mode,
-                master=master,
-                sample_times=samples,
-                resume=resume,
-                undo_dir=undo_dir,
-                progress=step_progress,
-            )
+        result: PipelineResult = run(
+            paths,
+            out,
+            in_place=in_place,
+            mode=mode,
+            master=master,
+            sample_times=samples,
+            resume=resume,
+            undo_dir=undo_dir,
+            progress=shown,
+        )
     except KeyboardInterrupt as error:
         raise Interrupted(
             f"interrupted; {out} is as it was before, and the same command with --resume goes on"
         ) from error
+    finally:
+        shown.close()
     if as_json:
         _write_result(result)
     else:
@@ -109,6 +110,17 @@ def _import_pipeline() -> Callable[..., Any]:
     from kafkastore.spark.pipeline import run_pipeline
 
     return run_pipeline
+
+
+def _write_step(step: str, seconds: float, summary: str) -> None:
+    """Write a step that is done, as JSON."""
+    write_json({"kind": "step", "step": step, "seconds": round(seconds, 3), "summary": summary})
+    sys.stdout.buffer.flush()
+
+
+def _print_step(step: str, seconds: float, summary: str) -> None:
+    """Print a step that is done."""
+    print(f"{step:<16} {seconds:8.1f} s  {summary}".rstrip(), flush=True)
 
 
 def _write_result(result: PipelineResult) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Advance = Callable[[int], None]
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Advance]:
+def progress(what: str, total: int | None, *, while_printing: bool = False) -> Iterator[Advance]:
     """Show how far some work is.
 
     Parameters
@@ -18,25 +22,81 @@ def progress(what: str, total: int | None) -> Iterator[Advance]:
         The work, in a word or two.
     total : int or None
         Steps in all, if known.
+    while_printing : bool
+        Whether the work prints lines as it goes: no bar is drawn then where they go to a terminal.
 
     Yields
     ------
     callable
         To be told of every few steps done. Shows nothing where stderr is no terminal.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or (while_printing and sys.stdout.isatty()):
         yield lambda steps: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    with bar() as shown:
+        task = shown.add_task(what.replace("[", "\\["), total=total, unit="")
+        yield lambda steps: shown.advance(task, steps)
 
-    with Progress(
+
+def bar() -> Progress:
+    """Make a bar that is gone when its `with` block ends."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    return Progress(
+        SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
-    ) as shown:
-        task = shown.add_task(what.replace("[", "\\["), total=total)
-        yield lambda steps: shown.advance(task, steps)
+        redirect_stdout=False,  # else what is piped on would go to the terminal
+    )
+
+
+class StepProgress:
+    """Shows the steps of a long job, each with a bar while it goes on and a line when it is done.
+
+    A `kafkastore.spark.progress.Progress`.
+
+    Parameters
+    ----------
+    tell : callable
+        Told of each step that is done: its name, its seconds, what came of it.
+    """
+
+    def __init__(self, tell: Callable[[str, float, str], None]) -> None:
+        self._tell = tell
+        self._bar: Progress | None = None
+
+    def step_started(self, step: str, unit: str, total: int | None) -> None:
+        """Begin a bar."""
+        if sys.stderr.isatty():
+            self._bar = bar()
+            self._bar.add_task(step, total=total, unit=unit)
+            self._bar.start()
+
+    def step_advanced(self, step: str, done: int, total: int | None) -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+
+    def step_finished(self, step: str, seconds: float, summary: str) -> None:
+        """Take the bar away and tell of the step."""
+        self.close()
+        self._tell(step, seconds, summary)
+
+    def close(self) -> None:
+        """Take away the bar of a step that failed; safe to repeat."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.log.log_store import open_store
 from kafkastore.samples import unpack
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=ANY_PATH)
 @json_option
 def command(directory: Path, as_json: bool) -> None:
     """Unpack small log directories that real brokers wrote into DIR, which is empty or new.

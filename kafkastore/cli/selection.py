@@ -17,6 +17,10 @@ from kafkastore.log.partition_log import PartitionLog
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
+#: A path as it is given; whether it is there and may be read, the layers below find out and say.
+ANY_PATH = click.Path(path_type=Path, readable=False)
+
+
 class NotInStoreError(KafkaStoreError, LookupError):
     """A topic or partition that the given directories do not have."""
 
@@ -59,7 +63,7 @@ class Selection(NamedTuple):
 def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that adds ``PATH…``, passed on as `paths`."""
     return click.argument(
-        "paths", metavar="PATH...", nargs=-1, required=required, type=click.Path(path_type=Path)
+        "paths", metavar="PATH...", nargs=-1, required=required, type=ANY_PATH
     )
 
 

@@ -42,7 +42,7 @@ def command(
     selection = select(paths, topics, partitions)
     worst_allowed = Severity(fail_on)
     counts: Counter[Severity] = Counter()
-    with progress("verifying", None):
+    with progress("verifying", None, while_printing=True):
         findings = _findings(selection, paths, chosen=bool(topics or partitions))
         if as_json:
             for finding in findings:

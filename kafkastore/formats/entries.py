@@ -75,4 +75,5 @@ def as_targets(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """
     array = np.asarray(values)
     casting: Literal["safe", "unsafe"] = "safe" if array.size else "unsafe"
-    return np.ascontiguousarray(array.astype(np.int64, casting=casting, copy=False))
+    targets = array.astype(np.int64, casting=casting, copy=False)
+    return np.require(targets, requirements=("C_CONTIGUOUS", "ALIGNED"))

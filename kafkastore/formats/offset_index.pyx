@@ -38,12 +38,7 @@ from kafkastore.formats.slot_search cimport (
 
 import numpy as np
 
-from kafkastore.errors import (
-    CorruptIndexError,
-    IndexFullError,
-    OffsetOverflowError,
-    OutOfOrderAppendError,
-)
+from kafkastore.errors import CorruptIndexError, OffsetOverflowError
 from kafkastore.formats.entries import OFFSET_ENTRY, OffsetPosition, as_targets
 
 cdef enum:
@@ -61,8 +56,30 @@ cdef packed struct Entry:
     int32_t position
 
 
-cdef int32_t relative_offset(int64_t offset, int64_t base_offset) except -1:
-    """Return an offset as an index stores it."""
+cpdef int32_t relative_offset(int64_t offset, int64_t base_offset) except -1:
+    """Return an offset as both indexes store it.
+
+    Parameters
+    ----------
+    offset : int
+        Absolute offset.
+    base_offset : int
+        Base offset of the segment.
+
+    Returns
+    -------
+    int
+        Their difference.
+
+    Raises
+    ------
+    OffsetOverflowError
+        If the offset is not within the 31 bits above the base offset.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``AbstractIndex.relativeOffset``.
+    """
     if offset < base_offset or <uint64_t> offset - <uint64_t> base_offset > INT32_MAX:
         raise OffsetOverflowError(
             f"offset {offset} is not within 0 to {INT32_MAX} above the base offset {base_offset}")
@@ -189,7 +206,7 @@ def parse(entries, int64_t base_offset):
 
 
 def pack(entries, int64_t base_offset):
-    """Encode entries; neither their order nor their positions are checked (see `check_append`).
+    """Encode entries; neither their order nor their positions are checked.
 
     Parameters
     ----------
@@ -560,75 +577,3 @@ def first_disorder(entries, int64_t base_offset):
             at += _ENTRY_SIZE
     PyBuffer_Release(&view)
     return disorder
-
-
-def max_entries(Py_ssize_t max_index_size):
-    """Return how many entries an index file of at most so many bytes holds.
-
-    Parameters
-    ----------
-    max_index_size : int
-        Kafka's ``segment.index.bytes``.
-
-    Returns
-    -------
-    int
-        The size divided by 8, rounded down.
-
-    Raises
-    ------
-    ValueError
-        If there is no room for one entry.
-    """
-    if max_index_size < _ENTRY_SIZE:
-        raise ValueError(f"max index size {max_index_size} is less than one entry of {_ENTRY_SIZE}")
-    return max_index_size // _ENTRY_SIZE
-
-
-def preallocated_size(Py_ssize_t max_index_size):
-    """Return the size in bytes that a broker gives a new index file; 10485760 stays 10485760."""
-    return max_entries(max_index_size) * _ENTRY_SIZE
-
-
-def is_full(Py_ssize_t entry_count, Py_ssize_t max_entries):
-    """Tell whether no further entry may be appended; a broker then rolls the segment."""
-    return entry_count >= max_entries
-
-
-def check_append(
-    int64_t offset, *, int64_t base_offset, int64_t last_offset,
-    Py_ssize_t entry_count, Py_ssize_t max_entries,
-):
-    """Check that an entry may be appended, by a broker's rules in their order.
-
-    Parameters
-    ----------
-    offset : int
-        Absolute offset of the new entry.
-    base_offset : int
-        Base offset of the segment.
-    last_offset : int
-        Absolute offset of the last entry; of no meaning while there is none.
-    entry_count, max_entries : int
-        Entries in the index, and how many its file holds.
-
-    Raises
-    ------
-    IndexFullError
-        If no slot is free.
-    OutOfOrderAppendError
-        If the offset is not greater than the last one.
-    OffsetOverflowError
-        If the offset is not within the 31 bits above the base offset.
-
-    Notes
-    -----
-    Source: Kafka 2.4.0 ``OffsetIndex.append``.
-    """
-    if entry_count >= max_entries:
-        raise IndexFullError(f"offset index is full with {entry_count} of {max_entries} entries")
-    if entry_count and offset <= last_offset:
-        raise OutOfOrderAppendError(
-            f"offset {offset} of offset index entry {entry_count} is not greater than {last_offset}"
-            " before it")
-    relative_offset(offset, base_offset)

@@ -19,7 +19,7 @@ class RecordColumns:
         start_offset: int = 0,
         end_offset: int = ...,
         start_timestamp: int = ...,
-        end_timestamp: int = ...,
+        end_timestamp: int | None = None,
         include_control: bool = False,
         max_rows: int = ...,
         max_bytes: int = ...,

@@ -163,7 +163,7 @@ cdef class RecordColumns:
         Records with start_offset <= offset < end_offset.
     start_timestamp, end_timestamp : int
         Records with start_timestamp <= timestamp < end_timestamp, in ms; a record without timestamp
-        has -1.
+        has -1. No end: None, for the largest timestamp of all is a timestamp too.
     include_control : bool
         Whether transaction markers are records.
     max_rows : int
@@ -175,7 +175,7 @@ cdef class RecordColumns:
     """
 
     cdef bint want_key, want_value, want_headers, include_control, want_offset, want_timestamp
-    cdef bint want_type
+    cdef bint want_type, has_end_timestamp
     cdef int64_t start_offset, end_offset, start_timestamp, end_timestamp
     cdef int64_t max_decompressed_bytes
     cdef Py_ssize_t max_rows, max_bytes
@@ -189,7 +189,7 @@ cdef class RecordColumns:
     cdef object columns
 
     def __init__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
-                 start_timestamp=-INT64_MAX - 1, end_timestamp=INT64_MAX, include_control=False,
+                 start_timestamp=-INT64_MAX - 1, end_timestamp=None, include_control=False,
                  max_rows=BATCH_ROWS, max_bytes=DEFAULT_MAX_BYTES,
                  max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         self.columns = frozenset(columns)
@@ -201,7 +201,10 @@ cdef class RecordColumns:
         self.want_type = "timestampType" in self.columns
         self.want_per_batch = not self.columns.isdisjoint(OTHER_COLUMNS)
         self.start_offset, self.end_offset = start_offset, end_offset
-        self.start_timestamp, self.end_timestamp = start_timestamp, end_timestamp
+        self.start_timestamp = start_timestamp
+        self.has_end_timestamp = end_timestamp is not None
+        if self.has_end_timestamp:
+            self.end_timestamp = end_timestamp
         self.include_control = include_control
         self.max_rows, self.max_bytes = max_rows, max_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
@@ -268,6 +271,10 @@ cdef class RecordColumns:
                 while i < count and not self._is_full():
                     header = &headers[i]
                     at = header.position - headers[0].position
+                    if at < 0 or at > data.shape[0] or header.size > data.shape[0] - at:
+                        self.error = "the bytes of the batch were not given"
+                        outcome = BROKEN
+                        break
                     outcome = self._append_batch(header, start + at)
                     if outcome != APPENDED:
                         break
@@ -333,7 +340,7 @@ cdef class RecordColumns:
                 break
             if (record.offset < self.start_offset or record.offset >= self.end_offset
                     or record.timestamp < self.start_timestamp
-                    or record.timestamp >= self.end_timestamp):
+                    or (self.has_end_timestamp and record.timestamp >= self.end_timestamp)):
                 continue
             if self.want_headers and not self._add_headers(&record):
                 cursor.error = "a record's headers do not end where it ends"

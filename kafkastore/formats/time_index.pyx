@@ -39,7 +39,7 @@ from kafkastore.formats.slot_search cimport (
 
 import numpy as np
 
-from kafkastore.errors import CorruptIndexError, IndexFullError, OutOfOrderAppendError
+from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.entries import TIME_ENTRY, TimestampOffset, as_targets
 
 cdef enum:
@@ -52,8 +52,8 @@ TIMESTAMP_AT = _TIMESTAMP_AT
 RELATIVE_OFFSET_AT = _RELATIVE_OFFSET_AT
 ENTRY_SIZE = _ENTRY_SIZE
 
-cdef struct Entry:
-    # One element of TIME_ENTRY; little-endian like every processor this package is built for.
+cdef packed struct Entry:
+    # One element of TIME_ENTRY, be it aligned or not; little-endian like every processor this package is built for.
     int64_t timestamp
     int64_t offset
 
@@ -183,7 +183,7 @@ def parse(entries, int64_t base_offset):
 
 
 def pack(entries, int64_t base_offset):
-    """Encode entries; their order is not checked (see `may_append`).
+    """Encode entries; their order is not checked.
 
     Parameters
     ----------
@@ -525,93 +525,3 @@ def first_disorder(entries, int64_t base_offset):
             at += _ENTRY_SIZE
     PyBuffer_Release(&view)
     return disorder
-
-
-def max_entries(Py_ssize_t max_index_size):
-    """Return how many entries an index file of at most so many bytes holds.
-
-    Parameters
-    ----------
-    max_index_size : int
-        Kafka's ``segment.index.bytes``.
-
-    Returns
-    -------
-    int
-        The size divided by 12, rounded down; the last slot is kept for rolling.
-
-    Raises
-    ------
-    ValueError
-        If there is no room for one entry.
-    """
-    if max_index_size < _ENTRY_SIZE:
-        raise ValueError(f"max index size {max_index_size} is less than one entry of {_ENTRY_SIZE}")
-    return max_index_size // _ENTRY_SIZE
-
-
-def preallocated_size(Py_ssize_t max_index_size):
-    """Return the size in bytes that a broker gives a new index file; 10485760 gives 10485756."""
-    return max_entries(max_index_size) * _ENTRY_SIZE
-
-
-def is_full(Py_ssize_t entry_count, Py_ssize_t max_entries):
-    """Tell whether only the slot kept for rolling is left; a broker then rolls the segment."""
-    return entry_count >= max_entries - 1
-
-
-def may_append(
-    int64_t timestamp, int64_t offset, *, int64_t base_offset, last_entry,
-    Py_ssize_t entry_count, Py_ssize_t max_entries, bint skip_full_check=False,
-):
-    """Decide whether an entry is appended, by a broker's rules in their order.
-
-    Parameters
-    ----------
-    timestamp, offset : int
-        The new entry: ms, absolute offset.
-    base_offset : int
-        Base offset of the segment.
-    last_entry : TimestampOffset
-        The last entry, as `last_entry` gives it; (-1, base offset) of an empty index.
-    entry_count, max_entries : int
-        Entries in the index, and how many its file holds.
-    skip_full_check : bool
-        Whether the slot kept for it may be used: at roll and close.
-
-    Returns
-    -------
-    bool
-        False if the timestamp is not greater than the last one: nothing is to be appended.
-
-    Raises
-    ------
-    IndexFullError
-        If no slot is free.
-    OutOfOrderAppendError
-        If the index has entries and the offset or the timestamp is less than that of the last.
-    OffsetOverflowError
-        If the offset is not within the 31 bits above the base offset.
-
-    Notes
-    -----
-    Source: Kafka 2.4.0 ``TimeIndex.maybeAppend``. A broker that runs out of slots while it skips
-    the check dies of a BufferOverflowException (KAFKA-19200).
-    """
-    cdef int64_t last_timestamp = last_entry[0], last_offset = last_entry[1]
-    if entry_count >= max_entries - 1 and not skip_full_check:
-        raise IndexFullError(f"time index is full with {entry_count} of {max_entries} entries")
-    if entry_count and offset < last_offset:
-        raise OutOfOrderAppendError(
-            f"offset {offset} of time index entry {entry_count} is less than {last_offset}"
-            " before it")
-    if entry_count and timestamp < last_timestamp:
-        raise OutOfOrderAppendError(
-            f"timestamp {timestamp} of time index entry {entry_count} is less than"
-            f" {last_timestamp} before it")
-    if timestamp <= last_timestamp:
-        return False
-    if entry_count >= max_entries:
-        raise IndexFullError(f"time index has no slot left, all {max_entries} are used")
-    relative_offset(offset, base_offset)
-    return True

@@ -56,7 +56,6 @@ class _IndexFile(Generic[EntryT]):
         self._used: bytes | None = None
         self._padded: bytes | None = None
         self._raw: npt.NDArray[np.void] | None = None
-        self._is_sound: bool | None = None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], base_offset: int | None = None) -> Self:
@@ -143,18 +142,6 @@ class _IndexFile(Generic[EntryT]):
         return self._last_of(bytes(self._entry_size))
 
     @property
-    def is_sound(self) -> bool:
-        """Whether the entries before the padding are in the order of true entries."""
-        if self._is_sound is None:
-            self._is_sound = self.first_disorder() < 0
-        return self._is_sound
-
-    @property
-    def data(self) -> bytes:
-        """The whole file, padding and odd bytes included, as bytes of our own."""
-        return self._padded_bytes()
-
-    @property
     def raw(self) -> npt.NDArray[np.void]:
         """The slots as the file has them, big-endian and relative: a read-only mapping, no copy.
 
@@ -218,6 +205,11 @@ class _IndexFile(Generic[EntryT]):
         ----------
         with_padding : bool
             Whether zero padding counts as entries.
+
+        Returns
+        -------
+        bytes
+            Big-endian, relative offsets; odd bytes at the end of the file are left out.
         """
         return self._content(with_padding)[: self.entry_count * self._entry_size]
 

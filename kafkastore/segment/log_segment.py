@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
+from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.formats.file_names import segment_file_name
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile
@@ -245,9 +245,9 @@ class LogSegment:
     def largest_timestamp_by_index(self) -> int | None:
         """The segment's largest timestamp, if the time index can be shown to be right; else None.
 
-        An index is believed if its entries are in order and its last one fits the log: the batch that holds its
-        offset has just that maximum. Batches behind it are looked at, for an index may
-        lack its last entries (a running or killed broker). Where timestamps rise that is one interval.
+        An index is believed if its entries are in order and the first and the last fit the log: the batch that holds
+        their offset has just that maximum, and none before the first is later. Batches behind the last are looked at, for
+        an index may lack its last entries (a running or killed broker). Where timestamps rise that is one interval.
         """
         index = self.time_index
         if index is None or not index.used_entry_count or index.first_disorder() >= 0:
@@ -257,13 +257,18 @@ class LogSegment:
             return None
         largest = None
         with self.open_log() as log:
-            for run in log.runs(self.position_before(last.offset), first_read=SMALLEST_READ):
-                behind = run.headers[run.headers["last_offset"] >= last.offset]
-                if not len(behind):
-                    continue
-                if largest is None and behind["max_timestamp"][0] != last.timestamp:
+            try:
+                if not _is_beginning(index.entry(0), log):
                     return None
-                largest = max(largest or -1, int(behind["max_timestamp"].max()))
+                for run in log.runs(self.position_before(last.offset), first_read=SMALLEST_READ):
+                    behind = run.headers[run.headers["last_offset"] >= last.offset]
+                    if not len(behind):
+                        continue
+                    if largest is None and behind["max_timestamp"][0] != last.timestamp:
+                        return None
+                    largest = max(largest or -1, int(behind["max_timestamp"].max()))
+            except CorruptionError:
+                return None
         return largest
 
     def largest_record_timestamp(self) -> int | None:
@@ -312,3 +317,16 @@ class LogSegment:
         return TimestampAndOffset(timestamp, offset, epoch if epoch >= 0 else None)
 
 
+def _is_beginning(first: TimestampOffset, log: LogFile) -> bool:
+    """Whether a time index's first entry is true of all that lies before it.
+
+    A broker that misses a time index begins an empty one, however many records the log has already.
+    """
+    for run in log.runs(first_read=SMALLEST_READ):
+        holders = np.flatnonzero(run.headers["last_offset"] >= first.offset)
+        end = holders[0] + 1 if len(holders) else len(run.headers)
+        if int(run.headers["max_timestamp"][:end].max()) > first.timestamp:
+            return False
+        if len(holders):
+            return bool(run.headers["max_timestamp"][holders[0]] == first.timestamp)
+    return False

@@ -180,7 +180,7 @@ def open_place(place: Place) -> PartitionLog:
 
 def _state_of(root: str) -> tuple[tuple[int, int] | None, ...]:
     """Return size and mtime of each file that a `LogDir` reads."""
-    states = []
+    states: list[tuple[int, int] | None] = []
     for mark in MARKS:
         try:
             status = os.stat(os.path.join(root, mark))

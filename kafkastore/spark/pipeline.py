@@ -170,7 +170,7 @@ def _plain(parts: Sequence[str]) -> str:
 
 
 def _copy(target: Path, name: str, source: Path) -> Path:
-    """Choose where a store is copied to; a partition directory keeps its name, which says what it is."""
+    """Choose where a store is copied to; a partition directory keeps its name, which counts."""
     folder = target / "migrated" / name
     return folder / source.name if is_partition_directory(source) else folder
 

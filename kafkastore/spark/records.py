@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -13,36 +13,51 @@ from kafkastore.spark.run import Run
 from kafkastore.spark.spread import tasks_done, watch
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-#: Topic and partition are directories of the Parquet files.
 COLUMNS = "key,value,topic,partition,offset,timestamp,timestampType,headers,leader_epoch"
+FOLDERS = ("store", "topic", "partition")
 LATEST = -1
 
 
 def write_records(run: Run, spark: SparkSession) -> None:
     """Write the records of every store to Parquet, and compare their number with the survey's.
 
-    Partitions that the survey could not read to their end are written as far as it came.
+    Partitions that the survey could not read to their end are written as far as it came. Rows of a
+    file rise by offset.
+
+    Parameters
+    ----------
+    run : Run
+    spark : SparkSession
     """
+    folder = run.working / "records"
     with run.step("records to Parquet", "tasks") as step:
-        for store in run.result.stores:
-            if not store.records:
-                continue
-            folder = run.working / "records" / f"store={store.name}"
-            write = _writer(spark, store, str(run.location(store)), str(folder))
+        frames = [
+            _frame(run, spark, store) for store in run.result.stores if store.records
+        ]
+        if frames:
+            whole = reduce(lambda one, other: one.unionAll(other), frames)
+            # The writer wants rows by folder; without the offset here it would mix them.
+            rows = whole.sortWithinPartitions(*FOLDERS, "offset")
+            writer = rows.write.mode("overwrite").partitionBy(*FOLDERS)
             context = spark.sparkContext
-            watch(context, write, lambda group: step.tell(*tasks_done(spark.sparkContext, group)))
-            store.rows_written = rows_in(folder)
-        _compare(run)
-        rows = sum(sum(store.rows_written.values()) for store in run.result.stores)
-        step.summary = f"{rows:,} rows"
+            watch(
+                context,
+                lambda: writer.parquet(str(folder)),
+                lambda group: step.tell(*tasks_done(context, group)),
+            )
+        counts = rows_in(folder)
+        for store in run.result.stores:
+            store.rows_written = {key: n for (name, key), n in counts.items() if name == store.name}
+            _compare(run, store)
+        step.summary = f"{sum(counts.values()):,} rows"
 
 
-def _writer(
-    spark: SparkSession, store: StoreResult, source: str, folder: str
-) -> Callable[[], None]:
-    """Return what reads a store and writes it."""
+def _frame(run: Run, spark: SparkSession, store: StoreResult) -> DataFrame:
+    """Return a store's records, as far as they can be read."""
+    from pyspark.sql import functions
+
     reader = spark.read.format("kafkastore").option("columns", COLUMNS)
     if any(row.readable_end is not None for row in store.partitions):
         assigned: dict[str, list[int]] = {}
@@ -57,38 +72,36 @@ def _writer(
             .option("endingOffsets", json.dumps(ends))
             .option("failOnDataLoss", "false")
         )
-    frame = reader.load(source).sortWithinPartitions("topic", "partition", "offset")
-    writer = frame.write.mode("overwrite").partitionBy("topic", "partition")
-    return lambda: writer.parquet(folder)
+    frame = reader.load(str(run.location(store)))
+    return frame.withColumn("store", functions.lit(store.name))
 
 
-def rows_in(folder: Path) -> dict[TopicPartition, int]:
-    """Count the rows of Parquet files by topic and partition, from their footers.
+def rows_in(folder: Path) -> dict[tuple[str, TopicPartition], int]:
+    """Count the rows of Parquet files by store, topic and partition, from their footers.
 
     Parameters
     ----------
     folder : Path
-        Holds ``topic=.../partition=.../*.parquet``.
+        Holds ``store=.../topic=.../partition=.../*.parquet``, or nothing.
 
     Returns
     -------
-    dict of TopicPartition to int
+    dict of (str, TopicPartition) to int
     """
     from pyarrow import parquet
 
-    counts: dict[TopicPartition, int] = {}
-    for path in sorted(folder.glob("topic=*/partition=*/*.parquet")):
-        topic, partition = (unquote(part.partition("=")[2]) for part in path.parts[-3:-1])
-        key = TopicPartition(topic, int(partition))
+    counts: dict[tuple[str, TopicPartition], int] = {}
+    for path in sorted(folder.glob("store=*/topic=*/partition=*/*.parquet")):
+        parts = path.relative_to(folder).parts[:3]
+        store, topic, partition = (unquote(part.partition("=")[2]) for part in parts)
+        key = store, TopicPartition(topic, int(partition))
         counts[key] = counts.get(key, 0) + parquet.read_metadata(path).num_rows
     return counts
 
 
-def _compare(run: Run) -> None:
-    for row in run.surveyed():
-        key = TopicPartition(row.place.topic, row.place.partition)
-        written = run.store(row.place).rows_written.get(key, 0)
+def _compare(run: Run, store: StoreResult) -> None:
+    for row in store.partitions:
+        written = store.rows_written.get(TopicPartition(row.place.topic, row.place.partition), 0)
         if written != row.records:
-            run.fail(
-                row.place, f"{written:,} rows, {row.records:,} records", "written as it was read"
-            )
+            what = "written as it was read"
+            run.fail(row.place, f"{written:,} rows of {row.records:,} records", what)

@@ -1,15 +1,18 @@
-"""What a pipeline run found and made, as plain values: for the report, the command line and JSON."""
+"""What a pipeline run found and made, as plain values: for the report, the terminal and JSON."""
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.spark.jobs import AnswerRow, PartitionRow
+
+if TYPE_CHECKING:
+    from kafkastore.migration.plan import Mode
 
 #: The rules that are set side by side, as fields of `AnswerRow` and as people know them.
 RULES: Mapping[str, str] = {
@@ -166,7 +169,7 @@ class PipelineResult:
     """
 
     out: Path
-    mode: str
+    mode: Mode
     now: int
     stores: list[StoreResult] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)

@@ -55,7 +55,14 @@ class Run:
         """Time a step, and tell of it."""
         began = time.monotonic()
         self.progress.step_started(name, unit, total)
-        step = RunningStep(lambda done, total: self.progress.step_advanced(name, done, total))
+        told: list[tuple[int, int | None]] = [(0, total)]
+
+        def tell(done: int, total: int | None) -> None:
+            if told[-1] != (done, total):
+                told[-1] = (done, total)
+                self.progress.step_advanced(name, done, total)
+
+        step = RunningStep(tell)
         yield step
         seconds = time.monotonic() - began
         self.result.steps.append(Step(name, seconds, step.summary))

@@ -135,7 +135,7 @@ def _places_to_cut(segment: LogSegment, size: int) -> Iterator[tuple[int, int]]:
         return
     try:
         index = segment.offset_index
-        if index is None or not index.is_sound:
+        if index is None or index.first_disorder() >= 0:
             return
         entries = index.entries()
     except CorruptionError:

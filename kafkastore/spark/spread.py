@@ -1,4 +1,4 @@
-"""One function, many partition directories, few tasks: how Spark is given work, watched and stopped."""
+"""One function, many partition directories, few tasks: how Spark gets work, and is stopped."""
 from __future__ import annotations
 
 import heapq

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import random
@@ -500,3 +501,42 @@ def test_sigkill_at_any_moment_leaves_whole_files_and_a_rerun_finishes(
         assert contents(root) == planned
         undo(apply(plan))
         assert contents(root) == before
+
+
+def test_a_lock_beside_a_log_dirs_root_is_nobody_s_business(root, plan, planned):
+    write(root.parent / ".lock", b"", MTIME_NS)
+    with broker(root.parent) as process:
+        apply(plan)
+        process.communicate()
+    assert contents(root) == planned
+
+
+def test_the_lock_above_a_partition_directory_counts_also_through_a_link(root, tmp_path):
+    lone = change(root / "orders-0", "00000000000000000000.timeindex", Inline(b"new"), b"new")
+    link = tmp_path / "orders-0"
+    link.symlink_to(root / "orders-0")
+    with broker(root) as process:
+        for path in (root / "orders-0", link):
+            with pytest.raises(ChangeRefusedError, match="holds"):
+                apply(Plan(str(path), "test", (lone,)))
+        process.communicate()
+
+
+def test_a_place_that_may_not_be_written_to_is_refused_in_one_sentence(root, plan, monkeypatch):
+    before = contents(root)
+
+    def read_only(path, *_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(os, "mkdir", read_only)
+    with pytest.raises(ChangeRefusedError, match="name another place for what is replaced"):
+        apply(plan)
+    assert contents(root) == before
+
+
+def test_a_root_that_is_gone_is_refused_in_one_sentence(root, plan):
+    journal = apply(plan)
+    root.rename(root.with_name("mounted elsewhere"))
+    for run in (lambda: apply(plan), lambda: undo(journal)):
+        with pytest.raises(ChangeRefusedError, match="is no directory"):
+            run()

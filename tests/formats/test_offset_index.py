@@ -9,14 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import format_document, stub
 from models.index_bytes import index_bytes, sorted_entries, targets_near
-from models.index_model import OffsetIndexAppends, OffsetIndexModel
+from models.index_model import OffsetIndexModel
 
-from kafkastore.errors import (
-    CorruptIndexError,
-    IndexFullError,
-    OffsetOverflowError,
-    OutOfOrderAppendError,
-)
+from kafkastore.errors import CorruptIndexError, OffsetOverflowError
 from kafkastore.formats import entries as entry_types
 from kafkastore.formats import offset_index
 
@@ -67,41 +62,6 @@ def test_entry_outside_the_index_is_an_index_error(slot):
         offset_index.entry(packed((1, 10)), BASE_OFFSET, slot)
 
 
-def test_appending_to_a_full_index_is_refused():
-    with pytest.raises(IndexFullError, match="3 of 3 entries"):
-        offset_index.check_append(50, base_offset=45, last_offset=49, entry_count=3, max_entries=3)
-
-
-@pytest.mark.parametrize("offset", [50, 51])
-def test_appending_an_offset_that_is_not_greater_is_refused(offset):
-    with pytest.raises(OutOfOrderAppendError, match=f"offset {offset} .* not greater than 51"):
-        offset_index.check_append(
-            offset, base_offset=45, last_offset=51, entry_count=1, max_entries=3
-        )
-
-
-@pytest.mark.parametrize(
-    ("offset", "overflows"),
-    [(45, False), (45 + 2**31 - 1, False), (45 + 2**31, True), (44, True), (2**63 - 1, True)],
-)
-def test_an_offset_is_stored_only_within_31_bits_above_the_base_offset(offset, overflows):
-    def append():
-        offset_index.check_append(
-            offset, base_offset=45, last_offset=0, entry_count=0, max_entries=3
-        )
-
-    for refused in (
-        append,
-        lambda: offset_index.pack([(offset, 1)], 45),
-        lambda: offset_index.pack_entry(offset, 1, 45),
-    ):
-        if overflows:
-            with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
-                refused()
-        else:
-            refused()
-
-
 @pytest.mark.parametrize(
     ("position", "fetch_size", "slot"),
     [
@@ -122,6 +82,23 @@ def test_fetch_upper_bound_is_the_first_entry_at_or_after_the_end_of_the_fetch(
     index = packed((0, 0), (1, 10), (2, 23), (3, 37))
     expected = None if slot is None else offset_index.entry(index, BASE_OFFSET, slot)
     assert offset_index.fetch_upper_bound(index, BASE_OFFSET, position, fetch_size) == expected
+
+
+@pytest.mark.parametrize("offset", [44, 45 + 2**31, 2**63 - 1, -(2**63)])
+def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
+    for pack in (
+        lambda: offset_index.pack([(offset, 1)], 45),
+        lambda: offset_index.pack_entry(offset, 1, 45),
+        lambda: offset_index.relative_offset(offset, 45),
+    ):
+        with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
+            pack()
+
+
+@pytest.mark.parametrize("base_offset", [0, 45, 2**63 - 2**31])
+def test_offsets_up_to_31_bits_above_the_base_offset_are_packed(base_offset):
+    for relative in (0, 1, 2**31 - 1):
+        assert offset_index.relative_offset(base_offset + relative, base_offset) == relative
 
 
 def test_fetch_upper_bound_of_an_empty_index_is_none():
@@ -207,30 +184,6 @@ def test_an_all_zero_slot_between_entries_is_no_padding():
     assert offset_index.used_entry_count(packed((1, 10), (0, 0), (3, 30), (0, 0))) == 3
 
 
-@pytest.mark.parametrize(
-    ("size", "entries", "preallocated"), [(10485760, 1310720, 10485760), (67, 8, 64), (8, 1, 8)]
-)
-def test_a_new_file_has_whole_entries_only(size, entries, preallocated):
-    assert offset_index.max_entries(size) == entries
-    assert offset_index.preallocated_size(size) == preallocated
-
-
-@pytest.mark.parametrize("size", [-1, 0, 7])
-def test_a_file_without_room_for_one_entry_is_refused(size):
-    with pytest.raises(ValueError, match="less than one entry"):
-        offset_index.preallocated_size(size)
-
-
-def test_the_index_is_full_when_every_slot_is_used():
-    assert [offset_index.is_full(count, 3) for count in range(5)] == [
-        False,
-        False,
-        False,
-        True,
-        True,
-    ]
-
-
 def test_lookup_without_warm_section_sees_other_slots_of_a_padded_index():
     """The brokers before 2.1.0: in zeros behind 2,000 entries the two searches part ways."""
     index = packed(*((relative, 5 * relative) for relative in range(1, 2001))) + bytes(8 * 6000)
@@ -272,8 +225,7 @@ def test_a_buffer_is_released_when_it_was_read():
     with pytest.raises(IndexError):
         offset_index.entry(index, 0, 9)
     index += packed((2, 20))  # BufferError if someone still holds it
-    with pytest.raises(OutOfOrderAppendError):
-        offset_index.check_append(2, base_offset=0, last_offset=2, entry_count=2, max_entries=9)
+    assert offset_index.entry_count(index) == 2
 
 
 @pytest.mark.parametrize(
@@ -289,6 +241,9 @@ def test_targets_that_are_no_int64_are_refused(targets):
 def test_targets_may_be_of_any_integer_type_and_stride():
     index = packed((1, 10), (4, 40))
     for targets in ([5, 0], (5, 0), range(5, -1, -5), np.array([5, 9, 0], np.int32)[::2]):
+        assert offset_index.lookup_many(index, 0, targets).tolist() == [(4, 40), (0, 0)]
+    unaligned = np.frombuffer(b"." + np.array([5, 0], np.int64).tobytes(), np.int64, offset=1)
+    for targets in (unaligned, np.array([5, 0], ">i8")):
         assert offset_index.lookup_many(index, 0, targets).tolist() == [(4, 40), (0, 0)]
     assert offset_index.lookup_many(index, 0, []).tolist() == []
     with pytest.raises(ValueError, match="dimensions"):
@@ -353,32 +308,6 @@ def test_what_is_packed_is_parsed_again(relative_entries, base_offset):
     assert index == packed(*relative_entries)
     assert index == b"".join(offset_index.pack_entry(*entry, base_offset) for entry in entries)
     assert offset_index.pack(offset_index.parse(index, base_offset), base_offset) == index
-
-
-@given(
-    st.integers(1, 6), st.lists(st.one_of(st.integers(0, 30), st.integers(2**31 + 90, 2**31 + 110)))
-)
-def test_appends_follow_the_model(max_entries, relative_offsets):
-    model = OffsetIndexAppends(100, max_entries)
-    verdicts = {
-        None: "appended",
-        IndexFullError: "full",
-        OutOfOrderAppendError: "out of order",
-        OffsetOverflowError: "overflow",
-    }
-    for offset in relative_offsets:
-        error = None
-        try:
-            offset_index.check_append(
-                100 + offset,
-                base_offset=100,
-                max_entries=max_entries,
-                last_offset=model.entries[-1][0] if model.entries else 100,
-                entry_count=len(model.entries),
-            )
-        except (IndexFullError, OutOfOrderAppendError, OffsetOverflowError) as raised:
-            error = type(raised)
-        assert verdicts[error] == model.append(100 + offset, 1)
 
 
 def test_many_lookups_in_a_large_index_are_those_of_single_ones():

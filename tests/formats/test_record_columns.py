@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models.golden_batches import smallest_batches
 from models.record_format import GZIP, ZSTD, Batch, Row, message, with_right_crc
-from models.record_strategies import TIMESTAMPS, batches, bounded
+from models.record_strategies import TIMESTAMPS, batches, bounded, in_a_row
 
 from kafkastore import CorruptBatchError, KafkaStoreError, RecordBatch, UnsupportedFormatError
 from kafkastore.formats import batch_header
@@ -106,15 +106,6 @@ def rows_of(written, *, include_control=False):
     ]
 
 
-def in_a_row(written):
-    """Model batches, each moved behind the one before."""
-    moved, offset = [], 0
-    for batch in written:
-        moved.append(batch.with_offset(offset))
-        offset = moved[-1].last_offset + 1
-    return moved
-
-
 LOGS = st.lists(batches(), min_size=1, max_size=6).map(in_a_row)
 
 
@@ -209,8 +200,9 @@ def test_taken_buffers_stay_when_columns_are_filled_again():
     columns = RecordColumns(["value"])
     columns.append(data, scanned(data))
     _, first = columns.take()
+    other = Batch((Row(0, 1, b"other", b"other"),)).data
     for _ in range(50):
-        columns.append(Batch((Row(0, 1, b"other", b"other"),)).data, scanned(data))
+        columns.append(other, scanned(other))
     assert binaries(first["value"], 1) == [b"value"]
 
 
@@ -272,7 +264,9 @@ def test_golden_batches_with_a_flipped_bit_give_the_records_of_the_batch(golden,
             harmed = bytearray(batch)
             harmed[bit // 8] ^= 1 << bit % 8
             harmed = with_right_crc(bytes(harmed))
-            columns = RecordColumns([name, "offset"], include_control=True)
+            columns = RecordColumns(
+                [name, "offset"], start_offset=-(2**63), include_control=True
+            )
             try:
                 wanted = [record.offset for record in RecordBatch(harmed).records()]
             except KafkaStoreError:
@@ -299,6 +293,16 @@ def test_bits_of_nulls_are_right_across_bytes():
         rows = tuple(Row(offset, 1, b"k" if offset % 3 else None, None) for offset in range(count))
         keys = [row["key"] for row in decoded([Batch(rows)])]
         assert keys == [row.key for row in rows]
+
+
+def test_headers_of_other_bytes_are_refused():
+    data = RIGHT.data + RIGHT.with_offset(2).data
+    headers = scanned(data)
+    with pytest.raises(CorruptBatchError, match="were not given"):
+        RecordColumns(ALL_COLUMNS).append(data[:-1], headers)
+    headers["position"][1] = -(2**62)
+    with pytest.raises(CorruptBatchError, match="were not given"):
+        RecordColumns(ALL_COLUMNS).append(data, headers)
 
 
 def test_many_small_headers_are_kept_apart():

@@ -8,20 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import format_document, stub
 from models.index_bytes import index_bytes, sorted_entries, targets_near
-from models.index_model import TimeIndexAppends, TimeIndexModel
+from models.index_model import TimeIndexModel
 
-from kafkastore.errors import (
-    CorruptIndexError,
-    IndexFullError,
-    OffsetOverflowError,
-    OutOfOrderAppendError,
-)
+from kafkastore.errors import CorruptIndexError, OffsetOverflowError
 from kafkastore.formats import entries as entry_types
 from kafkastore.formats import time_index
 
 BASE_OFFSET = 45
 BASE_OFFSETS = st.one_of(st.integers(0, 10**6), st.integers(0, 2**63 - 1))
-MAX_ENTRIES = 30
 
 
 def packed(*relative_entries):
@@ -32,19 +26,6 @@ def kafkas(count):
     """The entries of Kafka's own tests."""
     return time_index.pack(
         [(10 * i, BASE_OFFSET + 10 * i) for i in range(1, count + 1)], BASE_OFFSET
-    )
-
-
-def may_append(timestamp, offset, entries, **options):
-    """Ask for an append to an index with these (timestamp, offset) entries."""
-    return time_index.may_append(
-        timestamp,
-        offset,
-        base_offset=BASE_OFFSET,
-        last_entry=entries[-1] if entries else (-1, BASE_OFFSET),
-        entry_count=len(entries),
-        max_entries=MAX_ENTRIES,
-        **options,
     )
 
 
@@ -89,51 +70,6 @@ def test_truncate_to_keeps_the_entries_before_the_offset(offset, kept):
     assert time_index.truncate_to(kafkas(4), BASE_OFFSET, offset) == kept
 
 
-def test_appending_to_a_full_index_is_refused_one_slot_before_its_end():
-    entries = [(10 * i, BASE_OFFSET + i) for i in range(MAX_ENTRIES - 1)]
-    assert may_append(10_000, 10_000, entries[:-1])
-    with pytest.raises(IndexFullError, match="29 of 30 entries"):
-        may_append(10_000, 10_000, entries)
-
-
-def test_the_kept_slot_is_used_when_the_full_check_is_skipped():
-    entries = [(10 * i, BASE_OFFSET + i) for i in range(MAX_ENTRIES - 1)]
-    assert may_append(10_000, 10_000, entries, skip_full_check=True)
-
-
-def test_without_any_slot_left_even_rolling_is_refused():
-    entries = [(10 * i, BASE_OFFSET + i) for i in range(MAX_ENTRIES)]
-    with pytest.raises(IndexFullError, match="no slot left, all 30"):
-        may_append(10_000, 10_000, entries, skip_full_check=True)
-    assert not may_append(290, 10_000, entries, skip_full_check=True)  # nothing to write
-
-
-@pytest.mark.parametrize(
-    ("timestamp", "offset", "message"),
-    [
-        (1000, 99, "offset 99 of time index entry 1 is less than 100"),
-        (99, 100, "timestamp 99 of time index entry 1 is less than 100"),
-    ],
-)
-def test_an_entry_that_goes_back_is_refused_with_both_numbers(timestamp, offset, message):
-    with pytest.raises(OutOfOrderAppendError, match=message):
-        may_append(timestamp, offset, [(100, 100)], skip_full_check=True)
-
-
-@pytest.mark.parametrize(
-    ("timestamp", "entries", "appended"),
-    [
-        (100, [(100, 100)], False),
-        (101, [(100, 100)], True),
-        (-1, [], False),
-        (-2, [], False),
-        (0, [], True),
-    ],
-)
-def test_only_a_later_timestamp_is_appended(timestamp, entries, appended):
-    assert may_append(timestamp, 100, entries) is appended
-
-
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
@@ -164,46 +100,12 @@ def test_check_passes_sound_indexes(count):
     time_index.check(kafkas(count), BASE_OFFSET)
 
 
-def test_the_index_is_full_with_one_slot_left():
-    assert [time_index.is_full(count, 3) for count in range(4)] == [False, False, True, True]
-
-
 def test_last_entry_of_an_empty_index_is_no_timestamp_at_the_base_offset():
     assert time_index.last_entry(b"", BASE_OFFSET) == (-1, BASE_OFFSET)
     assert time_index.last_entry(packed((1, 1)), BASE_OFFSET) == (1, BASE_OFFSET + 1)
 
 
-@pytest.mark.parametrize(
-    ("size", "entries", "preallocated"), [(10485760, 873813, 10485756), (35, 2, 24), (12, 1, 12)]
-)
-def test_a_new_file_has_whole_entries_only(size, entries, preallocated):
-    assert time_index.max_entries(size) == entries
-    assert time_index.preallocated_size(size) == preallocated
-
-
-@pytest.mark.parametrize("size", [-1, 0, 11])
-def test_a_file_without_room_for_one_entry_is_refused(size):
-    with pytest.raises(ValueError, match="less than one entry"):
-        time_index.preallocated_size(size)
-
-
 # Beyond Kafka's own tests
-
-
-@pytest.mark.parametrize(
-    ("offset", "overflows"), [(45, False), (45 + 2**31 - 1, False), (45 + 2**31, True), (44, True)]
-)
-def test_an_offset_is_stored_only_within_31_bits_above_the_base_offset(offset, overflows):
-    for refused in (
-        lambda: may_append(9, offset, []),
-        lambda: time_index.pack([(9, offset)], 45),
-        lambda: time_index.pack_entry(9, offset, 45),
-    ):
-        if overflows:
-            with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
-                refused()
-        else:
-            refused()
 
 
 @pytest.mark.parametrize(
@@ -241,6 +143,16 @@ def test_used_entries_end_where_the_padding_begins(count, padding):
     index = kafkas(count) + bytes(padding)
     assert time_index.used_entry_count(index) == count
     assert time_index.entry_count(index) == len(index) // 12
+
+
+@pytest.mark.parametrize("offset", [44, 45 + 2**31])
+def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
+    for pack in (
+        lambda: time_index.pack([(9, offset)], 45),
+        lambda: time_index.pack_entry(9, offset, 45),
+    ):
+        with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
+            pack()
 
 
 @pytest.mark.parametrize(
@@ -379,41 +291,6 @@ def test_what_is_packed_is_parsed_again(relative_entries, base_offset):
     assert index == packed(*relative_entries)
     assert index == b"".join(time_index.pack_entry(*entry, base_offset) for entry in entries)
     assert time_index.pack(time_index.parse(index, base_offset), base_offset) == index
-
-
-@given(
-    st.integers(1, 6),
-    st.lists(
-        st.tuples(
-            st.integers(-2, 20),
-            st.one_of(st.integers(0, 30), st.integers(2**31 - 2, 2**31 + 2)),
-            st.booleans(),
-        )
-    ),
-)
-def test_appends_follow_the_model(max_entries, appends):
-    model = TimeIndexAppends(100, max_entries)
-    verdicts = {
-        IndexFullError: "full",
-        OutOfOrderAppendError: "out of order",
-        OffsetOverflowError: "overflow",
-        True: "appended",
-        False: "nothing",
-    }
-    for timestamp, relative, skip_full_check in appends:
-        try:
-            verdict = time_index.may_append(
-                timestamp,
-                100 + relative,
-                base_offset=100,
-                last_entry=model.last_entry,
-                entry_count=len(model.entries),
-                max_entries=max_entries,
-                skip_full_check=skip_full_check,
-            )
-        except (IndexFullError, OutOfOrderAppendError, OffsetOverflowError) as raised:
-            verdict = type(raised)
-        assert verdicts[verdict] == model.maybe_append(timestamp, 100 + relative, skip_full_check)
 
 
 def test_many_lookups_in_a_large_index_are_those_of_single_ones():

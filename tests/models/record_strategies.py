@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from models.log_directory import Log, Segment
 from models.record_format import CODECS_OF, NONE, SNAPPY, Batch, Row, emptied, marker
 
 NOW = 1_500_000_000_000
@@ -65,7 +68,8 @@ def batches(draw, *, magics=(0, 1, 2), timestamps=TIMESTAMPS, has_headers=True):
     if kind == 1:
         kept_until = draw(st.integers(0, 5))
         return emptied(0, kept_until, draw(timestamps), codec=codec, append_time=append_time)
-    found = draw(rows(count=draw(st.integers(1, 5)), has_headers=has_headers, timestamps=timestamps))
+    count = draw(st.integers(1, 5))
+    found = draw(rows(count=count, has_headers=has_headers, timestamps=timestamps))
     if kind == 2:   # compacted: the first and last offset are kept though their records are gone
         found = tuple(row._replace(offset=row.offset + 2) for row in found)
         fields |= {"first_offset": 0, "last_offset_kept": found[-1].offset + 3}
@@ -74,3 +78,77 @@ def batches(draw, *, magics=(0, 1, 2), timestamps=TIMESTAMPS, has_headers=True):
         fields |= {"producer_id": 2**62, "producer_epoch": 3, "base_sequence": 2**31 - 1}
         fields["is_transactional"] = draw(st.booleans())
     return Batch(found, **fields)
+
+
+def in_a_row(written, first_offset=0):
+    """Batches, each moved behind the one before."""
+    moved, offset = [], first_offset
+    for batch in written:
+        moved.append(batch.with_offset(offset))
+        offset = moved[-1].last_offset + 1
+    return moved
+
+
+#: What a segment's indexes may look like; the log is right in all of them.
+INDEX_STATES = (
+    "closed", "lacks the last entry", "padded", "empty", "missing", "recovered", "made anew",
+    "no offset index", "no time index", "empty time index",
+)
+
+
+@st.composite
+def segments(draw, *, first_offset, magics, states=INDEX_STATES, has_headers=False):
+    """One segment, with indexes as leaders, followers, recoveries and accidents leave them."""
+    found = draw(
+        st.lists(
+            batches(magics=magics, timestamps=NEAR_TIMESTAMPS, has_headers=has_headers),
+            max_size=8,
+        )
+    )
+    found = in_a_row(found, first_offset + draw(GAPS))
+    segment = Segment(first_offset, tuple(found), modified_ms=draw(st.integers(0, 45)))
+    state = draw(st.sampled_from(states))
+    style = {
+        "interval": draw(st.sampled_from([0, 60, 150, 4096])),
+        "batches_a_set": draw(st.integers(1, 3)),
+        "is_exact": draw(st.booleans()),
+        "stores_first_offset": draw(st.booleans()),
+        "is_closed": state != "lacks the last entry",
+    }
+    if state == "made anew":
+        style["from_batch"] = draw(st.integers(0, len(found)))
+    if state == "recovered":
+        segment = segment.recovered(style["interval"])
+    elif state not in ("empty", "missing"):
+        segment = segment.indexed(**style)
+    changes = {
+        "padded": {
+            "offset_index": segment.offset_index + bytes(8 * draw(st.integers(1, 20))),
+            "time_index": segment.time_index + bytes(12 * draw(st.integers(1, 20))),
+        },
+        "missing": {"offset_index": None, "time_index": None},
+        "no offset index": {"offset_index": None},
+        "no time index": {"time_index": None},
+        "empty time index": {"time_index": b""},
+    }
+    return replace(segment, **changes.get(state, {}))
+
+
+@st.composite
+def logs(draw, *, magics=None, states=INDEX_STATES, has_headers=False):
+    """A log of up to four segments; magics rise, as upgrades make them."""
+    if magics is None:
+        magics = draw(st.sampled_from([(0,), (1,), (2,), (2,), (0, 1), (1, 2), (0, 1, 2)]))
+    found, offset = [], draw(st.sampled_from([0, 0, 100]))
+    for _ in range(draw(st.integers(1, 4))):
+        segment = draw(
+            segments(
+                first_offset=offset, magics=magics, states=states, has_headers=has_headers
+            )
+        )
+        found.append(segment)
+        ends = [batch.last_offset + 1 for batch in segment.batches]
+        offset = max([offset + 1, *ends]) + draw(GAPS)
+    checkpointed_start = draw(st.one_of(st.none(), st.integers(0, offset + 2)))
+    recovery_point = draw(st.one_of(st.none(), st.integers(0, offset)))
+    return Log(tuple(found), draw(st.booleans()), checkpointed_start, recovery_point)

@@ -1,0 +1,344 @@
+"""What is wrong is said in one sentence, with exit code 2; never a traceback, nothing half-written."""
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.conftest import Ran, Run, assert_one_sentence
+
+from kafkastore.cli.failures import sentence
+from kafkastore.errors import CorruptIndexError
+
+READING = {
+    "ls": [],
+    "cat": [],
+    "offsets": ["--at", "0"],
+    "compare": [],
+    "verify": [],
+    "migrate": ["--dry-run"],
+}
+
+
+@pytest.fixture(params=READING)
+def command(request: pytest.FixtureRequest) -> tuple[str, list[str]]:
+    """Each command that reads log directories, with what it cannot do without."""
+    name: str = request.param
+    return name, READING[name]
+
+
+def test_a_path_that_does_not_exist(run: Run, command: tuple[str, list[str]]) -> None:
+    name, options = command
+    assert_one_sentence(run(name, "/nowhere/logs", *options), "/nowhere/logs does not exist")
+
+
+def test_a_file_instead_of_a_directory(
+    run: Run, command: tuple[str, list[str]], sample_root: Path
+) -> None:
+    name, options = command
+    file = sample_root / "meta.properties"
+    assert_one_sentence(run(name, file, *options), f"{file} is a file")
+
+
+def test_a_plain_directory(run: Run, command: tuple[str, list[str]], tmp_path: Path) -> None:
+    name, options = command
+    assert_one_sentence(run(name, tmp_path, *options), "is not a Kafka log directory")
+
+
+def test_the_directory_above_a_log_directory_is_told_where_that_is(
+    run: Run, tmp_path: Path, sample_root: Path
+) -> None:
+    above = tmp_path / "above"
+    above.mkdir()
+    (above / "kafka-logs").symlink_to(sample_root)
+    assert_one_sentence(run("ls", above), f"did you mean {above / 'kafka-logs'}?")
+
+
+def test_a_topic_with_a_typo_is_told_the_right_one(
+    run: Run, command: tuple[str, list[str]], sample_root: Path
+) -> None:
+    name, options = command
+    ran = run(name, sample_root, "--topic", "up-compresed", *options)
+    assert_one_sentence(ran, "no topic up-compresed", "did you mean up-compressed?")
+
+
+def test_a_topic_that_is_like_no_other_is_told_which_there_are(
+    run: Run, sample_root: Path
+) -> None:
+    ran = run("ls", sample_root, "--topic", "zzz")
+    assert_one_sentence(ran, "there are up, up-compressed, up-empty")
+
+
+def test_a_partition_that_is_not_there(run: Run, sample_root: Path) -> None:
+    ran = run("ls", sample_root, "--topic", "up", "--partition", 7)
+    assert_one_sentence(ran, "no partition 7 of up", "there are 0, 1")
+
+
+def test_no_path_at_all(run: Run, command: tuple[str, list[str]]) -> None:
+    name, options = command
+    assert_one_sentence(run(name, *options), "PATH", f"see kafkastore {name} --help")
+
+
+def test_an_unknown_command_and_an_unknown_option(run: Run, sample_root: Path) -> None:
+    assert_one_sentence(run("lss"), "lss", "kafkastore --help")
+    assert_one_sentence(run("ls", sample_root, "--sgments"), "--sgments", "kafkastore ls --help")
+
+
+def test_the_same_partition_in_two_directories_names_both(
+    run: Run, sample_root: Path, writable_copy: Callable[[Path], Path]
+) -> None:
+    second = writable_copy(sample_root)
+    ran = run("cat", sample_root, second)
+    assert_one_sentence(ran, "up-0", str(sample_root), str(second), "open one of the two")
+
+
+def test_a_truncated_index_is_no_obstacle_to_reading_records(
+    run: Run, sample_root: Path, sample_copy: Path
+) -> None:
+    index = sample_copy / "up-0" / "00000000000000000022.index"
+    os.truncate(index, 13)
+    assert run("cat", sample_copy).out == run("cat", sample_root).out
+
+
+def test_dump_shows_a_truncated_index_up_to_the_cut_and_says_where(
+    run: Run, sample_copy: Path
+) -> None:
+    index = sample_copy / "up-0" / "00000000000000000022.index"
+    os.truncate(index, 13)
+    ran = run("dump", index)
+    assert_one_sentence(ran, "5 odd bytes", str(index), "at byte 8", "rebuilt")
+    assert [line.split() for line in ran.out.splitlines()[1:]] == [["0", "24", "238"]]
+
+
+def harm(path: Path, position: int, data: bytes) -> None:
+    """Overwrite some bytes of a file."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+@pytest.mark.parametrize("name", ["cat", "dump"])
+def test_an_unknown_magic_is_named_with_its_place(run: Run, sample_copy: Path, name: str) -> None:
+    log = sample_copy / "up-1" / "00000000000000000024.log"
+    harm(log, 945 + 16, b"\x07")  # the batch of offset 33
+    ran = run(name, log if name == "dump" else sample_copy / "up-1")
+    assert_one_sentence(ran, "magic 7, not 0, 1 or 2", str(log), "at byte 945")
+    before = "\t32\t" if name == "cat" else " 32  "
+    assert before in ran.out
+    assert "\t33\t" not in ran.out
+
+
+def test_a_wrong_checksum_ends_the_records_before_it_and_says_how_to_have_those(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    log = sample_copy / "up-1" / "00000000000000000024.log"
+    harm(log, 945 + 60, b"\xff\xff")
+    partition = sample_copy / "up-1"
+    ran = run("cat", partition)
+    assert_one_sentence(ran, "fails its checksum", str(log), "at byte 945", "--to-offset 33")
+    assert ran.out == run("cat", partition, "--to-offset", 33).out
+    assert len(ran.out.splitlines()) == 33
+    for form in ("text", "json", "arrow", "parquet"):
+        output = tmp_path / form
+        ran = run("cat", partition, "--format", form, "-o", output)
+        assert_one_sentence(ran, "checksum", "at byte 945", "--to-offset 33")
+        assert not any(name.startswith((form, "." + form)) for name in os.listdir(tmp_path))
+
+
+def test_dump_goes_on_behind_a_wrong_checksum_and_exits_with_1(
+    run: Run, sample_copy: Path
+) -> None:
+    log = sample_copy / "up-1" / "00000000000000000024.log"
+    harm(log, 945 + 60, b"\xff\xff")
+    ran = run("dump", log)
+    assert ran.code == 1
+    assert [line.split()[0] for line in ran.out.splitlines() if "WRONG" in line] == ["945"]
+    assert " 43  " in ran.out
+    assert "1 batch of" in ran.err
+    ran = run("dump", "--records", log)
+    assert_one_sentence(ran, "fails its checksum", "at byte 945")
+    assert "offset 32 " in ran.out
+
+
+def test_a_harmed_checkpoint_is_dumped_up_to_the_harm(run: Run, sample_copy: Path) -> None:
+    file = sample_copy / "recovery-point-offset-checkpoint"
+    file.write_bytes(b"0\n3\nup 0 80\nup 1 many\nup-empty 0 0\n")
+    ran = run("dump", file, "--json")
+    assert_one_sentence(ran, "'up 1 many' found", str(file), "at byte 12")
+    assert [(each["topic"], each["offset"]) for each in ran.lines] == [("up", 80)]
+
+
+def test_dump_goes_on_with_the_next_file(run: Run, sample_root: Path) -> None:
+    ran = run("dump", "/nowhere/00000000000000000000.index", sample_root / "meta.properties")
+    assert_one_sentence(ran, "/nowhere/00000000000000000000.index does not exist")
+    assert "broker.id" in ran.out
+
+
+def test_dump_of_a_file_it_does_not_know(run: Run, tmp_path: Path) -> None:
+    strange = tmp_path / "notes.txt"
+    strange.touch()
+    assert_one_sentence(run("dump", strange), str(strange), "meta.properties")
+    assert_one_sentence(run("dump", tmp_path), "is a directory", "kafkastore ls")
+    snapshot = tmp_path / "00000000000000000063.snapshot"
+    snapshot.touch()
+    assert_one_sentence(run("dump", snapshot), "knows no .snapshot files")
+
+
+@pytest.mark.parametrize("times", [["--at", "yesterday"], ["--at", "-5"], ["--at", "2024-03-01T14:05"]])
+def test_times_that_are_none(run: Run, sample_root: Path, times: list[str]) -> None:
+    assert_one_sentence(run("offsets", sample_root, *times), times[1], "write")
+
+
+def test_permission_errors_name_the_file_and_what_to_do(
+    run: Run, command: tuple[str, list[str]], sample_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really_open = os.open
+
+    def refuse(path: object, *arguments: int, **options: int) -> int:
+        if str(path).endswith("00000000000000000000.log"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return really_open(path, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", refuse)
+    name, options = command
+    ran = run(name, sample_root / "up-0", *options)
+    if name == "migrate":  # it goes on with what can be read
+        assert ran.code == 1
+        assert "00000000000000000000.log" in ran.err
+        return
+    assert_one_sentence(ran, "00000000000000000000.log", "no permission", "as root")
+
+
+RunAsNobody = Callable[..., list[Ran]]
+
+
+def test_a_user_without_rights_gets_a_sentence(
+    run_as_nobody: RunAsNobody, open_place: Path, sample_root: Path
+) -> None:
+    root = open_place / "logs"
+    shutil.copytree(sample_root, root)
+    log = root / "up-1" / "00000000000000000024.log"
+    log.chmod(0)
+    locked = open_place / "locked"
+    shutil.copytree(sample_root, locked)
+    locked.chmod(0)
+    cat, listed, quick, refused = run_as_nobody(
+        ["cat", root], ["ls", root], ["ls", root, "--quick"], ["ls", locked]
+    )
+    assert_one_sentence(cat, str(log), "no permission")
+    assert_one_sentence(listed, str(log), "no permission")
+    assert "up-compressed" in listed.out  # ls goes on with the partitions that can be read
+    assert quick.code == 0
+    assert_one_sentence(refused, str(locked), "permission")
+
+
+def test_reading_needs_no_write_permission_and_alters_nothing(
+    run_as_nobody: RunAsNobody, open_place: Path, sample_root: Path, run: Run
+) -> None:
+    root = open_place / "logs"
+    shutil.copytree(sample_root, root)
+    for path in [*root.rglob("*"), root]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    lines = [[name, root, *options] for name, options in READING.items()]
+    *done, migrated = run_as_nobody(*lines, ["migrate", root, "--in-place", "--yes"])
+    for ran, line in zip(done, lines, strict=True):
+        expected = run(*line)
+        assert (ran.code, ran.out) == (expected.code, expected.out), line
+        assert ran.code in (0, 1)
+    assert_one_sentence(migrated, "--undo-dir")
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_a_pipe_that_is_closed_ends_the_command_quietly(
+    golden: Callable[..., object], tmp_path: Path
+) -> None:
+    logs = golden("2.4.0", "codecs", "answers").logs  # type: ignore[attr-defined]
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("kafkastore")), "cat", str(logs)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 141
+
+
+def test_ctrl_c_ends_the_command_with_a_word(
+    golden: Callable[..., object], tmp_path: Path
+) -> None:
+    logs = golden("2.4.0", "codecs", "answers").logs  # type: ignore[attr-defined]
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("kafkastore")), "cat", str(logs)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()  # it runs, and now it waits for a reader
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told == b"kafkastore: interrupted\n"
+
+
+def test_a_full_disk_under_stdout_is_told(execute: Run, sample_root: Path) -> None:
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [str(Path(sys.executable).with_name("kafkastore")), "cat", str(sample_root)],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )
+    assert process.returncode == 2
+    assert process.stderr == (
+        "kafkastore: no space is left on the disk; make room, or name another place\n"
+    )
+
+
+LIMITED = """
+import resource, sys
+from kafkastore.cli.__main__ import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+main()
+"""
+
+
+def test_an_output_file_that_can_not_be_finished_is_not_there(
+    sample_root: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "records.json"
+    output.write_text("of an earlier run")
+    process = subprocess.run(
+        [sys.executable, "-c", LIMITED, "cat", str(sample_root), "--json", "-o", str(output)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )
+    assert process.returncode == 2
+    assert process.stderr.count("\n") == 1
+    assert os.listdir(tmp_path) == ["records.json"]
+    assert output.read_text() == "of an earlier run"
+
+
+def test_an_interrupted_output_file_is_not_there(
+    run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    ran = run("cat", sample_root, "-o", tmp_path / "records")
+    assert ran.code == 130
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_sentence_of_an_error_says_what_to_do() -> None:
+    assert "rebuilt" in sentence(CorruptIndexError("odd", path="/d/t-0/x.index", position=8))
+    assert sentence(OSError(errno.EIO, "Input/output error", "/d/x")).startswith("/d/x: the disk")
+    assert "/d/x" in sentence(OSError(errno.ELOOP, "Too many levels", "/d/x"))

