@@ -14,9 +14,12 @@ import tempfile
 from pathlib import Path
 
 files = [Path(file) for file in importlib.metadata.files("kafkastore")]
-shipped = [file for file in files if ".dist-info" not in file.parts[0] and ".." not in file.parts]
+beside = {"..", "__pycache__"}  # scripts, and what pip compiled
+shipped = [
+    file for file in files if ".dist-info" not in file.parts[0] and not beside & set(file.parts)
+]
 
-top_level = {file.parts[0] for file in shipped if "__pycache__" not in file.parts}
+top_level = {file.parts[0] for file in shipped}
 assert top_level == {"kafkastore", "pyspark_kafkastore.py"}, top_level
 sources = [str(file) for file in shipped if file.suffix in (".pyx", ".c", ".o")]
 assert not sources, sources

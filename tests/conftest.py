@@ -24,10 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from golden.make import brokers
 from golden.make import load_into_broker as loading
 
 from kafkastore.samples.unpacking import unpack_archive
+
+# A deadline would measure what else the machine does.
+settings.register_profile("kafkastore", deadline=None, print_blob=True)
+settings.load_profile("kafkastore")
 
 GOLDEN = Path(__file__).parent / "golden"
 

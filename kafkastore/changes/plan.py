@@ -16,15 +16,16 @@ from typing import Any
 
 from kafkastore.changes.file_state import FileState
 from kafkastore.errors import KafkaStoreError
+from kafkastore.formats import file_names
 
 PLAN_FORMAT = 1
 
 # A job that wrote these would vouch for bytes it has not flushed, or take the broker's lock away.
 _NEVER_CHANGED = frozenset(
     {
-        ".lock",
-        ".kafka_cleanshutdown",
-        "recovery-point-offset-checkpoint",
+        file_names.LOCK_FILE,
+        file_names.CLEAN_SHUTDOWN_FILE,
+        file_names.RECOVERY_POINT_CHECKPOINT,
     }
 )
 

@@ -128,11 +128,10 @@ def _print(
     compared: Sequence[tuple[PartitionLog, Comparison]], rules: str, zone: tzinfo | None
 ) -> None:
     print_table(
-        ["topic", "partition", "asked", "legacy", rules, "correct", "redelivered", "missed"],
+        ["partition", "asked", "legacy", rules, "correct", "redelivered", "missed"],
         (
             [
-                log.topic,
-                str(log.partition),
+                str(log.topic_partition),
                 show_time(each.target_timestamp, zone),
                 *(
                     "none" if offset is None else str(offset)
@@ -143,7 +142,7 @@ def _print(
             ]
             for log, each in compared
         ),
-        right=f"partition,legacy,{rules},correct,redelivered,missed",
+        right=f"legacy,{rules},correct,redelivered,missed",
     )
     wrong = sum(_offset(each.broker) != _offset(each.correct) for _, each in compared)
     without = sum(each.legacy is None for _, each in compared)

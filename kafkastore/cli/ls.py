@@ -228,12 +228,11 @@ def _print_rows(
 
 def _print_partitions(rows: Sequence[Row], zone: tzinfo | None) -> None:
     print_table(
-        ["topic", "partition", "segments", "start", "end", "first record", "newest record",
-         "size", "missing"],
+        ["partition", "segments", "start", "end", "first record", "newest record", "size",
+         "missing"],
         (
             [
-                row["topic"],
-                str(row["partition"]),
+                f"{row['topic']}-{row['partition']}",
                 f"{row['segments']:,}",
                 _number(row.get("log_start_offset")),
                 _number(row.get("log_end_offset")),
@@ -244,7 +243,7 @@ def _print_partitions(rows: Sequence[Row], zone: tzinfo | None) -> None:
             ]
             for row in rows
         ),
-        right="partition,segments,start,end,size",
+        right="segments,start,end,size",
     )
 
 
@@ -256,12 +255,11 @@ def _missing(row: Row) -> str:
 
 def _print_segments(rows: Sequence[Row], zone: tzinfo | None) -> None:
     print_table(
-        ["topic", "partition", "base", "next", "first record", "newest record", "modified",
-         "size", ".index", ".timeindex"],
+        ["partition", "base", "next", "first record", "newest record", "modified", "size",
+         ".index", ".timeindex"],
         (
             [
-                row["topic"],
-                str(row["partition"]),
+                f"{row['topic']}-{row['partition']}",
                 str(row["base_offset"]),
                 _number(row.get("next_offset")),
                 show_time(row.get("first_timestamp"), zone),
@@ -273,7 +271,7 @@ def _print_segments(rows: Sequence[Row], zone: tzinfo | None) -> None:
             ]
             for row in rows
         ),
-        right="partition,base,next,size,.index,.timeindex",
+        right="base,next,size,.index,.timeindex",
     )
 
 

@@ -212,11 +212,10 @@ def _tell_bounds(selection: Selection, rules: Sequence[str]) -> None:
 
 def _print_one_rule(found: Sequence[Answers], zone: tzinfo | None) -> None:
     print_table(
-        ["topic", "partition", "asked", "offset", "timestamp", "time of the record", "epoch"],
+        ["partition", "asked", "offset", "timestamp", "time of the record", "epoch"],
         (
             [
-                each.log.topic,
-                str(each.log.partition),
+                str(each.log.topic_partition),
                 show_time(each.asked, zone),
                 _or_none(answer.offset),
                 _or_dash(answer.timestamp),
@@ -226,7 +225,7 @@ def _print_one_rule(found: Sequence[Answers], zone: tzinfo | None) -> None:
             for each in found
             for answer in each.answers
         ),
-        right="partition,offset,timestamp,epoch",
+        right="offset,timestamp,epoch",
     )
 
 
@@ -235,11 +234,10 @@ def _print_side_by_side(
 ) -> None:
     """Print one column of offsets for each of the rules, then what the last of them found."""
     print_table(
-        ["topic", "partition", "asked", *rules, "time of the record", "epoch", "note"],
+        ["partition", "asked", *rules, "time of the record", "epoch", "note"],
         (
             [
-                each.log.topic,
-                str(each.log.partition),
+                str(each.log.topic_partition),
                 show_time(each.asked, zone),
                 *(_or_none(answer.offset) for answer in each.answers),
                 *_record_of(each.answers, zone),
@@ -247,7 +245,8 @@ def _print_side_by_side(
             ]
             for each in found
         ),
-        right=",".join(["partition", *rules, "epoch"]),
+        right=",".join([*rules, "epoch"]),
+        prose="note",
     )
 
 

@@ -22,7 +22,7 @@ from kafkastore.migration import MODES
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
-    from kafkastore.spark.results import Agreement, PipelineResult, SummaryRow
+    from kafkastore.spark.results import Agreement, PipelineResult, StoreResult, SummaryRow
 
 #: What the extra `spark` brings and the pipeline imports.
 _NEEDED = ("pyspark", "pandas", "jinja2", "matplotlib")
@@ -66,7 +66,8 @@ def command(
     Survey, verify, migrate a copy (or in place), records to Parquet, offsets for a spread of times
     by legacy, kip-33, 2.4 and correct rules before and after, and a report as one HTML page.
     """
-    open_store([*paths])  # complains about a wrong path before Spark is started
+    for path in paths:
+        open_store(path)  # complains about a wrong path before Spark is imported
     if in_place and not yes:
         check_can_confirm("--in-place")
         confirm(f"Migrate {', '.join(map(str, paths))} in place?", "nothing was changed")
@@ -120,7 +121,7 @@ def _write_step(step: str, seconds: float, summary: str) -> None:
 
 def _print_step(step: str, seconds: float, summary: str) -> None:
     """Print a step that is done."""
-    print(f"{step:<16} {seconds:8.1f} s  {summary}".rstrip(), flush=True)
+    print(f"{step:<18} {seconds:7.1f} s  {summary}".rstrip(), flush=True)
 
 
 def _write_result(result: PipelineResult) -> None:
@@ -153,12 +154,15 @@ def _print_result(result: PipelineResult) -> None:
     """Print each store in numbers, where everything lies, and what to try next."""
     print()
     print_table(
-        ["store", "partitions", "segments", "records", "size", "findings", "files made",
-         "right answers: legacy", "kip-33", "2.4"],
+        ["store", "partitions", "segments", "records", "size", "findings", "files made", "legacy",
+         "kip-33", "2.4"],
         (_summary_cells(row) for row in result.summary()),
         right="partitions,segments,records,size,files made",
     )
-    print("\nWhere a cell has an arrow: before and after the migration.")
+    print(
+        "\nlegacy, kip-33, 2.4: right answers of all times asked. An arrow: before and after the "
+        "migration."
+    )
     print(f"\nreport   {result.report}")
     print(f"records  {result.records}")
     for store in result.stores:
@@ -192,13 +196,20 @@ def _change(before: str, after: str) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
+def _has_timestamps(store: StoreResult) -> bool:
+    """Whether any record has a timestamp, so that a time can be asked for."""
+    return any(row.correct is not None for rows in store.after.values() for row in rows)
+
+
 def _next_commands(result: PipelineResult) -> list[str]:
     """Return commands to look at the result, and to do the same with one's own data."""
-    migrated = shlex.quote(result.stores[0].migrated)
+    stamped = [store for store in result.stores if _has_timestamps(store)]
+    migrated = shlex.quote((stamped or result.stores)[0].migrated)
     another = shlex.quote(str(result.out.with_name(result.out.name + "-2")))
+    by_time = f"kafkastore offsets {migrated} --at -1m --relative-to newest --rules all"
     return [
         f"kafkastore ls {migrated}",
-        f"kafkastore offsets {migrated} --at -1h --relative-to newest --rules all",
+        *([by_time] if stamped else []),
         f"kafkastore cat {migrated} --limit 10 --json",
         "kafkastore verify /path/to/your/kafka-logs",
         "kafkastore migrate /path/to/your/kafka-logs --dry-run",

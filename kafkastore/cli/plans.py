@@ -43,6 +43,7 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
         ["change", "file", "bytes", "why"],
         ([action(each), each.path, _sizes(each), each.reason] for each in plan.changes),
         right="bytes",
+        prose="why",
     )
 
 

@@ -3,19 +3,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-#: Wide enough for every table: what is not a terminal has no edge to fold at.
-_NO_EDGE = 10_000
+#: Rows above which a terminal gets plain lines too: laying out a folded table takes 1 ms a row.
+_MOST_ROWS = 1000
+_NARROWEST_PROSE = 30
+_BETWEEN = "  "
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "", title: str = ""
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "", prose: str = ""
 ) -> None:
-    """Print a table.
+    """Print a table: laid out for the terminal, or, to a file or pipe, as plain lines.
 
     Parameters
     ----------
@@ -25,39 +23,69 @@ def print_table(
         As many cells each as there are columns.
     right : str
         Names of columns that are set to the right, separated by commas: numbers.
-    title : str
-        A line above it.
+    prose : str
+        Names of columns that may be folded between words on a narrow terminal.
     """
+    cells = [list(row) for row in rows]
+    to_the_right = [name in right.split(",") for name in columns]
+    if sys.stdout.isatty() and len(cells) <= _MOST_ROWS:
+        _print_laid_out(columns, cells, to_the_right, [name in prose.split(",") for name in columns])
+    else:
+        _print_plain(columns, cells, to_the_right)
+
+
+def _print_plain(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]
+) -> None:
+    """Print lines that are as long as they are."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, ["─" * width for width in widths], *rows):
+        line = _BETWEEN.join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, to_the_right, strict=True)
+        )
+        print(line.rstrip())
+
+
+def _print_laid_out(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    to_the_right: Sequence[bool],
+    is_prose: Sequence[bool],
+) -> None:
+    """Print with colours, prose folded to the terminal's width."""
     from rich import box
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
     table = Table(
-        box=box.SIMPLE_HEAD, title=Text(title) if title else None, title_justify="left",
-        show_edge=False, pad_edge=False, header_style="bold", title_style="",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
     )
-    to_the_right = right.split(",")
-    for name in columns:
+    narrowest = 0
+    for index, name in enumerate(columns):
+        width = max(Text(row[index]).cell_len for row in (columns, *rows))
+        if is_prose[index]:
+            width = min(width, _NARROWEST_PROSE)
+        narrowest += width + len(_BETWEEN)
         table.add_column(
-            Text(name), justify="right" if name in to_the_right else "left", overflow="fold"
+            Text(name),
+            justify="right" if to_the_right[index] else "left",
+            overflow="fold",
+            no_wrap=not is_prose[index],
+            min_width=width,
         )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    _print(table)
-
-
-def _print(renderable: RenderableType) -> None:
-    """Print with the terminal's width and colours, or, to a file or pipe, plainly and unfolded."""
-    from rich.console import Console
-
-    if sys.stdout.isatty():
-        Console(highlight=False, markup=False, emoji=False).print(renderable)
-        return
-    console = Console(width=_NO_EDGE, color_system=None, highlight=False, markup=False, emoji=False)
-    with console.capture() as captured:
-        console.print(renderable)
-    for line in captured.get().splitlines():
-        print(line.rstrip())
+        table.add_row(*map(Text, row))
+    if narrowest > console.width:
+        # The terminal wraps its lines then, and every character can still be copied.
+        console = Console(width=narrowest, height=console.height)
+    console.print(table, crop=False)
 
 
 class StreamedTable:

@@ -65,8 +65,8 @@ def parse_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
     Raises
     ------
     CorruptCheckpointError
-        Where a broker refuses the file. It then takes every recovery point as 0 (and recovers
-        everything), every log start as the first segment's base offset.
+        Where a broker refuses the file. It goes on with recovery points 0 (and recovers everything)
+        or log starts at the first segments, and takes the log directory offline once it is up.
 
     Notes
     -----

@@ -53,7 +53,8 @@ RELATIVE_OFFSET_AT = _RELATIVE_OFFSET_AT
 ENTRY_SIZE = _ENTRY_SIZE
 
 cdef packed struct Entry:
-    # One element of TIME_ENTRY, be it aligned or not; little-endian like every processor this package is built for.
+    # One element of TIME_ENTRY, be it aligned or not; little-endian like every processor this
+    # package is built for.
     int64_t timestamp
     int64_t offset
 

@@ -10,17 +10,17 @@ from typing import NamedTuple
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.checkpoints import parse_meta_properties, parse_offset_checkpoint
 from kafkastore.formats.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
     InvalidNameError,
     PartitionDirectory,
     TopicPartition,
     parse_partition_directory,
 )
 
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
-LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
-HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
-META_PROPERTIES = "meta.properties"
 #: Files by which a directory shows that a broker has used it as a log directory.
 MARKS = (
     META_PROPERTIES,

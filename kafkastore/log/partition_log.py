@@ -16,7 +16,11 @@ from kafkastore.errors import (
 from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
 from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import TimestampAndOffset
-from kafkastore.formats.file_names import TopicPartition, parse_segment_file
+from kafkastore.formats.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    TopicPartition,
+    parse_segment_file,
+)
 from kafkastore.formats.record_batch import Record, RecordBatch
 from kafkastore.formats.record_columns import BATCH_ROWS
 from kafkastore.log import offset_lookup
@@ -27,7 +31,6 @@ from kafkastore.segment.log_segment import LogSegment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 
 class PartitionLog:

@@ -201,6 +201,30 @@ class LogFile:
             return None
         return header[0]
 
+    def first_offset_at(self, position: int) -> int | None:
+        """Read the first offset of the batch at a position; for a wrapper this decompresses it.
+
+        Parameters
+        ----------
+        position : int
+            Bytes.
+
+        Returns
+        -------
+        int or None
+            None where no whole batch begins there, or a wrapper that can't be read.
+        """
+        header = self.header_at(position)
+        if header is None:
+            return None
+        if header["base_offset"] >= 0:
+            return int(header["base_offset"])
+        data = self._read_into(bytearray(int(header["size"])), position)
+        try:
+            return int(RecordBatch(data, position).base_offset)
+        except CorruptionError:
+            return None
+
     def fits(self, entry: TimestampOffset, position: int) -> bool:
         """Tell whether a time index entry is true: its batch reached just its timestamp.
 

@@ -188,14 +188,8 @@ class LogSegment:
         if entry.position == 0:
             return 0
         with self.open_log() as log:
-            header = log.header_at(entry.position)
-        if header is None:
-            return 0
-        fits = (
-            self.base_offset <= header["base_offset"] <= entry.offset
-            if header["base_offset"] >= 0
-            else self.base_offset <= header["last_offset"]
-        )
+            first_offset = log.first_offset_at(entry.position)
+        fits = first_offset is not None and self.base_offset <= first_offset <= entry.offset
         return entry.position if fits and entry.offset <= target_offset else 0
 
     @cached_property
@@ -301,7 +295,8 @@ class LogSegment:
         """
         position = 0
         if self.largest_timestamp_by_index is not None and self.time_index is not None:
-            floor = self.time_index.lookup(target_timestamp)
+            # Of an entry with just the target it is not said that it is the first record of that time.
+            floor = self.time_index.lookup(target_timestamp - 1)
             if floor.timestamp >= 0:
                 candidate = self.position_before(floor.offset)
                 with self.open_log() as log:

@@ -83,7 +83,9 @@ class Limits:
 
 def _column_of(each: Filter) -> str | None:
     """Return the column that a filter is about; None where it is about part of one."""
-    inner = each.child if isinstance(each, Not) else each
+    inner = each
+    while isinstance(inner, Not):
+        inner = inner.child
     path: tuple[str, ...] = getattr(inner, "attribute", ())
     return path[0] if len(path) == 1 else None
 

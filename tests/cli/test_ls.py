@@ -17,11 +17,15 @@ def test_the_table_has_offsets_times_sizes_and_what_is_missing(
     assert ran.code == 0
     lines = ran.out.splitlines()
     assert lines[0] == f"{sample_root}: 4 partitions, closed in order"
+    assert lines[1].split() == [
+        "partition", "segments", "start", "end", "first", "record", "newest", "record", "size",
+        "missing",
+    ]
     assert lines[3].split() == [
-        "up", "0", "4", "0", "80", "2017-07-14T02:39:12.000Z", "2017-07-14T02:40:54.034Z",
+        "up-0", "4", "0", "80", "2017-07-14T02:39:12.000Z", "2017-07-14T02:40:54.034Z",
         "8.19", "KiB", "4", ".timeindex",
     ]
-    assert lines[6].split() == ["up-empty", "0", "1", "0", "0", "-", "-", "0", "B", "1", ".timeindex"]
+    assert lines[6].split() == ["up-empty-0", "1", "0", "0", "-", "-", "0", "B", "1", ".timeindex"]
 
 
 @pytest.mark.golden_cases(versions=["0.8.2.2", "0.10.0.1", "2.4.0", "4.1.1"], answers="answers")

@@ -1,6 +1,7 @@
 """Checkpoints and the other small text files, by the rules of Kafka's readers."""
 
 import base64
+import doctest
 
 import pytest
 from hypothesis import given, settings
@@ -349,10 +350,10 @@ def test_the_other_small_files_of_every_broker_are_read(golden_case):
         assert (epoch is not None) == (golden_case.answers["kafka"] >= "3.7")  # text order will do
 
 
-def test_the_examples_of_the_document_are_true():
-    failed, run = format_document.run_examples("checkpoints")
-    assert run > 5
-    assert failed == 0
+def test_the_examples_of_the_document_and_the_module_are_true():
+    for failed, run in (format_document.run_examples("checkpoints"), doctest.testmod(checkpoints)):
+        assert run > 3
+        assert failed == 0
 
 
 @given(

@@ -1,5 +1,7 @@
 """Names in a log directory: Kafka's parseTopicPartitionName tests, and the odd ones."""
 
+import doctest
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -254,7 +256,7 @@ def test_everything_in_the_log_directories_of_every_broker_has_its_place(golden_
         assert str(parse_partition_directory(directory).topic_partition) == directory
 
 
-def test_the_examples_of_the_document_are_true():
-    failed, run = format_document.run_examples("file_names")
-    assert run > 3
-    assert failed == 0
+def test_the_examples_of_the_document_and_the_module_are_true():
+    for failed, run in (format_document.run_examples("file_names"), doctest.testmod(file_names)):
+        assert run > 3
+        assert failed == 0

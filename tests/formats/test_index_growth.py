@@ -1,12 +1,14 @@
 """What may be appended to the indexes, and when they are full: by Kafka's own tests and a model."""
 
+import doctest
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models.index_model import OffsetIndexAppends, TimeIndexAppends
 
 from kafkastore.errors import IndexFullError, OffsetOverflowError, OutOfOrderAppendError
-from kafkastore.formats import offset_index, time_index
+from kafkastore.formats import index_growth, offset_index, time_index
 from kafkastore.formats.entries import TimestampOffset
 from kafkastore.formats.index_growth import (
     check_offset_append,
@@ -189,3 +191,9 @@ def test_time_appends_follow_the_model(slots, appends):
             )
         )
         assert found == model.maybe_append(*entry, skip_full_check)
+
+
+def test_the_examples_of_the_module_are_true():
+    failed, run = doctest.testmod(index_growth)
+    assert run > 0
+    assert failed == 0

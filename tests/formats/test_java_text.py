@@ -1,5 +1,7 @@
 """Text as Java reads it, against character by character models."""
 
+import doctest
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,3 +120,9 @@ def test_properties_are_those_of_the_model(text):
     except ValueError:
         properties = None
     assert properties == model.load_properties(text)
+
+
+def test_the_examples_of_the_module_are_true():
+    failed, run = doctest.testmod(java_text)
+    assert run > 0
+    assert failed == 0

@@ -1,5 +1,6 @@
 """The offset index format, by Kafka's own tests (OffsetIndexTest) and a slow model."""
 
+import doctest
 import random
 import struct
 
@@ -340,10 +341,13 @@ def test_the_document_and_the_dtype_have_the_constants_of_the_code():
     assert dtype.itemsize == end
 
 
-def test_the_examples_of_the_document_are_true():
-    failed, run = format_document.run_examples("offset_index")
-    assert run > 5
-    assert failed == 0
+def test_the_examples_of_the_document_and_the_module_are_true():
+    for failed, run in (
+        format_document.run_examples("offset_index"),
+        doctest.testmod(offset_index),
+    ):
+        assert run > 5
+        assert failed == 0
 
 
 def test_the_stub_says_what_the_module_has():

@@ -1,5 +1,6 @@
 """The time index format, by Kafka's own tests (TimeIndexTest) and a slow model."""
 
+import doctest
 import struct
 
 import numpy as np
@@ -325,10 +326,11 @@ def test_the_document_and_the_dtype_have_the_constants_of_the_code():
     assert dtype.itemsize == end
 
 
-def test_the_examples_of_the_document_are_true():
-    failed, run = format_document.run_examples("time_index")
-    assert run > 5
-    assert failed == 0
+def test_the_examples_of_the_document_and_the_module_are_true():
+    document = format_document.run_examples("time_index")
+    for failed, run in (document, doctest.testmod(time_index)):
+        assert run > 5
+        assert failed == 0
 
 
 def test_the_stub_says_what_the_module_has():

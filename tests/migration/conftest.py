@@ -1,4 +1,5 @@
 """Migration's tests do not test the disk."""
+
 import pytest
 
 

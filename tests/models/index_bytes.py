@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the bytes of index files: sound, padded, unsorted, damaged, any."""
+"""Hypothesis strategies for the bytes of index files: sound, padded, damaged, any and others."""
 
 import struct
 
@@ -35,7 +35,7 @@ def sorted_entries(layout, count, seed):
 def index_bytes(draw, layout):
     """The bytes of an index file with this struct layout of an entry."""
     size = struct.calcsize(layout)
-    kind = draw(st.sampled_from(["sorted", "padded", "unsorted", "damaged", "any"]))
+    kind = draw(st.sampled_from(["sorted", "padded", "unsorted", "repeating", "damaged", "any"]))
     if kind == "any":
         return draw(st.binary(max_size=20 * size))
     seed = draw(st.integers(0, 2**32 - 1))
@@ -46,6 +46,9 @@ def index_bytes(draw, layout):
         return b"".join(
             struct.pack(layout, *map(int, random.integers(-few, few, 2))) for _ in range(count)
         )
+    if kind == "repeating":
+        slots = np.sort(random.integers(0, count + 1, (2, count))).T.tolist()
+        return b"".join(struct.pack(layout, *slot) for slot in slots)
     data = bytearray(sorted_entries(layout, count, seed))
     if kind == "padded":
         return bytes(data) + bytes(draw(st.integers(0, 3000)) * size)

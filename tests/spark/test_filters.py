@@ -93,7 +93,7 @@ def test_a_partition_is_left_out_exactly_where_it_does_not_pass(topics, partitio
 
 
 @pytest.mark.parametrize(
-    ("filter", "start", "end"),
+    ("chosen", "start", "end"),
     [
         (GreaterThanOrEqual(("timestamp",), EPOCH + timedelta(microseconds=1500)), 2, None),
         (GreaterThan(("timestamp",), EPOCH + timedelta(microseconds=2000)), 3, None),
@@ -107,13 +107,13 @@ def test_a_partition_is_left_out_exactly_where_it_does_not_pass(topics, partitio
         (Not(EqualTo(("timestamp",), EPOCH)), None, None),
     ],
 )
-def test_a_time_becomes_whole_milliseconds(filter, start, end):
-    made = limits(filter)
+def test_a_time_becomes_whole_milliseconds(chosen, start, end):
+    made = limits(chosen)
     assert (made.start_timestamp, made.end_timestamp) == (start, end)
 
 
 @pytest.mark.parametrize(
-    "filter",
+    "chosen",
     [
         EqualTo(("topic", "inner"), "x"),
         EqualTo(("topic",), None),
@@ -127,8 +127,8 @@ def test_a_time_becomes_whole_milliseconds(filter, start, end):
         EqualTo(("partition",), True),
     ],
 )
-def test_a_filter_that_is_not_understood_leaves_nothing_out(filter):
-    made = limits(filter)
+def test_a_filter_that_is_not_understood_leaves_nothing_out(chosen):
+    made = limits(chosen)
     assert made.include(TopicPartition("t", 0))
     assert made == Limits() or made.start_offset is made.end_offset is None
 

@@ -1,4 +1,6 @@
 """Pieces of work: all offsets, each once, and about as large as asked."""
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +74,7 @@ def test_packs_keep_all_slices_in_order_and_fill_up(sizes, size):
     assert all(
         weight <= size or len(one.slices) == 1 for weight, one in zip(weights, packs, strict=True)
     )
-    assert all(one + other > size for one, other in zip(weights, weights[1:], strict=False))
+    assert all(one + other > size for one, other in pairwise(weights))
 
 
 @pytest.mark.parametrize(

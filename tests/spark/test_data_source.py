@@ -1,0 +1,351 @@
+"""The data source: what a session sees, and what a reader does in a task."""
+import json
+import pickle
+from datetime import UTC, datetime
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.record_strategies import bounded, logs
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+from spark.frames import expected_rows, rows_of
+
+import kafkastore
+from kafkastore.log import records_as_arrow
+from kafkastore.spark.data_source import PUSH_DOWN, KafkaStoreDataSource, register
+from kafkastore.spark.options import OptionError
+from kafkastore.spark.schema import COLUMNS, check_schema, spark_schema
+
+KAFKA_SCHEMA = (
+    "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+    "timestamp:timestamp,timestampType:int>"
+)
+HEADERS = "headers:array<struct<key:string,value:binary>>"
+
+
+def reader_of(path, schema=None, **options):
+    """A reader as Spark makes it in its planner."""
+    source = KafkaStoreDataSource({"path": str(path), **options})
+    return source.reader(schema=source.schema() if schema is None else schema)
+
+
+def read(reader):
+    """All rows of a reader, through the pickles that go to the tasks."""
+    carried = pickle.loads(pickle.dumps(reader))
+    partitions = pickle.loads(pickle.dumps(reader.partitions())) or [InputPartition(None)]
+    return [row for part in partitions for batch in carried.read(part) for row in batch.to_pylist()]
+
+
+def offsets(rows):
+    return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+
+
+# ---------------------------------------------------------------- schema
+
+
+def test_columns_are_those_of_sparks_kafka_source_in_its_order():
+    assert spark_schema().simpleString() == KAFKA_SCHEMA
+    assert spark_schema(include_headers=True).simpleString() == f"{KAFKA_SCHEMA[:-1]},{HEADERS}>"
+    for field in COLUMNS:
+        assert field.nullable
+
+
+@pytest.mark.parametrize("columns", [None, ["offset", "headers"], list(COLUMNS.fieldNames())])
+def test_the_schema_is_that_of_the_batches(columns):
+    promised = to_arrow_schema(spark_schema(columns), timezone="UTC")
+    assert promised.equals(records_as_arrow.schema(columns))
+
+
+def test_a_callers_schema_chooses_and_orders_columns(golden):
+    logs_dir = golden("2.4.0", "headers-and-nulls", "answers").logs
+    chosen = StructType([COLUMNS["offset"], COLUMNS["headers"], COLUMNS["key"]])
+    rows = read(reader_of(logs_dir, chosen))
+    assert list(rows[0]) == ["offset", "headers", "key"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("struct<offset:bigint,when:timestamp>", "no column 'when'; there are key, value"),
+        ("struct<offset:int>", "offset is a nullable bigint, not a int; cast it after reading"),
+    ],
+)
+def test_a_callers_schema_with_other_columns_is_refused(schema, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        check_schema(StructType.fromDDL(schema.removeprefix("struct<").removesuffix(">")))
+    with pytest.raises(OptionError, match="not a not-null bigint"):
+        check_schema(StructType([StructField("offset", LongType(), nullable=False)]))
+
+
+# ---------------------------------------------------------------- through Spark
+
+
+@pytest.mark.golden_cases(
+    versions=["0.8.2.2", "0.11.0.3", "2.4.0", "4.1.1"],
+    names=[
+        "codecs", "headers-and-nulls", "transactions", "old-formats", "compacted",
+        "delete-records", "wide",
+    ],
+    answers="answers",
+)
+def test_rows_are_what_a_brokers_consumer_got(spark, golden_case):
+    frame = spark.read.format("kafkastore").option("includeHeaders", "true")
+    expected = expected_rows(golden_case.answers, headers=True)
+    found = rows_of(frame.load(str(golden_case.logs)).toArrow())
+    assert [row for row in found if row[2:4] in {row[2:4] for row in expected}] == expected
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.0.1"])
+def test_rows_of_the_three_old_brokers_are_equal_before_and_after_an_upgrade(
+    spark, golden, version
+):
+    before = golden(version, "upgrade", "answers")
+    after = golden(version, "upgrade", "answers-upgraded-2.4.0")
+    expected = expected_rows(before.answers, headers=False)
+    for case in (before, after):
+        frame = spark.read.format("kafkastore").load(str(case.logs))
+        assert frame.schema.simpleString() == KAFKA_SCHEMA
+        assert rows_of(frame.toArrow()) == expected
+
+
+def test_spark_finds_the_format_by_itself(spark, golden):
+    logs_dir = golden("2.4.0", "codecs", "answers").logs
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW codecs USING kafkastore OPTIONS (path '{logs_dir}')"
+    )
+    count = sum(1 for log in kafkastore.open(logs_dir) for _ in log.records())
+    assert spark.sql("SELECT count(*) FROM codecs").first()[0] == count
+
+
+def test_a_session_can_register_the_format_itself(spark, golden):
+    other = spark.newSession()
+    assert other.conf.get(PUSH_DOWN) == "false"
+    register(other)
+    assert other.conf.get(PUSH_DOWN) == "true"
+    frame = other.read.format("KafkaStore").load(str(golden("2.4.0", "compacted", "answers").logs))
+    assert frame.count() == 41
+
+
+FILTERS = [
+    "partition = 0 and offset >= 20 and offset < 30",
+    "topic = 'txn' and timestamp >= timestamp'2017-07-14 02:40:03'",
+    "timestamp = (select max(timestamp) from records)",
+    "topic like 'tx%' and partition in (1, 7)",
+    "partition = 1 or offset = 3",
+    "not (offset > 5)",
+    "timestamp is null or offset is null",
+    "cast(timestamp as date) = date'2017-07-14'",
+    "length(value) % 2 = 0 and partition <> 0",
+]
+
+
+@pytest.mark.parametrize("push_down", ["true", "false"])
+def test_filtered_rows_are_those_of_all_rows_whether_filters_are_pushed_or_not(
+    spark, golden, push_down
+):
+    logs_dir = str(golden("2.4.0", "transactions", "answers").logs)
+    spark.conf.set(PUSH_DOWN, push_down)
+    try:
+        frame = spark.read.format("kafkastore").load(logs_dir)
+        spark.createDataFrame(frame.toArrow()).createOrReplaceTempView("records")
+        for condition in FILTERS:
+            expected = spark.table("records").where(condition)
+            assert rows_of(frame.where(condition).toArrow()) == rows_of(expected.toArrow())
+    finally:
+        spark.conf.set(PUSH_DOWN, "true")
+
+
+def test_several_paths_are_one_frame(spark, golden):
+    paths = [str(golden("2.4.0", name, "answers").logs) for name in ("codecs", "compacted")]
+    both = spark.read.format("kafkastore").load(paths).groupBy("topic").count().collect()
+    assert {row["topic"] for row in both} > {"codecs", "compacted"}
+
+
+def test_an_empty_store_is_an_empty_frame(spark, tmp_path):
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=0\n")
+    frame = spark.read.format("kafkastore").load(str(tmp_path))
+    assert frame.schema.simpleString() == KAFKA_SCHEMA
+    assert frame.count() == 0
+
+
+def test_errors_reach_the_session_as_one_sentence(spark, golden, writable_copy):
+    def load(path, **options):
+        return spark.read.format("kafkastore").options(**options).load(str(path))
+
+    with pytest.raises(AnalysisException, match=r"NotALogDirectoryError: /nowhere does not exist"):
+        load("/nowhere")
+    logs_dir = writable_copy(golden("2.4.0", "codecs", "answers").logs)
+    with pytest.raises(AnalysisException, match=r"OptionError: option subscribed is not known; "):
+        load(logs_dir, subscribed="codecs")
+    with pytest.raises(AnalysisException, match=r"OptionError: option subscribe: no topic x in "):
+        load(logs_dir, subscribe="x").count()
+    damaged = logs_dir / "codecs-0" / "00000000000000000000.log"
+    damaged.write_bytes(damaged.read_bytes()[:-10] + bytes(10))
+    with pytest.raises(PythonException, match=r"CorruptBatchError: .* in .*00\.log at byte \d+"):
+        load(logs_dir, subscribe="codecs").count()
+
+
+# ---------------------------------------------------------------- in a task
+
+
+@bounded(60)
+@given(
+    log=logs(has_headers=True),
+    start=st.integers(-1, 20),
+    end=st.integers(-1, 30),
+    since=st.one_of(st.none(), st.integers(0, 40)),
+    min_partitions=st.sampled_from(["1", "5"]),
+)
+def test_a_pushed_filter_leaves_out_nothing_that_passes(
+    tmp_path_factory, log, start, end, since, min_partitions
+):
+    root = log.write(tmp_path_factory.mktemp("log") / "logs")
+    everything = read(reader_of(root, includeHeaders="true", minPartitions=min_partitions))
+    assert len(everything) == len(log.records())
+    filters = [GreaterThanOrEqual(("offset",), start), LessThan(("offset",), end)]
+    if since is not None:
+        instant = datetime.fromtimestamp(since / 1000, UTC)
+        filters.append(GreaterThanOrEqual(("timestamp",), instant))
+    reader = reader_of(root, includeHeaders="true", minPartitions=min_partitions)
+    assert list(reader.pushFilters(filters)) == filters
+    assert read(reader) == [
+        row
+        for row in everything
+        if start <= row["offset"] < end
+        and (since is None or (row["timestamp"] is None or row["timestamp"] >= instant))
+    ]
+
+
+def test_spark_takes_the_reader_for_one_without_push_down(golden):
+    """With push-down off, Spark refuses a reader whose `pushFilters` is not the base class's."""
+    reader = reader_of(golden("2.4.0", "compacted", "answers").logs)
+    assert reader.pushFilters.__func__ is DataSourceReader.pushFilters
+
+
+def test_a_filter_on_a_partition_keeps_the_others_from_being_planned(golden):
+    reader = reader_of(golden("2.4.0", "compacted", "answers").logs)
+    reader.pushFilters([EqualTo(("partition",), 1)])
+    slices = [each for part in reader.partitions() for each in part.slices]
+    assert {each.partition for each in slices} == {1}
+
+
+def test_small_partitions_share_tasks_and_batches(golden):
+    reader = reader_of(golden("2.4.0", "wide", "answers").logs)
+    parts = reader.partitions()
+    assert sum(len(part.slices) for part in parts) > 8 * len(parts)
+    batches = [list(reader.read(part)) for part in parts]
+    assert all(len(each) == 1 for each in batches)
+    assert sum(batch.num_rows for each in batches for batch in each) == len(read(reader))
+
+
+def test_batches_have_the_promised_schema_whatever_they_hold(golden):
+    for columns in ("offset", "headers,value", ",".join(COLUMNS.fieldNames())):
+        reader = reader_of(golden("2.4.0", "headers-and-nulls", "answers").logs, columns=columns)
+        promised = to_arrow_schema(spark_schema(columns.split(",")), timezone="UTC")
+        for part in reader.partitions():
+            assert all(batch.schema.equals(promised) for batch in reader.read(part))
+
+
+def test_timestamps_before_1970_and_beyond_microseconds(tmp_path):
+    from models.log_directory import Log, Segment
+    from models.record_format import Batch, Row
+
+    stamps = [-1, 1_500_000_000_000, 2**63 - 1]
+    rows = tuple(Row(at, stamp, None, b"v", ()) for at, stamp in enumerate(stamps))
+    log = Log((Segment(0, (Batch(rows=rows),)),))
+    reader = reader_of(log.write(tmp_path / "logs"), columns="timestamp")
+    (part,) = reader.partitions()
+    (batch,) = reader.read(part)
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [-1000, 1_500_000_000_000_000, None]
+
+
+# ---------------------------------------------------------------- options on data
+
+
+@pytest.fixture
+def upgrade(golden):
+    """A directory of 0.10.0.1, whose records have timestamps."""
+    return golden("0.10.0.1", "upgrade", "answers").logs
+
+
+def test_partitions_and_offsets_can_be_chosen(upgrade):
+    load = partial(reader_of, upgrade)
+    everything = offsets(read(load()))
+    assert offsets(read(load(subscribe="up"))) == [row for row in everything if row[0] == "up"]
+    assert offsets(read(load(subscribePattern="up-.*"))) == [
+        row for row in everything if row[0] != "up"
+    ]
+    chosen = load(
+        assign='{"up": [1]}',
+        startingOffsets='{"up": {"1": 7}}',
+        endingOffsets='{"up": {"1": 12}}',
+    )
+    assert offsets(read(chosen)) == [("up", 1, offset) for offset in range(7, 12)]
+
+
+def test_times_stand_for_the_first_record_at_or_after_them(upgrade):
+    log = kafkastore.open(upgrade)["up", 0]
+    stamps = [record.timestamp for record in log.records()]
+    start = next(at for at, stamp in enumerate(stamps) if stamp >= 1_500_000_010_000)
+    end = next(at for at, stamp in enumerate(stamps) if stamp >= 1_500_000_030_000)
+    chosen = reader_of(
+        upgrade,
+        assign='{"up": [0]}',
+        startingTimestamp="1500000010000",
+        endingOffsetsByTimestamp='{"up": {"0": 1500000030000}}',
+    )
+    assert offsets(read(chosen)) == [("up", 0, offset) for offset in range(start, end)]
+
+
+def test_a_time_behind_all_records(upgrade):
+    late = {"subscribe": "up", "startingTimestamp": str(1 << 62)}
+    with pytest.raises(OptionError, match=r"startingTimestamp: no record of up-0 is at or after"):
+        reader_of(upgrade, **late).partitions()
+    nothing = reader_of(upgrade, **late, startingOffsetsByTimestampStrategy="latest")
+    assert read(nothing) == []
+    everything = reader_of(upgrade, subscribe="up", endingTimestamp=str(1 << 62))
+    assert len(read(everything)) == len(read(reader_of(upgrade, subscribe="up")))
+
+
+def test_offsets_that_are_not_there(golden):
+    logs_dir = golden("2.4.0", "delete-records", "answers").logs
+    start = kafkastore.open(logs_dir)["deleted", 0].log_start_offset
+    assert start > 0
+    gone = {"assign": '{"deleted": [0]}', "startingOffsets": json.dumps({"deleted": {"0": 0}})}
+    with pytest.raises(OptionError, match=rf"deleted-0 has offsets {start} to \d+, not 0; to"):
+        reader_of(logs_dir, **gone).partitions()
+    rows = read(reader_of(logs_dir, **gone, failOnDataLoss="false"))
+    assert min(row["offset"] for row in rows) == start
+
+
+def test_a_partition_that_is_not_there_is_refused(upgrade):
+    with pytest.raises(OptionError, match=r"option assign: no partition up-9 in "):
+        reader_of(upgrade, assign='{"up": [0, 9]}').partitions()
+
+
+def test_without_fail_on_data_loss_a_broken_batch_ends_a_slice(upgrade, writable_copy):
+    copy = writable_copy(upgrade)
+    last = max((copy / "up-0").glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-10] + bytes(10))
+    with pytest.raises(kafkastore.CorruptBatchError):
+        read(reader_of(copy, subscribe="up"))
+    rows = read(reader_of(copy, subscribe="up", failOnDataLoss="false"))
+    assert len([row for row in rows if row["partition"] == 0]) == 79
+
+
+def test_min_partitions_gives_more_tasks_and_the_same_rows(upgrade):
+    one, many = reader_of(upgrade), reader_of(upgrade, minPartitions="6")
+    assert len(one.partitions()) == 1
+    assert len(many.partitions()) >= 6
+    assert offsets(read(one)) == offsets(read(many))
