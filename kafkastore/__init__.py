@@ -1,4 +1,14 @@
-"""kafkastore: Kafka's log store without the broker."""
+"""Kafka's log store without the broker.
+
+The public names are these, and those of `kafkastore.legacy`, `kafkastore.migration` and, with the
+extra ``spark``, `kafkastore.spark`, which is not imported here.
+"""
+from kafkastore.changes.apply import apply
+from kafkastore.changes.journal import Journal
+from kafkastore.changes.plan import Plan
+from kafkastore.changes.undo import resume, undo
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.verify import verify
 from kafkastore.errors import (
     ChangeRefusedError,
     CorruptBatchError,
@@ -22,6 +32,9 @@ from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 
+# Last: they build on what is above.
+from kafkastore import legacy, migration  # isort: skip
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -30,7 +43,9 @@ __all__ = [
     "CorruptCheckpointError",
     "CorruptIndexError",
     "CorruptionError",
+    "Finding",
     "IndexFullError",
+    "Journal",
     "KafkaStoreError",
     "LogOffsetPosition",
     "LogSegment",
@@ -41,12 +56,20 @@ __all__ = [
     "OffsetOverflowError",
     "OutOfOrderAppendError",
     "PartitionLog",
+    "Plan",
     "Record",
     "RecordBatch",
+    "Severity",
     "TimeIndex",
     "TimestampAndOffset",
     "TimestampType",
     "TopicPartition",
     "UnsupportedFormatError",
+    "apply",
+    "legacy",
+    "migration",
     "open",
+    "resume",
+    "undo",
+    "verify",
 ]

@@ -61,9 +61,9 @@ class Bounds(NamedTuple):
 
 @click.command()
 @selection_options
-@click.option("--from-offset", type=click.IntRange(0, _LARGEST_OFFSET), metavar="N",
+@click.option("--from-offset", type=click.IntRange(min=0), metavar="N",
               help="From this offset on.")
-@click.option("--to-offset", type=click.IntRange(0, _LARGEST_OFFSET), metavar="N",
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N",
               help="Before this offset.")
 @click.option("--from", "from_time", metavar="TIME", help="With this timestamp or a later one.")
 @click.option("--until", "until_time", metavar="TIME", help="With an earlier timestamp.")
@@ -111,7 +111,7 @@ def command(
     moments = [None if text is None else parse_moment(text, zone) for text in times]
     selection = select(paths, topics, partitions)
     start, end = _timestamps(moments, selection, relative_to)
-    bounds = Bounds(from_offset, to_offset, start, end, limit)
+    bounds = Bounds(_as_offset(from_offset), _as_offset(to_offset), start, end, limit)
     if output is None:
         _Lines(sys.stdout.buffer, form, headers, zone).write(selection, bounds)
         return
@@ -131,6 +131,11 @@ def _form(form: str | None, as_json: bool, output: Path | None) -> str:
     if chosen in ("arrow", "parquet") and output is None:
         raise click.UsageError(f"--format {chosen} needs a file: -o FILE")
     return chosen
+
+
+def _as_offset(number: int | None) -> int | None:
+    """Return an offset that fits 64 bits; no record has a larger one."""
+    return None if number is None else min(number, _LARGEST_OFFSET)
 
 
 def _timestamps(

@@ -33,7 +33,7 @@ Row = dict[str, Any]
 @click.option("--segments", is_flag=True, help="One row for each segment.")
 @click.option(
     "--offset",
-    type=click.IntRange(0, _FAR_END),
+    type=click.IntRange(min=0),
     metavar="N",
     help="Say which segment and batch of the one chosen partition hold an offset.",
 )

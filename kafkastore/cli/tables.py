@@ -28,8 +28,9 @@ def print_table(
     """
     cells = [list(row) for row in rows]
     to_the_right = [name in right.split(",") for name in columns]
+    is_prose = [name in prose.split(",") for name in columns]
     if sys.stdout.isatty() and len(cells) <= _MOST_ROWS:
-        _print_laid_out(columns, cells, to_the_right, [name in prose.split(",") for name in columns])
+        _print_laid_out(columns, cells, to_the_right, is_prose)
     else:
         _print_plain(columns, cells, to_the_right)
 

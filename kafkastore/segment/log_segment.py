@@ -185,7 +185,7 @@ class LogSegment:
         if self.offset_index is None:
             return 0
         entry = self.offset_index.lookup(target_offset)
-        if entry.position == 0:
+        if entry.position <= 0:
             return 0
         with self.open_log() as log:
             first_offset = log.first_offset_at(entry.position)

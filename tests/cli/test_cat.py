@@ -56,7 +56,9 @@ def test_text_has_one_line_a_record_that_tools_can_cut(run: Run, sample_root: Pa
     assert lines[44][:4] == ["up-1", "44", "2017-07-14T02:41:14.634Z", "k35"]
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, 60), (23, 45), (24, 25), (59, 100), (10, 10), (70, 80)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 60), (23, 45), (24, 25), (59, 100), (10, 10), (70, 80)]
+)
 def test_offsets_bound_what_is_printed(run: Run, sample_root: Path, start: int, end: int) -> None:
     ran = run(
         "cat", sample_root / "up-1", "--from-offset", start, "--to-offset", end, "--json"

@@ -50,8 +50,8 @@ def test_every_command_has_help_and_json(run: Run, name: str) -> None:
 def test_the_group_is_a_click_group_that_completes_its_commands() -> None:
     from click.shell_completion import ShellComplete
 
-    completed = ShellComplete(cli, {}, "kafkastore", "_KAFKASTORE_COMPLETE").get_completions([], "m")
-    assert [item.value for item in completed] == ["migrate"]
+    completion = ShellComplete(cli, {}, "kafkastore", "_KAFKASTORE_COMPLETE")
+    assert [item.value for item in completion.get_completions([], "m")] == ["migrate"]
 
 
 def test_it_also_runs_as_a_module(tmp_path: Path, sample_root: Path, execute: Run) -> None:

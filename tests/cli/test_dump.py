@@ -127,7 +127,7 @@ def test_a_torn_tail_is_a_note(run: Run, golden: Any) -> None:
 
 def test_small_files_are_decoded_by_their_names(run: Run, golden: Any) -> None:
     logs = golden("3.9.1", "leader-epochs", "answers").logs
-    partition = next(path for path in sorted(logs.iterdir()) if (path / "leader-epoch-checkpoint").exists())
+    partition = next(logs.glob("*/leader-epoch-checkpoint")).parent
     files = [
         logs / "meta.properties", logs / "recovery-point-offset-checkpoint",
         logs / "replication-offset-checkpoint", logs / "log-start-offset-checkpoint",

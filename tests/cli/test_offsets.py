@@ -39,7 +39,9 @@ def test_the_rules_of_a_version_answer_as_that_broker_did(run: Run, golden_case:
     assert differing or golden_case.name.startswith("create-time")
 
 
-@pytest.mark.golden_cases(names="upgrade", versions=["0.8.2.2", "0.9.0.1", "0.10.0.1"], answers="answers")
+@pytest.mark.golden_cases(
+    names="upgrade", versions=["0.8.2.2", "0.9.0.1", "0.10.0.1"], answers="answers"
+)
 def test_legacy_rules_answer_as_the_old_brokers_did(run: Run, golden_case: Any) -> None:
     compared = 0
     for name, answers in golden_case.answers["partitions"].items():

@@ -39,7 +39,9 @@ def test_an_unknown_severity_is_wrong_use(run: Run, sample_root: Path) -> None:
     assert_one_sentence(run("verify", sample_root, "--fail-on", "bad"), "data-loss-risk")
 
 
-@pytest.mark.golden_cases(names=["codecs", "create-time-monotonic"], versions="2.4.0", answers="answers")
+@pytest.mark.golden_cases(
+    names=["codecs", "create-time-monotonic"], versions="2.4.0", answers="answers"
+)
 def test_healthy_directories_are_as_they_should_be(run: Run, golden_case: Any) -> None:
     ran = run("verify", golden_case.logs)
     assert ran.code == 0

@@ -81,5 +81,5 @@ def test_newer_brokers_load_migrated_directories_and_answer_as_our_rules_say(
             assert told == answer(store[name], row["timestamp"], version), (name, row)
         # Loading, answering and stopping alters none of what the migration made.
         assert data(said.logs / name, "*.timeindex") == data(migrated / name, "*.timeindex"), name
-    assert asked > 1500
+    assert asked > 1000
     assert not [line for line in said.answers["broker_log"] if "orrupt" in line]
