@@ -32,7 +32,7 @@ help: ## list the targets
 
 run: installed ## build, then run the pipeline over sample directories: see it work
 	@test -d $(RUN)/sample || $(BIN)/kafkastore sample $(RUN)/sample
-	$(BIN)/kafkastore pipeline $(RUN)/sample --out $(RUN)/out
+	$(BIN)/kafkastore pipeline $(RUN)/sample/* --out $(RUN)/out
 
 test: installed $(VENV)/.stamp-dev ## run the tests, all but real brokers, soaking, fuzzing, sanitizers
 	$(BIN)/pytest -m "not ($(ORACLES))" -rs --junit-xml=build/tests.xml $(ARGS)

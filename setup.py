@@ -69,7 +69,7 @@ setup(
                 [module.replace(".", "/") + ".pyx"],
                 include_dirs=[numpy.get_include(), "kafkastore/formats"],
                 define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
-                extra_compile_args=["-O3", "-g0"],
+                extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
             )
             for module in CYTHON_MODULES
         ],

@@ -36,9 +36,10 @@ def command(directory: Path, as_json: bool) -> None:
     for line in (
         f"kafkastore ls {newest}",
         f"kafkastore cat {newest} --topic up --limit 5",
-        f"kafkastore offsets {newest} --topic up --at 2017-07-14T02:40:20Z --rules all",
+        f"kafkastore offsets {newest} --topic up --at 2017-07-14T02:40:30Z --rules all",
         f"kafkastore verify {newest}",
         f"kafkastore migrate {newest} --dry-run",
+        f"kafkastore pipeline {shlex.quote(str(directory))}/* --out kafkastore-out",
     ):
         print(f"  {line}")
 

@@ -121,11 +121,10 @@ class LogFile:
                 yield BatchRun(data[:scanned], headers[:count])
                 position += scanned
             if status in (batch_header.BAD_LENGTH, batch_header.BAD_MAGIC):
-                # Kafka does not look at a frame that ends where the file ends.
-                if self.size - position <= batch_header.SMALLEST_FRAME:
+                head = bytes(data[scanned : scanned + batch_header.SMALLEST_FRAME])
+                if self._is_end(head, position):
                     return
-                self._check_is_preallocated(position, status)
-                return
+                raise self._broken(head, position, status)
             if not count:
                 # The next batch is not whole in the buffer: torn, or larger than the buffer.
                 if wanted > self.size - position or len(data) == self.size - position:
@@ -155,32 +154,35 @@ class LogFile:
             done += got
         return view[:done]
 
-    def _check_is_preallocated(self, position: int, status: int) -> None:
-        """Raise unless only zeros follow: what ``log.preallocate`` and some crashes leave."""
-        buffer = bytearray(min(LARGEST_READ, self.size - position))
-        at = position
-        while at < self.size:
-            data = self._read_into(buffer, at)
-            if not data:
-                return
-            if data.tobytes().count(0) != len(data):
-                break
-            at += len(data)
-        else:
-            return
-        head = bytes(self._read_into(bytearray(17), position))
-        if status == batch_header.BAD_MAGIC:
-            raise UnsupportedFormatError(
-                f"record batch has magic {head[16]}, not 0, 1 or 2",
-                path=self.path,
-                position=position,
-            )
+    def _is_end(self, head: bytes, position: int) -> bool:
+        """Tell whether a frame that can't be one is where the log just ends.
+
+        Kafka does not look at a frame that ends where the file ends, nor at the magic of a batch that runs past it.
+        Zeros up to the end are space that ``log.preallocate``, or a crash, left.
+        """
+        left = self.size - position
         length = int.from_bytes(head[8:12], "big", signed=True)
-        raise CorruptBatchError(
-            f"record batch has length {length}, which no batch can have",
-            path=self.path,
-            position=position,
-        )
+        if left <= batch_header.SMALLEST_FRAME:
+            return True
+        if length >= batch_header.SMALLEST_LENGTH and length > left - batch_header.FRAME_OVERHEAD:
+            return True
+        if any(head):
+            return False
+        buffer = bytearray(min(LARGEST_READ, left))
+        for at in range(position, self.size, len(buffer)):
+            if self._read_into(buffer, at).tobytes().strip(b"\0"):
+                # Unless a broker has written there since `head` was read.
+                return bool(any(self._read_into(bytearray(len(head)), position)))
+        return True
+
+    def _broken(self, head: bytes, position: int, status: int) -> CorruptionError:
+        """Return the error for a frame that can't be one."""
+        if status == batch_header.BAD_MAGIC:
+            reason = f"record batch has magic {head[16]}, not 0, 1 or 2"
+            return UnsupportedFormatError(reason, path=self.path, position=position)
+        length = int.from_bytes(head[8:12], "big", signed=True)
+        reason = f"record batch has length {length}, which no batch can have"
+        return CorruptBatchError(reason, path=self.path, position=position)
 
     def header_at(self, position: int) -> Any | None:
         """Read the header of the batch at a position.

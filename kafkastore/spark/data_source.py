@@ -3,8 +3,8 @@
 >>> records = spark.read.format("kafkastore").load("/kafka-logs")      # doctest: +SKIP
 
 Planning lists directories and looks up the offsets that are asked for by time; tasks read slices of
-logs (`slices`) into Arrow batches. Filters on topic, partition, offset and timestamp reach the
-segments, where the session lets Spark hand them over.
+logs (`slices`) into Arrow batches. Everything a read can leave out is told by options; filters are
+only understood where the option `pushFilters` asks for it.
 """
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ from kafkastore.spark.slices import (
 )
 
 FORMAT = "kafkastore"
-PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 #: Batches of fewer rows and bytes are put together before they go to the JVM.
 ENOUGH_ROWS = BATCH_ROWS // 2
 ENOUGH_BYTES = 4 << 20
@@ -64,7 +63,9 @@ class KafkaStoreDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader for a schema, ours or the caller's choice of columns."""
-        return RecordsReader(parse_options(self.options), check_schema(schema))
+        options = parse_options(self.options)
+        kind = PushingReader if options.push_filters else RecordsReader
+        return kind(options, check_schema(schema))
 
 
 class RecordsReader(DataSourceReader):
@@ -82,18 +83,15 @@ class RecordsReader(DataSourceReader):
         self.columns = columns
         self.limits = Limits()
 
-    @property
-    def pushFilters(self) -> _TakesFilters:
-        """What Spark calls with the filters, where it does."""
-        return _TakesFilters(self.limits)
-
     def partitions(self) -> list[InputPartition]:
         """Cut what was asked for into pieces of work."""
         store = open_store(list(self.options.paths))
         ranges = list(self._ranges(store))
-        total = sum(log_bytes(*each) + OPENING_BYTES for each in ranges)
-        size = task_bytes(total, self.options.min_partitions)
-        return list(pack((each for one in ranges for each in cut(*one, size)), size))
+        total = sum(log_bytes(*each) for each in ranges)
+        wanted = self.options.min_partitions
+        size = task_bytes(total + OPENING_BYTES * len(ranges), wanted)
+        largest = max(min(size, total // wanted), 1)
+        return list(pack((each for one in ranges for each in cut(*one, largest)), size))
 
     def _ranges(self, store: LogStore) -> Iterator[tuple[PartitionLog, int, int]]:
         """Yield the partitions to read, and between which offsets."""
@@ -131,16 +129,32 @@ class RecordsReader(DataSourceReader):
                 raise
 
 
+class PushingReader(RecordsReader):
+    """A reader that leaves out what filters exclude, for the option `pushFilters`.
+
+    Only for that, because Spark 4.2 and 4.3 keep what was planned for one query and use it
+    for the next query of the same frame, whatever that asks for: ``frame.where("partition =
+    1").count()``, and ``frame.count()`` counts partition 1 from then on. The same happens to two
+    uses within one query.
+
+    Source: Spark 4.3 ``PythonScanBuilder.pushFilters``, ``PythonDataSourceV2.setReadInfo``.
+    """
+
+    @property
+    def pushFilters(self) -> _TakesFilters:
+        """What Spark calls with the filters, where the session lets it."""
+        return _TakesFilters(self.limits)
+
+
 class _TakesFilters:
     """`pushFilters`, as something Spark takes for not overridden.
 
-    With `PUSH_DOWN` off, its default, Spark fails every scan of a reader that overrides
-    `pushFilters`, and a reader is not told the setting. Spark finds out by comparing
-    ``reader.pushFilters.__func__`` with the base class's; so this has the base class's there, is
-    never called with the setting off, and is called with it on.
+    With ``spark.sql.python.filterPushdown.enabled`` off, its default, Spark fails every scan of a
+    reader that overrides `pushFilters`, and a reader is not told the setting. Spark finds out by
+    comparing ``reader.pushFilters.__func__`` with the base class's; so this has the base class's
+    there, is never called with the setting off, and is called with it on.
 
-    Source: Spark 4.2 and 4.3 ``pyspark/sql/worker/plan_data_source_read.py``,
-    ``data_source_pushdown_filters.py``.
+    Source: Spark 4.3 ``plan_data_source_read.py``, ``data_source_pushdown_filters.py``.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -154,7 +168,7 @@ class _TakesFilters:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``kafkastore`` known to a session, and let Spark hand it filters.
+    """Make the format ``kafkastore`` known to a session.
 
     Parameters
     ----------
@@ -162,11 +176,10 @@ def register(spark: SparkSession) -> None:
 
     Notes
     -----
-    Where the package is installed, Spark finds the format by itself (the module
-    `pyspark_kafkastore`); push-down is then as the session has it, off by default.
+    Where the package is installed, Spark finds the format by itself, through the module
+    `pyspark_kafkastore`.
     """
     spark.dataSource.register(KafkaStoreDataSource)
-    spark.conf.set(PUSH_DOWN, "true")
 
 
 def _chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:

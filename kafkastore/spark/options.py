@@ -45,6 +45,7 @@ KNOWN = (
     "includeHeaders",
     "columns",
     "minPartitions",
+    "pushFilters",
 )
 OF_A_BROKER = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 
@@ -129,6 +130,7 @@ class ReadOptions(NamedTuple):
     columns: tuple[str, ...] | None
     include_headers: bool
     min_partitions: int
+    push_filters: bool
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
@@ -176,6 +178,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         columns=columns,
         include_headers=include_headers,
         min_partitions=_at_least_one(options, "minPartitions"),
+        push_filters=_boolean(options, "pushFilters", default=False),
     )
 
 

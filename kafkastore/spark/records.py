@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = "key,value,topic,partition,offset,timestamp,timestampType,headers,leader_epoch"
+#: Timestamps as int64 with statistics instead of the old int96; any that fits is taken as it is.
+SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
 FOLDERS = ("store", "topic", "partition")
 LATEST = -1
 
@@ -42,16 +49,33 @@ def write_records(run: Run, spark: SparkSession) -> None:
             rows = whole.sortWithinPartitions(*FOLDERS, "offset")
             writer = rows.write.mode("overwrite").partitionBy(*FOLDERS)
             context = spark.sparkContext
-            watch(
-                context,
-                lambda: writer.parquet(str(folder)),
-                lambda group: step.tell(*tasks_done(context, group)),
-            )
+            with _settings(spark):
+                watch(
+                    context,
+                    lambda: writer.parquet(str(folder)),
+                    lambda group: step.tell(*tasks_done(context, group)),
+                )
         counts = rows_in(folder)
         for store in run.result.stores:
             store.rows_written = {key: n for (name, key), n in counts.items() if name == store.name}
             _compare(run, store)
         step.summary = f"{sum(counts.values()):,} rows"
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    """Have Parquet files written as other programs like them, whatever the session's own settings."""
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
 
 
 def _frame(run: Run, spark: SparkSession, store: StoreResult) -> DataFrame:

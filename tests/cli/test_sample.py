@@ -14,7 +14,9 @@ def test_samples_are_unpacked_and_every_command_suggested_works(
     assert ran.code == 0
     assert sorted(path.name for path in directory.iterdir()) == ["0.10.0.1", "0.8.2.2", "0.9.0.1"]
     suggested = [line.strip() for line in ran.out.splitlines() if line.startswith("  kafkastore")]
+    *suggested, pipeline = suggested
     assert len(suggested) == 5
+    assert pipeline.split()[-3:] == ["folder'/*", "--out", "kafkastore-out"]
     for line in suggested:
         name, *arguments = shlex.split(line)
         assert name == "kafkastore"

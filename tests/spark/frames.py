@@ -16,7 +16,7 @@ def expected_rows(answers: dict[str, Any], *, headers: bool) -> list[tuple[Any, 
     rows = []
     for name, partition in answers["partitions"].items():
         topic, _, number = name.rpartition("-")
-        for offset, timestamp, kind, key, value, pairs, _epoch in partition["records"]:
+        for offset, timestamp, kind, key, value, pairs, _epoch in partition.get("records", ()):
             row = (
                 decoded(key), decoded(value), topic, int(number), offset, timestamp * 1000,
                 TIMESTAMP_TYPES[kind],

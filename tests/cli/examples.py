@@ -1,0 +1,79 @@
+"""Examples in documents, run as they stand.
+
+In a block marked ``console``, a line ``$ command`` is run by a shell, and the lines behind it are
+what it prints, stderr among it. ``...`` stands for any text within a line, and on a line by itself
+for any lines. Blocks marked ``python`` are run as they are.
+"""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """One block of a document."""
+
+    language: str
+    text: str
+
+
+class Command(NamedTuple):
+    """One command of a console block, and what it prints."""
+
+    line: str
+    expected: str
+
+
+def blocks_of(document: Path) -> list[Block]:
+    """List the marked blocks of a document in their order."""
+    return [Block(*found) for found in _BLOCK.findall(document.read_text(encoding="utf-8"))]
+
+
+def commands_of(block: Block) -> Iterator[Command]:
+    """Take a console block apart."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        line, _, expected = part.partition("\n")
+        yield Command(line, expected)
+
+
+def run_command(command: Command, directory: Path, timeout: float = 300) -> None:
+    """Run a command and compare what it prints."""
+    programs = str(Path(sys.executable).parent)
+    done = subprocess.run(
+        ["sh", "-c", command.line], cwd=directory, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
+        env=os.environ | {"PATH": programs + os.pathsep + os.environ["PATH"]},
+    )
+    printed = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+    assert re.fullmatch(_pattern(command.expected), printed), (
+        f"$ {command.line}\n{printed}\n--- expected\n{command.expected}"
+    )
+
+
+def run_python(text: str, directory: Path, timeout: float = 300) -> str:
+    """Run a script in an interpreter of its own; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", text], cwd=directory,
+        capture_output=True, text=True, timeout=timeout, check=False,
+    )
+    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    return done.stdout
+
+
+def _pattern(expected: str) -> str:
+    """Make a regular expression of what is expected."""
+    pattern = ""
+    for line in expected.splitlines():
+        if line.strip() == "...":
+            pattern += r"(?:.*\n)*"
+        else:
+            parts = (re.escape(part) for part in re.split(r" *\.\.\. *|\.\.\.", line.rstrip()))
+            pattern += ".*".join(parts) + r"\n"
+    return pattern

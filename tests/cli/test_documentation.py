@@ -1,0 +1,109 @@
+"""What docs/cli.md says is so."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Run
+from cli.examples import blocks_of, commands_of, run_command
+
+from kafkastore.cli.__main__ import COMMANDS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
+TEXT = DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_every_example_prints_what_it_says(tmp_path: Path) -> None:
+    commands = [
+        command
+        for block in blocks_of(DOCUMENT) if block.language == "console"
+        for command in commands_of(block)
+    ]
+    assert len(commands) > 10
+    for command in commands:
+        run_command(command, tmp_path)
+
+
+def test_every_command_has_a_chapter_that_names_its_options(run: Run) -> None:
+    for name in COMMANDS:
+        chapter = section(name)
+        assert f"| [`{name}`](#{name}) |" in TEXT
+        shown = run(name, "--help").out
+        for option in re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", shown, re.MULTILINE):
+            assert option in chapter + section("What all commands share") or option == "--help"
+
+
+def section(title: str) -> str:
+    """Return a chapter of the document."""
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", TEXT, re.DOTALL | re.MULTILINE)
+    assert found is not None, title
+    return found[1]
+
+
+def documented(title: str, kind: str | None = None) -> set[str]:
+    """Return the fields that a chapter names for one kind of object, or for its only kind."""
+    _, _, told = section(title).partition("JSON")
+    if kind is not None:
+        intro = re.search(rf"^JSON[^\n]*kind `{kind}`.*?\n\n(?=(?:JSON|##|\Z|[^|\n]))|"
+                          rf"^\| `{kind}` \|([^\n]*)", section(title) + "\n\n",
+                          re.DOTALL | re.MULTILINE)
+        assert intro is not None, (title, kind)
+        told = intro[0].replace(f"`{kind}`", "", 1)
+    return set(re.findall(r"`([a-z_0-9]+)`", told))
+
+
+def check(objects: Iterable[dict[str, Any]], fields: set[str]) -> None:
+    """Check that objects have only documented fields."""
+    seen = set()
+    for value in objects:
+        seen |= set(value) - {"kind", "file"}
+    assert seen
+    assert seen <= fields, seen - fields
+
+
+@pytest.fixture
+def rich_logs(golden: Callable[..., Any]) -> Path:
+    """A directory with everything in it."""
+    logs: Path = golden("2.4.0", "transactions", "answers").logs
+    return logs
+
+
+def test_fields_of_ls(run: Run, golden: Callable[..., Any]) -> None:
+    logs = golden("2.4.0", "wide", "answers").logs
+    rows = run("ls", logs, "--json").lines + run("ls", logs, "--segments", "--json").lines
+    rows += run("ls", logs, "--topic", "a", "--partition", 0, "--offset", 3, "--json").lines
+    for kind in ("log_dir", "skipped", "partition", "segment", "batch"):
+        check((row for row in rows if row["kind"] == kind), documented("ls", kind))
+
+
+def test_fields_of_dump(run: Run, rich_logs: Path) -> None:
+    files = [path for path in rich_logs.rglob("*")
+             if path.is_file() and path.suffix not in (".snapshot", ".txnindex", ".lock")
+             and path.name != ".lock"]
+    rows = run("dump", "--records", "--json", *files).lines
+    records = documented("cat") | {"key", "value"}
+    kinds = {row["kind"] for row in rows}
+    assert kinds >= {"batch", "record", "offset_index_entry", "time_index_entry", "leader_epoch"}
+    for kind in kinds:
+        fields = records if kind == "record" else documented("dump", kind)
+        check((row for row in rows if row["kind"] == kind), fields)
+
+
+def test_fields_of_cat_offsets_compare_and_verify(
+    run: Run, rich_logs: Path, sample_root: Path
+) -> None:
+    check(run("cat", rich_logs, "--json", "--headers").lines, documented("cat"))
+    rows = run("offsets", sample_root, "--at", 0, "--rules", "all", "--json").lines
+    check(rows, documented("offsets"))
+    check(run("compare", sample_root, "--json").lines, documented("compare"))
+    check(run("verify", sample_root, "--json").lines, documented("verify"))
+
+
+def test_fields_of_migrate_and_changes(run: Run, sample_copy: Path) -> None:
+    rows = run("migrate", sample_copy, "--in-place", "--yes", "--json").lines
+    for kind in ("plan", "change", "result"):
+        check((row for row in rows if row["kind"] == kind), documented("migrate", kind))
+    check(run("changes", "list", sample_copy, "--json").lines, documented("changes"))

@@ -1,0 +1,159 @@
+"""The jobs, each a function of one partition directory, called without Spark."""
+import json
+import os
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.record_strategies import bounded, logs
+
+import kafkastore
+from kafkastore.spark.jobs import (
+    MOST_SAMPLES,
+    answer_times,
+    places_of,
+    survey_for_migration,
+    survey_partition,
+    times_to_ask,
+    verify_partition,
+)
+
+NOW = 2_000_000_000_000
+
+
+@pytest.fixture
+def places(golden):
+    """The partitions of a directory of 0.10.0.1."""
+    return places_of("s", kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs))
+
+
+@bounded(60)
+@given(log=logs())
+def test_a_survey_counts_what_records_gives(tmp_path_factory, log):
+    store = kafkastore.open(log.write(tmp_path_factory.mktemp("log") / "logs"))
+    (place,) = places_of("s", store)
+    row = survey_partition(place)
+    (opened,) = store
+    records = list(opened.records())
+    assert row.error is None
+    assert row.records == len(records) == sum(segment.records for segment in row.segments)
+    assert (row.log_start_offset, row.log_end_offset) == (
+        opened.log_start_offset, opened.log_end_offset,
+    )
+    assert place.bytes == sum(segment.size for segment in row.segments)
+    for found, segment in zip(row.segments, opened.segments, strict=True):
+        ends = segment.next_base_offset or 1 << 62
+        stamps = [
+            # What does not fit microseconds is not surveyed.
+            record.timestamp
+            for record in records
+            if segment.base_offset <= record.offset < ends and record.timestamp < 2**63 // 1000
+        ]
+        largest = max(stamps, default=-1)
+        assert found.largest_timestamp == (largest if largest >= 0 else None)
+        assert found.last_modified_ms == segment.last_modified_ms
+    expected = [
+        (record.timestamp, record.offset)
+        for record in records
+        if 0 <= record.timestamp < 2**63 // 1000
+    ]
+    assert list(row.samples) == expected
+
+
+@bounded(20)
+@given(st.lists(st.integers(1, 900), min_size=1, max_size=12))
+def test_samples_are_every_so_manieth_record(sizes):
+    import numpy as np
+
+    from kafkastore.spark.jobs import _Reading
+
+    reading, first = _Reading(), 0
+    reading._bases = np.zeros(1, np.int64)
+    reading.records, reading._largest = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    for size in sizes:
+        offsets = np.arange(first, first + size)
+        reading.add(offsets, offsets + 7)
+        first += size
+    samples = reading.samples()
+    stride = 1
+    while -(-first // stride) > MOST_SAMPLES:
+        stride *= 2
+    assert samples == tuple((offset + 7, offset) for offset in range(0, first, stride))
+
+
+def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_copy):
+    copy = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
+    segment = sorted((copy / "up-0").glob("*.log"))[1]
+    segment.write_bytes(segment.read_bytes()[:-10] + bytes(10))
+    place = next(p for p in places_of("s", kafkastore.open(copy)) if str(p.path).endswith("up-0"))
+    row = survey_partition(place)
+    assert "CRC" in row.error or "checksum" in row.error
+    assert str(segment) in row.error
+    assert row.readable_end == row.log_end_offset == row.records
+    assert 0 < row.records < 80
+    assert len(row.segments) == 4
+    (finding,) = (f for f in verify_partition(place).findings if f.severity == "data-loss-risk")
+    assert finding.path == segment
+
+
+def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy):
+    copy = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
+    (place, *_) = places_of("s", kafkastore.open(copy))
+    for path in (copy / "up-0").iterdir():
+        path.unlink()
+    (copy / "up-0").rmdir()
+    assert "up-0 can't be listed" in survey_partition(place).error
+    assert "up-0 can't be listed" in verify_partition(place).error
+    assert "up-0 can't be listed" in answer_times((place, [0]), now=NOW).error
+    migration = survey_for_migration(place, read_logs=True, index_interval_bytes=4096)
+    assert "up-0 can't be listed" in migration.error
+
+
+def test_rows_travel_between_processes_and_become_json(places):
+    for place in places:
+        row = survey_partition(place)
+        rows = [row, verify_partition(place), answer_times((place, [0, 1]), now=NOW)]
+        assert pickle.loads(pickle.dumps(rows)) == rows
+        json.dumps([segment._asdict() for segment in row.segments])
+
+
+def test_checkpoints_bound_a_partition_and_are_read_again_when_they_change(golden, writable_copy):
+    copy = writable_copy(golden("2.4.0", "delete-records", "answers").logs)
+    store = kafkastore.open(copy)
+    (place, *_) = places_of("s", store)
+    assert survey_partition(place).log_start_offset == store["deleted", 0].log_start_offset > 0
+    (copy / "log-start-offset-checkpoint").write_text("0\n1\ndeleted 0 44\n")
+    os.utime(copy / "log-start-offset-checkpoint", ns=(1, 1))
+    assert survey_partition(place).log_start_offset == 44
+
+
+def test_times_lie_around_segments_and_over_records(places):
+    row = survey_partition(places[0])
+    times = times_to_ask(row, 3)
+    assert times == sorted(set(times))
+    for segment in row.segments:
+        for mark in (segment.last_modified_ms, segment.largest_timestamp):
+            assert {mark - 1, mark, mark + 1} <= set(times)
+    stamps = sorted(stamp for stamp, _ in row.samples)
+    assert {stamps[0], stamps[-1]} <= set(times)
+    few = times_to_ask(row, 100, most=10)
+    assert len(few) == 10
+    assert (few[0], few[-1]) == (min(times), max(times))
+
+
+def test_answers_are_those_of_the_lookups(places):
+    place = places[0]
+    log = kafkastore.open(place.root)[place.topic, place.partition]
+    times = times_to_ask(survey_partition(place), 5)
+    answers = answer_times((place, times), now=NOW)
+    assert answers.error is None
+    assert [row.timestamp for row in answers.rows] == times
+    for row in answers.rows:
+        (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, row.timestamp, 1, NOW) or [None]
+        assert row.legacy == legacy
+        for found, rules in (
+            (row.kip_33, "kip-33"), (row.broker, "2.4"), (row.correct, "correct"),
+        ):
+            answer = log.offset_for_timestamp(row.timestamp, rules)
+            assert found == (None if answer is None else answer.offset)

@@ -1,0 +1,310 @@
+"""The whole way over the samples, beside what the real brokers answered."""
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
+from spark.frames import TIMESTAMP_TYPES, decoded
+
+import kafkastore
+from kafkastore import samples
+from kafkastore.changes.undo import undo
+from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.spark.pipeline import run_pipeline, store_names
+
+VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
+STEPS = [
+    "start Spark", "survey", "verify", "offsets", "copy", "plan", "migrate", "verify again",
+    "records to Parquet", "offsets again", "report",
+]
+
+
+class Diary:
+    """Progress that is written down."""
+
+    def __init__(self):
+        self.events = []
+
+    def step_started(self, step, unit, total):
+        self.events.append(("started", step))
+
+    def step_advanced(self, step, done, total):
+        assert total is None or done <= total
+        self.events.append(("advanced", step))
+
+    def step_finished(self, step, seconds, summary):
+        assert seconds >= 0
+        assert summary
+        self.events.append(("finished", step))
+
+
+def contents(root):
+    """Every file below a directory: digest and mtime."""
+    return {
+        str(path.relative_to(root)): (
+            hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns,
+        )
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The samples, unpacked."""
+    return samples.unpack(tmp_path_factory.mktemp("samples") / "unpacked")
+
+
+@pytest.fixture(scope="module")
+def asked(golden):
+    """Every time at which the brokers were asked."""
+    times = set()
+    for version in VERSIONS:
+        for name in ("answers", "answers-upgraded-2.4.0"):
+            for partition in golden(version, "upgrade", name).answers["partitions"].values():
+                for question in ("list_offsets", "list_offsets_v0"):
+                    times |= {row["timestamp"] for row in partition.get(question, ())}
+    return sorted(time for time in times if time >= 0)
+
+
+@pytest.fixture(scope="module")
+def auto(spark, sources, tmp_path_factory):
+    """A run as `make run` does it, and what was told of it."""
+    diary = Diary()
+    before = [contents(source) for source in sources]
+    out = tmp_path_factory.mktemp("auto") / "out"
+    result = run_pipeline(sources, out, spark=spark, progress=diary)
+    assert [contents(source) for source in sources] == before, "the sources are left alone"
+    return result, diary
+
+
+@pytest.fixture(scope="module")
+def empty(spark, sources, asked, tmp_path_factory):
+    """A run that makes what brokers make, asked for the times that they were asked for."""
+    out = tmp_path_factory.mktemp("empty") / "out"
+    return run_pipeline(sources, out, mode="empty", sample_times=asked, spark=spark)
+
+
+def store(result, name):
+    return next(each for each in result.stores if each.name == name)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_legacy_answers_are_those_of_the_broker(empty, golden, version):
+    answers = golden(version, "upgrade", "answers").answers
+    now = sorted((empty.now, answers["asked_at_ms"]))
+    compared = 0
+    for name, partition in answers["partitions"].items():
+        key = kafkastore_partition(name)
+        for answered in (store(empty, version).before, store(empty, version).after):
+            found = {row.timestamp: row.legacy for row in answered[key]}
+            for row in partition["list_offsets_v0"]:
+                time = row["timestamp"]
+                if time < 0 or now[0] <= time < now[1] or row["max_num_offsets"] != 1:
+                    continue
+                assert found[time] == (row["offsets"] or [None])[0], (name, row)
+                compared += 1
+    assert compared > 50
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_answers_after_an_empty_migration_are_those_of_the_upgraded_broker(empty, golden, version):
+    answers = golden(version, "upgrade", "answers-upgraded-2.4.0").answers
+    compared = 0
+    for name, partition in answers["partitions"].items():
+        found = {
+            row.timestamp: row.broker
+            for row in store(empty, version).after[kafkastore_partition(name)]
+        }
+        for row in partition["list_offsets"]:
+            if row["timestamp"] >= 0 and not row["error"] and row["isolation"] == 0:
+                expected = None if row["offset"] < 0 else row["offset"]
+                assert found[row["timestamp"]] == expected, (name, row)
+                compared += 1
+    assert compared > 50
+
+
+def kafkastore_partition(name):
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def test_the_way_has_its_steps_and_tells_of_them(auto):
+    result, diary = auto
+    assert [step.name for step in result.steps] == STEPS
+    assert [step for what, step in diary.events if what == "started"] == STEPS
+    assert [step for what, step in diary.events if what == "finished"] == STEPS
+    assert {step for what, step in diary.events if what == "advanced"} >= {
+        "survey", "verify", "copy", "plan", "migrate", "offsets", "records to Parquet",
+    }
+    assert result.problems == []
+
+
+def test_after_the_migration_nothing_is_left_to_find_and_lookups_are_right(auto):
+    result, _ = auto
+    summary = {row.store: row for row in result.summary()}
+    assert set(summary) == set(VERSIONS)
+    for name, row in summary.items():
+        assert row.findings_after == 0
+        assert row.after.broker == row.after.asked > 0
+        assert row.records == sum(
+            1 for log in kafkastore.open(store(result, name).path) for _ in log.records()
+        )
+    assert summary["0.10.0.1"].before.broker < summary["0.10.0.1"].before.asked
+    assert summary["0.10.0.1"].findings_before > 0
+
+
+def test_a_migrated_copy_has_every_file_of_its_source_and_time_indexes(auto):
+    result, _ = auto
+    assert not list((result.out / "migrated").glob("*undo*"))
+    for each in result.stores:
+        source, copy = contents(Path(each.path)), contents(Path(each.migrated))
+        made = set(copy) - set(source)
+        assert {name: copy[name] for name in source if name != ".lock"} == {
+            name: state for name, state in source.items() if name != ".lock"
+        }
+        assert len(made) == each.files_made == each.segments
+        assert all(name.endswith(".timeindex") for name in made)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_parquet_holds_the_records_that_the_broker_gave(auto, golden, version):
+    result, _ = auto
+    expected = []
+    answers = golden(version, "upgrade", "answers").answers
+    for name, partition in answers["partitions"].items():
+        for offset, timestamp, kind, key, value, _, epoch in partition["records"]:
+            expected.append(
+                (
+                    *kafkastore_partition(name), offset, timestamp * 1000, TIMESTAMP_TYPES[kind],
+                    decoded(key), decoded(value), None, -1 if epoch is None else epoch,
+                )
+            )
+    folder = result.records / f"store={version}"
+    table = pyarrow.dataset.dataset(folder, partitioning="hive").to_table()
+    found = [
+        (
+            row["topic"], row["partition"], row["offset"], timestamp, row["timestampType"],
+            row["key"], row["value"], row["headers"], row["leader_epoch"],
+        )
+        for row, timestamp in zip(
+            table.to_pylist(), table["timestamp"].cast("int64").to_pylist(), strict=True
+        )
+    ]
+    assert sorted(found) == sorted(expected)
+
+
+def test_result_json_says_what_the_result_says(auto):
+    result, _ = auto
+    read = json.loads((result.out / "result.json").read_text())
+    assert [each["name"] for each in read["stores"]] == [each.name for each in result.stores]
+    assert read["stores"][0]["summary"]["records"] == result.stores[0].records
+    row = read["stores"][0]["partitions"][0]["answers_after"][0]
+    assert set(row) >= {"timestamp", "legacy", "kip-33", "2.4", "correct"}
+
+
+def test_a_run_again_replaces_the_output_and_is_the_same(spark, auto, sources):
+    result, _ = auto
+    stale = result.out / "stale"
+    stale.touch()
+    again = run_pipeline(sources[0], result.out.parent / "again", spark=spark)
+    stale = again.out / "stale"
+    stale.touch()
+    before = contents(again.out / "migrated")
+    third = run_pipeline([sources[0]], again.out, spark=spark)
+    assert not stale.exists()
+    assert contents(third.out / "migrated") == before
+    assert [row._replace() for row in third.summary()] == again.summary()
+
+
+def test_in_place_the_directory_itself_changes_and_can_go_back(
+    spark, sources, tmp_path
+):
+    logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
+    before = contents(logs)
+    result = run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
+    (each,) = result.stores
+    assert each.migrated == each.path == str(logs)
+    assert not (result.out / "migrated").exists()
+    assert len(contents(logs)) == len(before) + each.files_made
+    assert Path(each.undo_area).parent == tmp_path
+    undo(each.undo_area)
+    assert contents(logs) == before
+
+
+def test_a_broken_partition_is_a_problem_and_the_rest_goes_the_whole_way(
+    spark, sources, tmp_path
+):
+    logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
+    segments = sorted((logs / "up-0").glob("*.log"))
+    segments[1].write_bytes(segments[1].read_bytes()[:-10] + bytes(10))
+    result = run_pipeline(logs, tmp_path / "out", spark=spark)
+    (each,) = result.stores
+    assert all(problem.startswith("up-0 could not be ") for problem in each.problems)
+    assert any("read to its end" in problem for problem in each.problems)
+    readable = {
+        TopicPartition(row.place.topic, row.place.partition): row.records
+        for row in each.partitions
+        if row.records
+    }
+    assert each.rows_written == readable
+    assert 0 < readable["up", 0] < 80
+    assert readable["up", 1] == 60
+    assert "problem" in result.report.read_text()
+
+
+def test_odd_timestamps_go_the_whole_way(spark, tmp_path):
+    stamps = [-1, 0, 5, 1_500_000_000_000, -3_000_000_000_000, 400_000_000_000_000, 2**63 - 1]
+    rows = tuple(Row(at, stamp, None, b"v", ()) for at, stamp in enumerate(stamps))
+    result = run_pipeline(
+        Log((Segment(0, (Batch(rows=rows),)),)).write(tmp_path / "logs"),
+        tmp_path / "out",
+        spark=spark,
+    )
+    assert result.problems == []
+    table = pyarrow.dataset.dataset(result.records, partitioning="hive").to_table()
+    assert table["timestamp"].cast("int64").to_pylist() == [
+        stamp * 1000 if stamp < 2**62 else None for stamp in stamps
+    ]
+
+
+def test_an_empty_store_goes_the_whole_way(spark, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "meta.properties").write_text("version=0\nbroker.id=0\n")
+    result = run_pipeline(tmp_path / "logs", tmp_path / "out", spark=spark)
+    assert result.problems == []
+    assert result.summary()[0].records == 0
+    assert result.report.exists()
+
+
+def test_wrong_places_are_refused_before_anything_is_done(spark, sources, tmp_path):
+    with pytest.raises(NotALogDirectoryError, match="does not exist"):
+        run_pipeline(tmp_path / "nowhere", tmp_path / "out", spark=spark)
+    with pytest.raises(ChangeRefusedError, match="is given twice"):
+        run_pipeline([sources[0], sources[0]], tmp_path / "out", spark=spark)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    with pytest.raises(ChangeRefusedError, match="not empty and no output of an earlier run"):
+        run_pipeline(sources, tmp_path / "out", spark=spark)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["/disks/a/kafka-logs", "/disks/b/kafka-logs"], ["a-kafka-logs", "b-kafka-logs"]),
+        (["/a/x/logs", "/b/x/logs", "/c"], ["a-x-logs", "b-x-logs", "c"]),
+        (["/old logs", "/été"], ["old_logs", "t"]),
+        (["/logs", "/a/logs"], ["logs-0", "a-logs"]),
+        (["/"], ["store"]),
+    ],
+)
+def test_stores_are_named_after_their_directories(paths, names):
+    found = store_names([Path(path) for path in paths])
+    assert len(set(found)) == len(found)
+    assert found == names or len(paths) == 2
