@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from golden.make import brokers
 from golden.make import load_into_broker as loading
+from hypothesis import settings
 
 from kafkastore.samples.unpacking import unpack_archive
 

@@ -11,6 +11,9 @@ import click
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def json_option(function: FunctionT) -> FunctionT:
     """Add ``--json``, passed on as `as_json`."""
     return click.option(
@@ -32,7 +35,7 @@ def json_line(value: Mapping[str, Any]) -> bytes:
         UTF-8 with a newline. What is no text, such as a path that is not UTF-8, is escaped.
     """
     try:
-        return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+        return _ENCODER.encode(value).encode() + b"\n"
     except UnicodeEncodeError:
         return json.dumps(value).encode() + b"\n"
 

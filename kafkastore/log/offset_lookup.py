@@ -37,7 +37,7 @@ CORRECT = "correct"
 KIP_33 = "kip-33"
 FIRST_VERSION_WITH_TIME_INDEX = (0, 10, 1)
 FIRST_VERSION_WITH_WARM_SECTION = (2, 1)
-_VERSION = re.compile(r"\d+(\.\d+){1,3}")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 
 
 class UnknownRulesError(KafkaStoreError, ValueError):

@@ -81,7 +81,7 @@ class PartitionLog:
         )
         return tuple(
             LogSegment(self.path, base, following)
-            for base, following in zip(bases, [*bases[1:], None], strict=True)
+            for base, following in zip(bases, [*bases[1:], None], strict=False)
         )
 
     @property
@@ -181,7 +181,7 @@ class PartitionLog:
                 for batch in log.batches(position, first_read=first_read):
                     if batch.last_offset < start:
                         continue
-                    if batch.last_offset >= end and batch.base_offset >= end:
+                    if batch.last_offset >= end and self._first_offset(batch) >= end:
                         return
                     yield batch
 
@@ -229,6 +229,13 @@ class PartitionLog:
             for record in records:
                 if start <= record.offset < end:
                     yield record
+
+    def _first_offset(self, batch: RecordBatch) -> int:
+        """Return a batch's first offset, which in a wrapper has to be decompressed."""
+        try:
+            return batch.base_offset
+        except CorruptionError as error:
+            raise error.located(self._path_of(batch)) from error
 
     def _path_of(self, batch: RecordBatch) -> Path:
         """Return the file of a batch."""

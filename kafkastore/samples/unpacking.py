@@ -45,7 +45,10 @@ def unpack_archive(archive: Path, destination: Path) -> None:
     """
     with tarfile.open(archive) as tar:
         members = tar.getmembers()
-        tar.extractall(destination, members, filter="data")
+        # Python 3.11.0 to 3.11.3 have no filters; the archives are the package's own.
+        if hasattr(tarfile, "data_filter"):
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(destination, members)
     for member in members:
         ns = modified_ns(member)
         os.utime(destination / member.name, ns=(ns, ns))

@@ -67,9 +67,7 @@ def migrate_stores(
         undo_dir.mkdir(exist_ok=True)
     if resume:
         for store in run.result.stores:
-            for journal in find_journals(run.location(store), undo_dir):
-                if journal.phase == "applying":
-                    _note(run, store, resume_changes(journal, threads=os.cpu_count() or 1))
+            _resume(run, store, undo_dir)
     plans = _plan(run, spark)
     total = sum(len(plan.changes) for plan in plans)
     with run.step("migrate", "files", total) as step:
@@ -82,6 +80,15 @@ def migrate_stores(
         step.summary = f"{files:,} files of {size:,} bytes made"
     if run.is_copied and undo_dir is not None:
         Path(undo_dir).rmdir()
+
+
+def _resume(run: Run, store: StoreResult, undo_dir: str | os.PathLike[str] | None) -> None:
+    """Finish what an interrupted run began, and note what it had finished."""
+    for journal in find_journals(run.location(store), undo_dir):
+        if journal.phase == "applying":
+            _note(run, store, resume_changes(journal, threads=os.cpu_count() or 1))
+        elif journal.phase == "applied" and journal.plan.job == f"migrate ({run.result.mode})":
+            _note(run, store, journal)
 
 
 def _plan(run: Run, spark: SparkSession) -> list[Plan]:

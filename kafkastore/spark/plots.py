@@ -216,9 +216,9 @@ def time_ticks(first: int, last: int) -> tuple[list[int], str, str]:
     """
     first, last = max(first, 0), min(last, LAST_DATE_MS)
     for step, form, above in STEPS:
-        ticks = list(range(-(-first // step) * step, last + 1, step))
+        ticks = range(-(-first // step) * step, last + 1, step)
         if len(ticks) <= MOST_TICKS:
-            return ticks, form, above
+            return list(ticks), form, above
     return [first, last], "%Y", ""
 
 

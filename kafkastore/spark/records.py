@@ -64,7 +64,7 @@ def write_records(run: Run, spark: SparkSession) -> None:
 
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
-    """Have Parquet files written as other programs like them, whatever the session's own settings."""
+    """Have Parquet files written as other programs like them, whatever the session has set."""
     before = {name: spark.conf.get(name, None) for name in SETTINGS}
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)

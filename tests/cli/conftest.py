@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from cli.running import Ran, Run
 from click.testing import CliRunner
 
 from kafkastore import samples
@@ -37,22 +38,6 @@ for line in lines:
                       if not isinstance(result.exception, (SystemExit, type(None)))
                       else result.stderr]))
 """
-
-
-class Ran(NamedTuple):
-    """What came of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        """The JSON objects it printed."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -123,13 +108,3 @@ def sample_root(sample_roots: dict[str, Path]) -> Path:
 def sample_copy(sample_root: Path, writable_copy: Callable[[Path], Path]) -> Path:
     """A copy of that sample to alter."""
     return writable_copy(sample_root)
-
-
-def assert_one_sentence(ran: Ran, *parts: str) -> None:
-    """Check that a command refused with one sentence that has these parts, and exit code 2."""
-    assert ran.code == 2, ran
-    assert ran.err.startswith("kafkastore: "), ran.err
-    assert ran.err.count("\n") == 1, ran.err
-    assert "Traceback" not in ran.err
-    for part in parts:
-        assert part in ran.err

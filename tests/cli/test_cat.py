@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli.conftest import Run, assert_one_sentence
+from cli.running import Run, assert_one_sentence
 
 from kafkastore import open as open_store
 

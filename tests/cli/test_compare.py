@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.conftest import Run, assert_one_sentence
+from cli.running import Run, assert_one_sentence
 
 
 def test_each_time_has_three_answers_and_what_the_legacy_one_costs(

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Run
 from cli.examples import blocks_of, commands_of, run_command
+from cli.running import Run
 
 from kafkastore.cli.__main__ import COMMANDS
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Run
+from cli.running import Run
 
 from kafkastore.cli.dump_log import TIMESTAMP_TYPE_NAMES
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Run, assert_one_sentence
+from cli.running import Run, assert_one_sentence
 
 from kafkastore.cli.tables import show_size
 

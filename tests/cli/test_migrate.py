@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Ran, Run, assert_one_sentence
+from cli.running import Ran, Run, assert_one_sentence
 
 from kafkastore.fs import FileSystem
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Run, assert_one_sentence
+from cli.running import Run, assert_one_sentence
 
 from kafkastore.spark.results import PipelineResult, Step, StoreResult
 

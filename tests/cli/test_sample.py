@@ -3,7 +3,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from cli.conftest import Run, assert_one_sentence
+from cli.running import Run, assert_one_sentence
 
 
 def test_samples_are_unpacked_and_every_command_suggested_works(

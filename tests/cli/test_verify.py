@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Run, assert_one_sentence
+from cli.running import Run, assert_one_sentence
 
 
 def test_findings_say_where_what_and_what_to_do(run: Run, sample_root: Path) -> None:

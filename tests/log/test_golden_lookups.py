@@ -34,11 +34,12 @@ def as_answer(found):
 
 
 def test_the_broker_s_own_rules_give_its_answers(golden_case):
+    rules = golden_case.answers["kafka"]    # of the broker that was asked, in upgrades a newer one
     for log, answers in asked_partitions(golden_case):
         found = {}
         for target, version, (offset, timestamp, epoch) in questions(answers):
             if target not in found:
-                answer = log.offset_for_timestamp(target, rules=golden_case.version)
+                answer = log.offset_for_timestamp(target, rules=rules)
                 below = answer is not None and answer.offset < answers["high_watermark"]
                 found[target] = answer if below else None
             assert as_answer(found[target]) == (offset, timestamp), target
@@ -53,10 +54,9 @@ def test_the_right_answer_is_that_of_brute_force(golden_case):
             assert found == brute_force(answers["records"], target), target
 
 
-@pytest.mark.golden_cases(answers="answers")
+# All but crash-torn and crash-bad-crc, where records are gone or not to be read.
+@pytest.mark.golden_cases(names=["[!c]*", "co*", "create*", "crash"], answers="answers")
 def test_right_answers_at_every_boundary_are_those_of_brute_force(golden_case):
-    if golden_case.name in ("crash-torn", "crash-bad-crc"):
-        pytest.skip("records behind the harm are gone, or not to be read")
     for log, answers in asked_partitions(golden_case):
         records = answers["records"]
         times = sorted({row[1] + by for row in records for by in (-1, 0, 1) if row[1] >= 0})
@@ -95,7 +95,7 @@ def test_harm_at_the_end_leaves_answers_before_it_right(golden_case):
     for log, answers in asked_partitions(golden_case):
         end = log.segments[-1].rebuilt_indexes().next_offset
         kept = [row for row in answers["records"] if row[0] < end]
-        for target in sorted({row[1] for row in kept}):
+        for target in sorted({row[1] for row in kept if row[1] >= 0}):
             assert as_answer(log.offset_for_timestamp(target)) == brute_force(kept, target)
 
 

@@ -237,6 +237,46 @@ def test_in_place_the_directory_itself_changes_and_can_go_back(
     assert contents(logs) == before
 
 
+def interrupt(*_arguments, **_options):
+    """What Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_leaves_nothing_but_what_the_next_resumes(
+    spark, sources, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr("kafkastore.spark.pipeline.write_records", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_pipeline(sources[-1], out, spark=spark)
+    assert not out.exists()
+    result = run_pipeline(sources[-1], out, spark=spark, resume=True)
+    assert next(step.summary for step in result.steps if step.name == "copy") == "0 bytes"
+    assert result.summary()[0].findings_after == 0
+    assert result.problems == []
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_interrupted_migration_in_place_is_finished_by_the_next(
+    spark, sources, tmp_path, monkeypatch
+):
+    logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
+    before = contents(logs)
+    with monkeypatch.context() as patched:
+        patched.setattr("kafkastore.changes.run.Run.record", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
+    with pytest.raises(ChangeRefusedError, match="an earlier plan is unfinished"):
+        run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
+    result = run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark, resume=True)
+    (each,) = result.stores
+    assert each.files_made == each.segments
+    assert result.summary()[0].findings_after == 0
+    undo(each.undo_area)
+    assert contents(logs) == before
+
+
 def test_a_broken_partition_is_a_problem_and_the_rest_goes_the_whole_way(
     spark, sources, tmp_path
 ):

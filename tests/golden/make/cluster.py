@@ -252,18 +252,29 @@ class Cluster:
     ) -> None:
         """Create a topic and wait until its partitions answer."""
         if client.is_old:
-            settings = [part for name in config for part in ("--config", f"{name}={config[name]}")]
-            printed = self.tool(
-                *("kafka.admin.TopicCommand", "--zookeeper", self.zookeeper_address),
-                *("--create", "--topic", topic, "--partitions", str(partitions)),
-                *("--replication-factor", "1", *settings),
-            )
-            if "Created topic" not in printed:
-                raise BrokerFailure(printed)
+            self._create_topic_by_tool(topic, partitions, config)
         else:
             description = {"name": topic, "partitions": partitions, "configs": dict(config)}
             client("create", topics=[description])
         self.wait_for_leaders(topic, partitions)
+
+    def _create_topic_by_tool(
+        self, topic: str, partitions: int, config: Mapping[str, str], attempts: int = 5
+    ) -> None:
+        """Create a topic with the version's TopicCommand, which writes to ZooKeeper."""
+        settings = [part for name in config for part in ("--config", f"{name}={config[name]}")]
+        printed = self.tool(
+            *("kafka.admin.TopicCommand", "--zookeeper", self.zookeeper_address),
+            *("--create", "--topic", topic, "--partitions", str(partitions)),
+            *("--replication-factor", "1", *settings),
+        )
+        if "Created topic" in printed:
+            return
+        # On a busy machine the broker's session may expire; it registers again by itself.
+        if attempts == 1 or "larger than available brokers: 0" not in printed:
+            raise BrokerFailure(printed)
+        time.sleep(3)
+        self._create_topic_by_tool(topic, partitions, config, attempts - 1)
 
     def wait_for_leaders(self, topic: str, partitions: int) -> None:
         """Wait until the broker answers for a topic's partitions."""

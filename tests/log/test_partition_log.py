@@ -1,0 +1,241 @@
+"""Reading one partition from Python: records and batches between offsets."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.log_directory import Log, Segment
+from models.record_format import GZIP, ZSTD, Batch, Row, emptied, marker, message
+from models.record_strategies import bounded, logs
+
+import kafkastore
+from kafkastore import CorruptBatchError, KafkaStoreError, TopicPartition, UnsupportedFormatError
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """A function that writes a model log and opens it."""
+
+    def write_and_open(log):
+        (found,) = kafkastore.open(log.write(tmp_path / "logs"))
+        return found
+
+    return write_and_open
+
+
+def numbered(*numbers, **fields):
+    """Batches of one record each, at these offsets."""
+    return tuple(Batch((Row(number, 10 * number, b"k", b"v"),), **fields) for number in numbers)
+
+
+TWO = Log((Segment(0, numbered(0, 1, 2)), Segment(5, numbered(5, 6, 9))))
+
+
+@bounded(150)
+@given(
+    logs(has_headers=True), st.booleans(),
+    st.one_of(st.none(), st.integers(-1, 60)), st.one_of(st.none(), st.integers(-1, 60)),
+)
+def test_records_between_offsets_are_those_written(log, include_control, start, end):
+    wanted = [
+        record
+        for record in log.records(include_control=include_control)
+        if (start is None or record[0] >= start) and (end is None or record[0] < end)
+    ]
+    with tempfile.TemporaryDirectory() as directory:
+        (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
+        records = [
+            tuple(record) for record in found.records(start, end, include_control=include_control)
+        ]
+    assert records == wanted
+
+
+@bounded(100)
+@given(logs(), st.one_of(st.none(), st.integers(-1, 60)), st.one_of(st.none(), st.integers(-1, 60)))
+def test_batches_between_offsets_are_all_that_overlap_them(log, start, end):
+    first = max(log.start_offset, start or 0)
+    wanted = [
+        (position, batch.last_offset)
+        for segment in log.segments
+        for position, batch in segment.placed
+        if batch.last_offset >= first and (end is None or batch.base_offset < end)
+    ]
+    with tempfile.TemporaryDirectory() as directory:
+        (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
+        batches = [(batch.position, batch.last_offset) for batch in found.batches(start, end)]
+    assert batches == wanted
+
+
+@bounded(100)
+@given(logs())
+def test_the_bounds_of_the_log_are_those_written(log):
+    ends = [batch.last_offset + 1 for batch in log.segments[-1].batches]
+    with tempfile.TemporaryDirectory() as directory:
+        (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
+        assert found.log_start_offset == log.start_offset
+        end = max([log.segments[-1].base_offset, *ends])
+        assert found.log_end_offset == max(end, log.start_offset)
+        assert found.is_clean == log.is_clean
+        assert found.recovery_point == log.recovery_point
+        assert [segment.base_offset for segment in found.segments] == [
+            segment.base_offset for segment in log.segments
+        ]
+
+
+def test_a_partition_knows_its_name_and_its_directory(opened, tmp_path):
+    found = opened(TWO)
+    assert (found.topic, found.partition) == ("t", 0)
+    assert found.topic_partition == TopicPartition("t", 0)
+    assert found.path == tmp_path / "logs" / "t-0"
+    assert found.log_dir.path == tmp_path / "logs"
+    assert "t-0" in repr(found)
+
+
+def test_segments_know_their_neighbours(opened):
+    first, last = opened(TWO).segments
+    assert (first.next_base_offset, first.is_active) == (5, False)
+    assert (last.next_base_offset, last.is_active) == (None, True)
+
+
+def test_files_on_their_way_out_are_no_segments(opened):
+    found = opened(TWO)
+    for name in (
+        "00000000000000000007.log.deleted", "00000000000000000000.log.swap",
+        "00000000000000000000.log.cleaned", "0.log", "00000000000000000008.index", "x.log",
+    ):
+        (found.path / name).write_bytes(b"anything")
+    assert [segment.base_offset for segment in found.segments] == [0, 5]
+
+
+def test_a_partition_without_segments_is_empty(tmp_path):
+    (tmp_path / "meta.properties").write_text("version=0\n")
+    (tmp_path / "t-0").mkdir()
+    (found,) = kafkastore.open(tmp_path)
+    assert found.segments == ()
+    assert (found.log_start_offset, found.log_end_offset) == (0, 0)
+    assert list(found.records()) == list(found.batches()) == []
+    assert found.to_arrow().read_all().num_rows == 0
+    assert found.offset_for_timestamp(0) is None
+    assert found.offset_for_timestamp(0, rules="2.4") is None
+    assert found.leader_epochs == ()
+
+
+def test_a_log_start_behind_the_end_leaves_an_empty_log(opened):
+    found = opened(Log(TWO.segments, checkpointed_start=50))
+    assert (found.log_start_offset, found.log_end_offset) == (50, 50)
+    assert list(found.records()) == []
+
+
+def test_a_log_start_within_a_batch_cuts_its_first_records(opened):
+    batch = Batch(tuple(Row(offset, 5) for offset in range(10)))
+    found = opened(Log((Segment(0, (batch,)),), checkpointed_start=4))
+    assert [record.offset for record in found.records()] == [4, 5, 6, 7, 8, 9]
+    assert [record.offset for record in found.records(0, 6)] == [4, 5]
+    assert found.to_arrow(["offset"]).read_all()["offset"].to_pylist() == [4, 5, 6, 7, 8, 9]
+
+
+def test_markers_and_emptied_batches_are_batches_but_no_records(opened):
+    batches = (*numbered(0), marker(1, 5), emptied(2, 6, 5), *numbered(7))
+    found = opened(Log((Segment(0, batches),)))
+    assert [record.offset for record in found.records()] == [0, 7]
+    assert [record.offset for record in found.records(include_control=True)] == [0, 1, 7]
+    assert [batch.last_offset for batch in found.batches()] == [0, 1, 6, 7]
+
+
+def test_records_are_read_lazily(opened):
+    found = opened(Log((Segment(0, numbered(0, 1), tail=b"\xff" * 50),)))
+    records = found.records()
+    assert next(records).offset == 0
+    assert next(records).offset == 1
+    with pytest.raises(CorruptBatchError):
+        next(records)
+
+
+BROKEN_ZSTD = Batch((Row(2, 5),), codec=ZSTD, stated_count=2)
+# A batch at offset 2, the kind of error, a word of it.
+BROKEN = {
+    "a wrong checksum": (numbered(2)[0].data[:-1] + b"x", CorruptBatchError, "checksum"),
+    "a count that lies": (
+        Batch((Row(2, 5),), stated_count=7).data, CorruptBatchError, "runs past the end|count"),
+    "compressed records that end early": (BROKEN_ZSTD.data, CorruptBatchError, "runs past the end"),
+    "no gzip": (message(1, 2, 5, None, b"not gzip at all", GZIP), CorruptBatchError, "gzip"),
+    "a codec that is not known": (message(1, 2, 5, None, b"x", 5), UnsupportedFormatError, "codec 5"),
+    "a magic that is not known": (
+        numbered(2)[0].data[:16] + b"\x03" + numbered(2)[0].data[17:], UnsupportedFormatError,
+        "magic 3"),
+    "a length that can't be": (
+        numbered(2)[0].data[:8] + b"\xff" * 4 + numbered(2)[0].data[12:], CorruptBatchError,
+        "length -1"),
+}
+
+
+@pytest.mark.parametrize(("harm", "kind", "told"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("reader", ["records", "records to an end", "arrow"])
+def test_a_broken_batch_is_told_with_file_and_byte_behind_all_before_it(
+    opened, harm, kind, told, reader
+):
+    before = Segment(0, numbered(0, 1))
+    found = opened(Log((before, Segment(2, (), tail=harm + numbered(3)[0].data))))
+    offsets = []
+    with pytest.raises(kind, match=told) as caught:
+        if reader == "arrow":
+            for batch in found.to_arrow(["offset"]):
+                offsets += batch["offset"].to_pylist()
+        else:
+            for record in found.records(0, 3 if reader == "records to an end" else None):
+                offsets.append(record.offset)  # noqa: PERF401
+    assert offsets == [0, 1]
+    assert (caught.value.path, caught.value.position) == (found.segments[1].log_path, 0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_broken_wrapper_at_the_end_of_a_range_is_told_with_its_file(opened):
+    broken = message(1, 9, 5, None, b"not gzip at all", GZIP)
+    found = opened(Log((Segment(0, numbered(0, 1), tail=broken),)))
+    with pytest.raises(CorruptBatchError) as caught:
+        list(found.batches(0, 5))
+    assert caught.value.path == found.segments[0].log_path
+
+
+def test_checksums_need_not_be_looked_at(opened):
+    harmed = numbered(1)[0].data[:-2] + b"V\0"
+    found = opened(Log((Segment(0, numbered(0), tail=harmed),)))
+    assert [record.value for record in found.records(verify=False)] == [b"v", b"V"]
+    table = found.to_arrow(["value"], verify=False).read_all()
+    assert table["value"].to_pylist() == [b"v", b"V"]
+
+
+def test_decompression_is_bounded(opened):
+    large = Batch((Row(0, 5, None, bytes(100_000)),), codec=ZSTD)
+    found = opened(Log((Segment(0, (large,)),)))
+    assert len(list(found.records())) == 1
+    with pytest.raises(CorruptBatchError, match="more than 1000 bytes"):
+        list(found.records(max_decompressed_bytes=1000))
+    with pytest.raises(CorruptBatchError, match="more than 1000 bytes"):
+        found.to_arrow(max_decompressed_bytes=1000).read_all()
+
+
+def test_gaps_between_segments_and_batches_are_stepped_over(opened):
+    found = opened(TWO)
+    assert [record.offset for record in found.records(3, 5)] == []
+    assert [record.offset for record in found.records(3)] == [5, 6, 9]
+    assert [record.offset for record in found.records(7)] == [9]
+    assert [record.offset for record in found.records(10)] == []
+
+
+@pytest.mark.parametrize("bounds", [(5, 2), (-10, -1), (2**62, None), (0, 0), (9, 9)])
+def test_ranges_without_records_are_empty(opened, bounds):
+    found = opened(TWO)
+    assert list(found.records(*bounds)) == []
+    assert found.to_arrow(start_offset=bounds[0], end_offset=bounds[1]).read_all().num_rows == 0
+
+
+def test_a_missing_directory_is_one_clear_error(opened):
+    found = opened(TWO)
+    for path in found.path.iterdir():
+        path.unlink()
+    found.path.rmdir()
+    with pytest.raises(KafkaStoreError, match="t-0 can't be listed"):
+        list(found.records())

@@ -1,0 +1,33 @@
+"""What docs/spark.md and docs/pipeline.md say is so."""
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkastore.spark import options
+from kafkastore.spark.schema import COLUMNS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("name", ["spark.md", "pipeline.md"])
+def test_the_examples_run(spark, golden, tmp_path, monkeypatch, capfd, name):
+    logs = tmp_path / "kafka-logs"
+    shutil.copytree(golden("0.10.0.1", "upgrade", "answers").logs, logs)
+    for partition in ("up-0", "up-1"):
+        (logs / partition).rename(logs / partition.replace("up", "orders"))
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+    assert examples
+    for example in examples:
+        exec(compile(example, name, "exec"), {"spark": spark})
+    assert capfd.readouterr().out
+
+
+def test_every_option_and_column_is_named():
+    text = (DOCS / "spark.md").read_text()
+    for name in options.KNOWN[2:]:
+        assert f"`{name}`" in text
+    for name in COLUMNS.fieldNames():
+        assert f"`{name}`" in text
