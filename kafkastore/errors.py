@@ -97,4 +97,4 @@ class IndexFullError(KafkaStoreError):
 
 
 class ChangeRefusedError(KafkaStoreError):
-    """A change that is not safe now: a live broker, files that change, a plan that no longer fits."""
+    """A change that is not safe now: a live broker, files that change, an outdated plan."""

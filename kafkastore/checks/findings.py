@@ -10,7 +10,8 @@ class Severity(enum.StrEnum):
     """How bad a finding is; compare with `is_at_least`.
 
     `STYLE`: no answer is wrong for it. `SLOW`: a broker's start or a search takes longer.
-    `WRONG_ANSWERS`: some lookup or read goes wrong. `DATA_LOSS_RISK`: a broker would cut or delete records.
+    `WRONG_ANSWERS`: some lookup or read goes wrong. `DATA_LOSS_RISK`: a broker would cut or delete
+    records.
     """
 
     STYLE = "style"

@@ -1,15 +1,16 @@
 """Every file of a store checked against the others, in one pass over each segment.
 
 Index entries are judged by what they promise, not by the bytes that one version would write, for
-writers differ: an offset index entry may hold the first or the last offset of what was appended, a time index entry
-the exact record or the last offset of its batch.
+writers differ: an offset index entry may hold the first or the last offset of what was appended, a
+time index entry the exact record or the last offset of its batch.
 
 offset index
-    Positions and offsets rise; a batch begins at the position; every record before it has a smaller offset.
+    Positions and offsets rise; a batch begins at the position; every record before it has a smaller
+    offset.
 time index
-    Timestamps rise, offsets do not fall; the batch that holds the offset is the first that reached the
-    timestamp. The last entry of an inactive segment has its maximum. A lone entry in a segment without timestamps dates
-    it (KIP-33).
+    Timestamps rise, offsets do not fall; the batch that holds the offset is the first that reached
+    the timestamp. The last entry of an inactive segment has its maximum. A lone entry in a segment
+    without timestamps dates it (KIP-33).
 
 Source: Kafka 2.4.0 ``OffsetIndex``, ``TimeIndex``, ``LogSegment``; `docs/formats/`.
 """
@@ -190,7 +191,7 @@ class _SegmentCheck:
         self.offset_entries_met[inside] = true
 
     def _meet_time_entries(self, headers: NDArray[Any]) -> None:
-        """Mark the entries whose batch is in this run and was the first to reach their timestamp."""
+        """Mark the entries whose batch is in this run and first reached their timestamp."""
         last, timestamps = headers["last_offset"], headers["max_timestamp"]
         entries = self.time_entries
         largest_before = np.maximum.accumulate(
@@ -204,7 +205,8 @@ class _SegmentCheck:
         )
 
     def _check_offset_index(self) -> Iterator[Finding]:
-        segment, index, path = self.segment, self.segment.offset_index, self.segment.offset_index_path
+        segment, index = self.segment, self.segment.offset_index
+        path = segment.offset_index_path
         if index is None:
             yield self._finding(
                 Severity.SLOW,
@@ -235,8 +237,8 @@ class _SegmentCheck:
                 Severity.WRONG_ANSWERS,
                 path,
                 bad * size,
-                f"offset index entry {bad} (offset {entry['offset']}, position {entry['position']}) "
-                f"does not lead to its batch",
+                f"offset index entry {bad} (offset {entry['offset']}, position "
+                f"{entry['position']}) does not lead to its batch",
                 "reads and lookups that begin there miss records or fail",
                 REINDEX,
             )
@@ -280,8 +282,8 @@ class _SegmentCheck:
                 Severity.WRONG_ANSWERS,
                 path,
                 bad * size,
-                f"time index entry {bad} (timestamp {entry['timestamp']}, offset {entry['offset']}) "
-                f"is not what the log says",
+                f"time index entry {bad} (timestamp {entry['timestamp']}, offset "
+                f"{entry['offset']}) is not what the log says",
                 "lookups by time may pass over records or end without an answer",
                 REINDEX,
             )
@@ -322,7 +324,7 @@ class _SegmentCheck:
             )
 
     def _may_be_padded(self) -> bool:
-        """Whether zero padding is usual: a running or killed broker's active segment, or one it rebuilds."""
+        """Whether zero padding is usual: the active segment, or one a broker will rebuild."""
         if self.log.is_clean:
             return False
         ends = self.segment.next_base_offset

@@ -5,8 +5,8 @@ What each codec's bytes look like is not one fact but a small history:
 gzip
     One or more members, as Java's ``GZIPInputStream`` reads them.
 snappy
-    Blocks in the framing of xerial's ``snappy-java`` (a 16-byte header, then lengths and blocks), or one
-    raw block, as some clients wrote it.
+    Blocks in the framing of xerial's ``snappy-java`` (a 16-byte header, then lengths and blocks),
+    or one raw block, as some clients wrote it.
 lz4
     The LZ4 frame format.  In messages of magic 0 the frame header's checksum byte was computed over
     the frame's magic number too; brokers of that time wrote and wanted it so, and later ones
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 import cramjam
 import lz4.frame
@@ -30,7 +30,7 @@ from isal import igzip_lib
 
 from kafkastore.errors import CorruptBatchError, UnsupportedFormatError
 
-#: What one batch may take in memory by default; brokers refuse batches above 1 MB unless told otherwise.
+#: What one batch may grow to by default; brokers refuse batches above 1 MB unless told otherwise.
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -39,6 +39,14 @@ LZ4_MAGIC_SIZE = 4
 LZ4_CONTENT_SIZE_FLAG = 0x08
 LZ4_DICTIONARY_FLAG = 0x01
 SMALLEST_CHUNK = 64 * 1024
+
+DECOMPRESSION_ERRORS: tuple[type[Exception], ...] = (
+    cast("type[Exception]", igzip_lib.error),  # its stubs say that it is an instance
+    cramjam.DecompressionError,
+    zstandard.ZstdError,
+    RuntimeError,  # lz4
+    EOFError,
+)
 
 
 class Codec(enum.IntEnum):
@@ -105,9 +113,7 @@ def decompress(
             return _stream(lz4.frame.LZ4FrameDecompressor, frame, max_decompressed_bytes)
         if codec == Codec.ZSTD and magic >= 2:
             return _zstd(data, max_decompressed_bytes)
-    except (
-        igzip_lib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError, EOFError,
-    ) as error:
+    except DECOMPRESSION_ERRORS as error:
         name = Codec(codec).name.lower()
         raise CorruptBatchError(f"{name} records can't be decompressed ({error})") from error
     raise UnsupportedFormatError(f"codec {codec} is not known for records of magic {magic}")
@@ -146,7 +152,8 @@ def _stream(
     open_decompressor: Callable[[], _Decompressor], data: bytes | memoryview, limit: int
 ) -> bytes:
     """Decompress members or frames to their end, in pieces, so that a bomb is seen early."""
-    pieces, total = [], 0
+    pieces: list[bytes] = []
+    total = 0
     chunk = max(SMALLEST_CHUNK, 4 * len(data))
     left: bytes | memoryview = data
     while len(left) or not pieces:
@@ -168,7 +175,8 @@ def _snappy(data: bytes, limit: int) -> bytes:
     """Decompress xerial's framing, or one raw block."""
     if not data.startswith(XERIAL_MAGIC):
         return _snappy_block(data, limit)
-    pieces, total, at = [], 0, XERIAL_HEADER_SIZE
+    pieces: list[bytes] = []
+    total, at = 0, XERIAL_HEADER_SIZE
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
         at += 4
@@ -191,7 +199,8 @@ def _snappy_block(block: bytes, limit: int, before: int = 0) -> bytes:
 
 def _zstd(data: bytes | memoryview, limit: int) -> bytes:
     """Decompress zstd frames, in pieces: ``read`` sets aside as much memory as it is asked for."""
-    pieces, total = [], 0
+    pieces: list[bytes] = []
+    total = 0
     chunk = max(SMALLEST_CHUNK, 4 * len(data))
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
         while piece := reader.read(min(chunk, limit - total + 1)):

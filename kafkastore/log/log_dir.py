@@ -1,4 +1,4 @@
-"""A log directory (one of ``log.dirs``): its partition directories and the small files beside them."""
+"""A log directory, one of ``log.dirs``: its partitions and the small files beside them."""
 from __future__ import annotations
 
 import os
@@ -90,7 +90,7 @@ class LogDir:
 
     @cached_property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """First offset not known to be flushed, exclusive end of what is; empty without the file."""
+        """First offsets not known to be flushed; empty without the file."""
         return self._checkpoint(RECOVERY_POINT_CHECKPOINT)
 
     @cached_property

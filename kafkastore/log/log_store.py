@@ -20,7 +20,7 @@ AnyPath = str | PathLike[str]
 
 
 class Partitions(Mapping[TopicPartition, PartitionLog]):
-    """The partitions of a store, in the order of topic and partition; each opened when asked for."""
+    """The partitions of a store by topic and partition; each opened when asked for."""
 
     def __init__(self, places: dict[TopicPartition, list[tuple[Path, LogDir | None]]]) -> None:
         self._places = dict(sorted(places.items()))

@@ -1,21 +1,22 @@
 """Which offset is at time T?  The right answer, and what brokers and KIP-33's text answer.
 
-=============  ====================================================================================
-rules          answer
-=============  ====================================================================================
-``correct``    the first record in offset order, at or after the log start offset, with timestamp >= T;
-               never a marker; indexes are used where they fit the log
-``"2.4"``, any the broker's log layer, its flaws included: the first segment whose largest timestamp is >= T
-version from   (its modification time where the time index is empty), and in it the first record,
-0.10.1 on      markers too, found from the indexes' floor entries; no other segment is tried
-``kip-33``     the proposal's text: the first segment whose last entry is > T, where a missing time index of
-               an inactive segment counts as (modification time -> base offset of the next)
-=============  ====================================================================================
+``correct``
+    The first record in offset order, at or after the log start offset, with timestamp >= T; never a
+    marker.  Indexes are used where they fit the log.
+``"2.4"``, and any version from 0.10.1 on
+    The broker's log layer, its flaws included: the first segment whose largest timestamp is >= T
+    (its modification time where the time index is empty), and in it the first record, markers too,
+    found from the indexes' floor entries; no other segment is tried.
+``kip-33``
+    The proposal's text: the first segment whose last entry is > T, where a missing time index of an
+    inactive segment counts as (modification time -> base offset of the next).
 
-Which state of a broker is meant: beside a clean-shutdown marker, the one that loads these bytes (zero padding counts as
-entries, a missing time index as empty); without it, the one that was running or has recovered.
+Which state of a broker is meant: beside a clean-shutdown marker, the one that loads these bytes
+(zero padding counts as entries, a missing time index as empty); without it, the one that was
+running or has recovered.
 
-Source: Kafka 2.4.0 ``Log.fetchOffsetByTimestamp``, ``LogSegment.findOffsetByTimestamp``; KIP-33, "Search message by timestamp".
+Source: Kafka 2.4.0 ``Log.fetchOffsetByTimestamp``, ``LogSegment.findOffsetByTimestamp``; KIP-33,
+"Search message by timestamp".
 """
 from __future__ import annotations
 
@@ -125,7 +126,7 @@ class _BrokerSegment:
         )
 
     def largest_timestamp(self) -> int:
-        """Return what ``LogSegment.largestTimestamp`` says: ms, by modification time if by nothing else."""
+        """Return what ``LogSegment.largestTimestamp`` says, ms."""
         last = time_index.last_entry(self.time_entries, self.segment.base_offset)
         largest = last.timestamp
         if self.is_running_active:
@@ -175,10 +176,10 @@ def _broker(
 
 
 def _recovers(log: PartitionLog, segment: LogSegment) -> bool:
-    """Whether a starting broker rebuilds the segment: no marker, and at or above the recovery point.
+    """Whether a starting broker rebuilds the segment: no marker, and not below the recovery point.
 
-    The segment that holds the recovery point is the first it rebuilds. A directory by itself tells neither; there the
-    broker that was running is meant, which had no entries either.
+    The segment that holds the recovery point is the first it rebuilds. A directory by itself tells
+    neither; there the broker that was running is meant, which had no entries either.
     """
     if log.log_dir is None or log.is_clean:
         return False
@@ -210,7 +211,9 @@ def _kip_33(log: PartitionLog, target_timestamp: int) -> TimestampAndOffset | No
 
 
 def kip_33_entries(segment: LogSegment) -> list[TimestampOffset]:
-    """Return the time index that KIP-33's text gives a segment: its own, or one entry by modification time.
+    """Return the time index that KIP-33's text gives a segment.
+
+    Its own, or for an inactive segment without one an entry by modification time.
 
     Parameters
     ----------

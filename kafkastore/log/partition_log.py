@@ -43,7 +43,8 @@ class PartitionLog:
     topic_partition : TopicPartition
         What its name says.
     log_dir : LogDir or None
-        The log directory around it, whose checkpoints bound the log; None for a directory by itself.
+        The log directory around it, whose checkpoints bound the log; None for a directory by
+        itself.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class PartitionLog:
 
     @cached_property
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments by base offset; files that are being deleted, cleaned or swapped are left out."""
+        """The segments by base offset, without files being deleted, cleaned or swapped."""
         try:
             names = os.listdir(self.path)
         except OSError as error:
@@ -86,12 +87,12 @@ class PartitionLog:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the log directory has a clean-shutdown marker; False for a directory by itself."""
+        """Whether there is a clean-shutdown marker; False for a directory by itself."""
         return self.log_dir is not None and self.log_dir.is_clean
 
     @cached_property
     def log_start_offset(self) -> int:
-        """First offset a reader may ask for: the checkpoint's, or the first segment's base offset."""
+        """First offset a reader may ask for: the checkpoint's or the first segment's."""
         first = self.segments[0].base_offset if self.segments else 0
         if self.log_dir is None:
             return first
@@ -108,7 +109,8 @@ class PartitionLog:
     def high_watermark(self) -> int:
         """First offset not replicated: the log end, which a sole replica has after its restart.
 
-        What the broker last wrote down is `checkpointed_high_watermark`; it lags in a killed broker.
+        What the broker last wrote down is `checkpointed_high_watermark`; it lags in a killed
+        broker.
         """
         return self.log_end_offset
 
@@ -138,14 +140,14 @@ class PartitionLog:
             raise error.located(path) from error
 
     def segments_between(self, start_offset: int, end_offset: int) -> Iterator[LogSegment]:
-        """Yield the segments that may hold offsets from a start, inclusive, to an end, exclusive."""
+        """Yield segments that may hold offsets from a start, inclusive, to an end, exclusive."""
         for segment in self.segments:
             ends = segment.next_base_offset
             if (ends is None or ends > start_offset) and segment.base_offset < end_offset:
                 yield segment
 
     def bounds(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
-        """Return offset bounds within the log, from what a caller asked: start inclusive, end exclusive."""
+        """Return bounds within the log for what a caller asked: start inclusive, end exclusive."""
         start = self.log_start_offset
         if start_offset is not None:
             start = max(start, start_offset)
@@ -173,6 +175,13 @@ class PartitionLog:
         CorruptBatchError
             Where bytes break the format; checksums are not looked at (`RecordBatch.verify` does).
         """
+        for _, batch in self._batches_with_paths(start_offset, end_offset):
+            yield batch
+
+    def _batches_with_paths(
+        self, start_offset: int | None, end_offset: int | None
+    ) -> Iterator[tuple[Path, RecordBatch]]:
+        """Yield each batch with its file: a harmed batch's offsets do not tell where it lies."""
         start, end = self.bounds(start_offset, end_offset)
         first_read = SMALLEST_READ if end_offset is not None else LARGEST_READ
         for segment in self.segments_between(start, end):
@@ -181,9 +190,9 @@ class PartitionLog:
                 for batch in log.batches(position, first_read=first_read):
                     if batch.last_offset < start:
                         continue
-                    if batch.last_offset >= end and self._first_offset(batch) >= end:
+                    if batch.last_offset >= end and _first_offset(batch, segment.log_path) >= end:
                         return
-                    yield batch
+                    yield segment.log_path, batch
 
     def records(
         self,
@@ -217,7 +226,7 @@ class PartitionLog:
             At the first batch that is broken; all records before it have been yielded.
         """
         start, end = self.bounds(start_offset, end_offset)
-        for batch in self.batches(start, end):
+        for path, batch in self._batches_with_paths(start, end):
             if batch.is_control and not include_control:
                 continue
             try:
@@ -225,22 +234,10 @@ class PartitionLog:
                     batch.verify()
                 records = batch.records(max_decompressed_bytes=max_decompressed_bytes)
             except CorruptionError as error:
-                raise error.located(self._path_of(batch)) from error
+                raise error.located(path) from error
             for record in records:
                 if start <= record.offset < end:
                     yield record
-
-    def _first_offset(self, batch: RecordBatch) -> int:
-        """Return a batch's first offset, which in a wrapper has to be decompressed."""
-        try:
-            return batch.base_offset
-        except CorruptionError as error:
-            raise error.located(self._path_of(batch)) from error
-
-    def _path_of(self, batch: RecordBatch) -> Path:
-        """Return the file of a batch."""
-        holders = [s for s in self.segments if s.base_offset <= batch.last_offset]
-        return (holders or self.segments)[-1].log_path
 
     def to_arrow(
         self,
@@ -288,3 +285,11 @@ class PartitionLog:
                 raise KafkaStoreError(
                     f"{segment.log_path} can't be read: no permission"
                 ) from error
+
+
+def _first_offset(batch: RecordBatch, path: Path) -> int:
+    """Return a batch's first offset, which in a wrapper has to be decompressed."""
+    try:
+        return batch.base_offset
+    except CorruptionError as error:
+        raise error.located(path) from error

@@ -47,7 +47,8 @@ def schema(columns: Sequence[str] | None = None, *, include_headers: bool = Fals
     Parameters
     ----------
     columns : sequence of str, optional
-        Names to choose, in any order; the schema keeps the source's order. Default: all of the Kafka source's.
+        Names to choose, in any order; the schema keeps the source's order. Default: all of the
+        Kafka source's.
     include_headers : bool
         Add `headers` where `columns` is not given, as the Kafka source's option of that name does.
 
@@ -92,8 +93,8 @@ def read(
     start_offset, end_offset : int, optional
         Inclusive, exclusive. Default: from the log start offset to the log end.
     start_timestamp, end_timestamp : int, optional
-        ms since 1970; inclusive, exclusive. Segments whose largest timestamp is below the start are not read;
-        records without timestamp count as -1.
+        ms since 1970; inclusive, exclusive. Segments whose largest timestamp is below the start are
+        not read; records without timestamp count as -1.
     include_headers : bool
         Add the `headers` column.
     include_control : bool
@@ -108,9 +109,9 @@ def read(
     Returns
     -------
     pyarrow.RecordBatchReader
-        Memory is bounded by one batch, whatever the size of the log. A timestamp whose microseconds do not fit
-        64 bits is null. Reading raises `CorruptBatchError` at the first broken batch; all
-        rows before it have been given.
+        Memory is bounded by one batch, whatever the size of the log. A timestamp whose microseconds
+        do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first broken batch;
+        all rows before it have been given.
     """
     chosen = schema(columns, include_headers=include_headers)
     start, end = log.bounds(start_offset, end_offset)

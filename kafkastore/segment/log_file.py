@@ -1,7 +1,7 @@
 """The ``.log`` file of a segment: read by ``pread``, batch by batch, never mapped, never written.
 
-A mapping of a file that shrinks, or of a bad sector, kills the process; a read gives fewer bytes or an
-error that can be told.
+A mapping of a file that shrinks, or of a bad sector, kills the process; a read gives fewer bytes or
+an error that can be told.
 """
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ class LogFile:
 
         Notes
         -----
-        A torn last batch is the end of the log, without an error: `valid_bytes` tells where it begins.
+        A torn last batch is the end of the log, without an error: `valid_bytes` tells where it
+        begins.
         """
         position, read_size = starting_position, first_read
         buffer = bytearray(min(read_size, max(self.size - position, 1)))
@@ -157,8 +158,8 @@ class LogFile:
     def _is_end(self, head: bytes, position: int) -> bool:
         """Tell whether a frame that can't be one is where the log just ends.
 
-        Kafka does not look at a frame that ends where the file ends, nor at the magic of a batch that runs past it.
-        Zeros up to the end are space that ``log.preallocate``, or a crash, left.
+        Kafka does not look at a frame that ends where the file ends, nor at the magic of a batch
+        that runs past it. Zeros up to the end are space that ``log.preallocate``, or a crash, left.
         """
         left = self.size - position
         length = int.from_bytes(head[8:12], "big", signed=True)
@@ -325,7 +326,8 @@ class LogFile:
 
         Notes
         -----
-        Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``. Checksums are not looked at, as there.
+        Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``. Checksums are not looked at, as
+        there.
         """
         for run in self.runs(starting_position, first_read=SMALLEST_READ):
             headers = run.headers
@@ -357,4 +359,5 @@ def is_control(headers: NDArray[Any]) -> NDArray[np.bool_]:
     ----------
     headers : numpy.ndarray of BATCH_HEADER
     """
-    return (headers["magic"] == 2) & (headers["attributes"] & 0x20 != 0)
+    control: NDArray[np.bool_] = (headers["magic"] == 2) & (headers["attributes"] & 0x20 != 0)
+    return control

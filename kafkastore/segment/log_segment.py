@@ -57,8 +57,8 @@ class LogSegment:
 
     Notes
     -----
-    Files are opened for each question and closed again, so that a store of any size fits the limit of
-    open files; what an index or a summary said is kept.
+    Files are opened for each question and closed again, so that a store of any size fits the limit
+    of open files; what an index or a summary said is kept.
 
     Source: Kafka 2.4.0 ``LogSegment``.
     """
@@ -169,7 +169,7 @@ class LogSegment:
         )
 
     def position_before(self, target_offset: int) -> int:
-        """Find a batch at or before the one that holds an offset, by the offset index if it is right.
+        """Find a batch at or before the one that holds an offset.
 
         Parameters
         ----------
@@ -179,8 +179,8 @@ class LogSegment:
         Returns
         -------
         int
-            Byte position of a batch; every record before it has a smaller offset. 0 where the index is missing
-            or its entry does not fit the log.
+            Byte position of a batch; every record before it has a smaller offset. 0 where the index
+            is missing or its entry does not fit the log.
         """
         if self.offset_index is None:
             return 0
@@ -239,9 +239,10 @@ class LogSegment:
     def largest_timestamp_by_index(self) -> int | None:
         """The segment's largest timestamp, if the time index can be shown to be right; else None.
 
-        An index is believed if its entries are in order and the first and the last fit the log: the batch that holds
-        their offset has just that maximum, and none before the first is later. Batches behind the last are looked at, for
-        an index may lack its last entries (a running or killed broker). Where timestamps rise that is one interval.
+        An index is believed if its entries are in order and the first and the last fit the log:
+        the batch that holds their offset has just that maximum, and none before the first is later.
+        Batches behind the last are looked at, for an index may lack its last entries (a running or
+        killed broker). Where timestamps rise that is one interval.
         """
         index = self.time_index
         if index is None or not index.used_entry_count or index.first_disorder() >= 0:
@@ -291,11 +292,13 @@ class LogSegment:
 
         Notes
         -----
-        Right whatever the indexes say: they only choose where to begin, and only where they fit the log.
+        Right whatever the indexes say: they only choose where to begin, and only where they fit the
+        log.
         """
         position = 0
         if self.largest_timestamp_by_index is not None and self.time_index is not None:
-            # Of an entry with just the target it is not said that it is the first record of that time.
+            # Of an entry with just the target it is not said that it is the first record of that
+            # time.
             floor = self.time_index.lookup(target_timestamp - 1)
             if floor.timestamp >= 0:
                 candidate = self.position_before(floor.offset)
@@ -315,7 +318,7 @@ class LogSegment:
 def _is_beginning(first: TimestampOffset, log: LogFile) -> bool:
     """Whether a time index's first entry is true of all that lies before it.
 
-    A broker that misses a time index begins an empty one, however many records the log has already.
+    A broker that misses a time index begins an empty one, however much the log holds already.
     """
     for run in log.runs(first_read=SMALLEST_READ):
         holders = np.flatnonzero(run.headers["last_offset"] >= first.offset)

@@ -17,7 +17,8 @@ INDEX_INTERVAL_BYTES = 4096
 class RebuiltIndexes(NamedTuple):
     """A segment's indexes as its log alone gives them.
 
-    Bytes from `valid_bytes` on are torn, preallocated or, with a `reason`, broken: a broker would cut them.
+    Bytes from `valid_bytes` on are torn, preallocated or, with a `reason`, broken: a broker would
+    cut them.
     """
 
     offset_index: bytes

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -200,7 +201,8 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
         raise OptionError(f"option paths must be a JSON list of paths, not {options['paths']}")
     if not paths:
         raise OptionError("no path: load(path) needs a Kafka log directory, or several")
-    return tuple(path.removeprefix("file:") for path in paths)
+    # Tasks may run in another folder than the planner, whose folder a relative path means.
+    return tuple(os.path.abspath(path.removeprefix("file:")) for path in paths)
 
 
 def _selection(options: Mapping[str, str]) -> Selection:

@@ -199,6 +199,15 @@ def test_a_broken_wrapper_at_the_end_of_a_range_is_told_with_its_file(opened):
     assert caught.value.path == found.segments[0].log_path
 
 
+def test_a_harmed_offset_does_not_lead_to_another_file(opened):
+    harmed = bytearray(numbered(1)[0].data)
+    harmed[26] ^= 0x08      # the last offset delta: the batch seems to end with offset 9
+    found = opened(Log((Segment(0, numbered(0), tail=bytes(harmed)), Segment(5, numbered(5)))))
+    with pytest.raises(CorruptBatchError, match="offset 9") as caught:
+        list(found.records())
+    assert caught.value.path == found.segments[0].log_path
+
+
 def test_checksums_need_not_be_looked_at(opened):
     harmed = numbered(1)[0].data[:-2] + b"V\0"
     found = opened(Log((Segment(0, numbered(0), tail=harmed),)))

@@ -73,7 +73,12 @@ def test_the_end_has_the_same_options():
 
 def test_paths_come_as_a_list_in_json():
     assert parse_options({"paths": '["/a", "/b,c"]'}).paths == ("/a", "/b,c")
-    assert parsed(path="file:///a").paths == ("///a",)
+    assert parsed(path="file:///a").paths == ("/a",)
+
+
+def test_a_relative_path_means_the_planners_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert parsed(path="logs").paths == (str(tmp_path / "logs"),)
 
 
 def test_what_concerns_a_broker_only_is_let_pass():
