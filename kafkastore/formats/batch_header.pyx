@@ -1,6 +1,7 @@
 """The header of a record batch (magic 2) and of a message (magic 0 and 1), and the scan over them.
 
-Every batch and every message begins with the same frame, so a log is walked without looking inside::
+Every batch and every message begins with the same frame, so a log is walked without looking
+inside::
 
     byte 0             8          12          16      17
          +-------------+----------+-----------+-------+----
@@ -9,8 +10,9 @@ Every batch and every message begins with the same frame, so a log is walked wit
 
 ``length`` counts the bytes behind itself.  In a message bytes 12 to 15 hold the CRC-32 of what
 follows; in a record batch the partition leader epoch, which lies outside the checksum (a
-CRC-32C at byte 17 over all from byte 21) because brokers change it in place.  A message's offset is its
-own; that of a wrapper, a message whose value is a compressed set of messages, is the offset of its last.
+CRC-32C at byte 17 over all from byte 21) because brokers change it in place.  A message's offset is
+its own; that of a wrapper, a message whose value is a compressed set of messages, is the offset of
+its last.
 
 Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``LegacyRecord``, ``FileLogInputStream.nextBatch``.
 """
@@ -23,7 +25,8 @@ import numpy as np
 
 cdef Crc CRC = crc_functions()
 
-#: numpy's view of one header; the fields of Kafka's ``RecordBatch``, see `docs/formats/record_batch.md`.
+#: numpy's view of one header; the fields of Kafka's ``RecordBatch``, see
+#: `docs/formats/record_batch.md`.
 BATCH_HEADER = np.dtype([
     ("position", "i8"), ("base_offset", "i8"), ("last_offset", "i8"), ("base_timestamp", "i8"),
     ("max_timestamp", "i8"), ("producer_id", "i8"), ("size", "i4"), ("leader_epoch", "i4"),
@@ -32,7 +35,8 @@ BATCH_HEADER = np.dtype([
 ])
 assert BATCH_HEADER.itemsize == sizeof(BatchHeader)
 
-#: Where each field of a record batch begins, in bytes; `docs/formats/record_batch.md` says the same.
+#: Where each field of a record batch begins, in bytes; `docs/formats/record_batch.md` says the
+#: same.
 RECORD_BATCH_FIELDS = {
     "base_offset": BASE_OFFSET_AT, "length": LENGTH_AT,
     "partition_leader_epoch": PARTITION_LEADER_EPOCH_AT, "magic": MAGIC_AT, "crc": CRC_AT,
@@ -42,7 +46,8 @@ RECORD_BATCH_FIELDS = {
     "base_sequence": BASE_SEQUENCE_AT, "records_count": RECORDS_COUNT_AT, "records": RECORDS_AT,
 }
 
-#: The same of a message, as far as its fields have a fixed place; see `docs/formats/message_set.md`.
+#: The same of a message, as far as its fields have a fixed place; see
+#: `docs/formats/message_set.md`.
 MESSAGE_FIELDS_V0 = {
     "offset": BASE_OFFSET_AT, "length": LENGTH_AT, "crc": MESSAGE_CRC_AT, "magic": MAGIC_AT,
     "attributes": MESSAGE_ATTRIBUTES_AT, "key_size": MESSAGE_KEY_SIZE_AT_V0,
@@ -177,8 +182,8 @@ def scan(const uint8_t[::1] data not None, int64_t position, BatchHeader[::1] he
     scanned_bytes : int
         Bytes of whole batches, up to the first that was not parsed.
     status : int
-        `ALL_SCANNED` (or `headers` is full), `NEEDS_BYTES` (the next batch is not whole within `data`),
-        `BAD_LENGTH` or `BAD_MAGIC`.
+        `ALL_SCANNED` (or `headers` is full), `NEEDS_BYTES` (the next batch is not whole within
+        `data`), `BAD_LENGTH` or `BAD_MAGIC`.
     wanted_bytes : int
         With `NEEDS_BYTES`: bytes of the next batch, 0 where not even its length is there.
     """

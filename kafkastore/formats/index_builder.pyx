@@ -1,7 +1,7 @@
 """The offset and time index of a segment, built from its batch headers as a recovering broker does.
 
-An entry is due where more than ``index.interval.bytes`` of log lie between a batch and the last one that
-got an entry; the first batch never gets one. The time index then takes the largest
+An entry is due where more than ``index.interval.bytes`` of log lie between a batch and the last one
+that got an entry; the first batch never gets one. The time index then takes the largest
 timestamp so far with the last offset of the batch that reached it first, if it is larger than
 in the entry before; its last entry has the segment's maximum.
 

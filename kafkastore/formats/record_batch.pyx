@@ -11,12 +11,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kafkastore.formats.batch_header cimport (
     CODEC_MASK,
     CONTROL_FLAG,
-    CRC_AT,
     DELETE_HORIZON_FLAG,
     HEADER_BAD_LENGTH,
     HEADER_BAD_MAGIC,
     HEADER_WHOLE,
-    MESSAGE_CRC_AT,
     MESSAGE_KEY_SIZE_AT_V0,
     MESSAGE_KEY_SIZE_AT_V1,
     RECORDS_AT,
@@ -51,8 +49,8 @@ Record = namedtuple(
 Record.__doc__ = """One record: what a consumer is given.
 
 `offset`; `timestamp` in ms since 1970, -1 where the message format has none; `timestamp_type` as in
-`TimestampType`; `key` and `value` bytes or None; `headers` a tuple of (name, value or None); `leader_epoch`
-or None before magic 2.
+`TimestampType`; `key` and `value` bytes or None; `headers` a tuple of (name, value or None);
+`leader_epoch` or None before magic 2.
 """
 
 
@@ -119,18 +117,19 @@ cdef tuple headers_of(const RecordView* record, const BatchHeader* batch):
     cdef Cursor fields
     cdef HeaderView header
     cdef list headers = []
-    cdef int32_t i
+    cdef int32_t _
     fields.at = record.headers
     fields.end = record.end
     fields.failed = False
-    for i in range(record.headers_count):
+    for _ in range(record.headers_count):
         if not read_header(&fields, &header):
             raise broken(f"a header of the record at offset {record.offset} is broken", batch)
         name = PyBytes_FromStringAndSize(<const char*> header.name, header.name_size)
         headers.append((name.decode("utf-8", "surrogateescape"),
                         optional_bytes(header.value, header.value_size)))
     if fields.at != fields.end:
-        raise broken(f"the record at offset {record.offset} has bytes behind its last header", batch)
+        raise broken(
+            f"the record at offset {record.offset} has bytes behind its last header", batch)
     return tuple(headers)
 
 

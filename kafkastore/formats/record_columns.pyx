@@ -1,13 +1,13 @@
-"""Records straight into columns: the buffers of Arrow arrays, filled without a Python object a record.
+"""Records straight into columns, the buffers of Arrow arrays, without a Python object a record.
 
 `RecordColumns` is filled batch by batch from the bytes of a log and gives its buffers away when
-asked; `log.records_as_arrow` makes Arrow arrays of them without a copy.  Values of columns that were
-not asked for are stepped over, never copied.
+asked; `log.records_as_arrow` makes Arrow arrays of them without a copy.  Values of columns that
+were not asked for are stepped over, never copied.
 
 Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
-from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
@@ -315,7 +315,7 @@ cdef class RecordColumns:
 
     cdef Outcome _decode(self, const BatchHeader* header, const uint8_t* records,
                          Py_ssize_t size) noexcept nogil:
-        """Decode a batch's records. What a broken batch added is behind `rows`, so it never shows."""
+        """Decode a batch; what a broken one added lies behind `rows` and never shows."""
         cdef RecordCursor cursor
         cdef RecordView record
         cdef int got
@@ -376,7 +376,8 @@ cdef class RecordColumns:
                 and self.header_value.reserve(size // 2, size)):
             return False
         return (self.offsets.reserve(8 * rows) and self.timestamps.reserve(8 * rows)
-                and self.timestamp_validity.reserve(rows) and self.timestamp_types.reserve(4 * rows))
+                and self.timestamp_validity.reserve(rows)
+                and self.timestamp_types.reserve(4 * rows))
 
     cdef inline void _add_timestamp(self, int64_t timestamp) noexcept nogil:
         """Add a timestamp in microseconds; null where that many do not fit 64 bits."""
@@ -388,11 +389,11 @@ cdef class RecordColumns:
         """Add a record's headers: null, not an empty list, where it has none."""
         cdef Cursor fields
         cdef HeaderView header
-        cdef int32_t i
+        cdef int32_t _
         fields.at = record.headers
         fields.end = record.end
         fields.failed = False
-        for i in range(record.headers_count):
+        for _ in range(record.headers_count):
             if not read_header(&fields, &header):
                 return False
             self.header_name.add(header.name, header.name_size)
@@ -432,10 +433,10 @@ cdef class RecordColumns:
         rows : int
         columns : dict
             Buffers in Arrow's layout. `key`, `value`: (nulls, validity, offsets, bytes);
-            `timestamp`: (nulls, validity, int64 microseconds); `headers`: (nulls, validity, offsets,
-            count of names, names, values), the last two as `key` is; `is_transactional`, `is_control`: a byte
-            a row; others: plain integers of their column's width. `nulls` is -1 where it is not
-            known. After a broken batch buffers may be longer than `rows`.
+            `timestamp`: (nulls, validity, int64 microseconds); `headers`: (nulls, validity,
+            offsets, count of names, names, values), the last two as `key` is; `is_transactional`,
+            `is_control`: a byte a row; others: plain integers of their column's width. `nulls` is
+            -1 where it is not known. After a broken batch buffers may be longer than `rows`.
         """
         cdef Py_ssize_t rows = self.rows
         cdef dict taken = {

@@ -1,7 +1,7 @@
 """A forward cursor over the records of one batch or message set, for all magics.
 
-One parser serves Python records, Arrow columns and searches by time.  It works on the *records bytes* of
-a batch: of a v2 batch what follows the header, decompressed; of a v0 or v1 message the
+One parser serves Python records, Arrow columns and searches by time.  It works on the *records
+bytes* of a batch: of a v2 batch what follows the header, decompressed; of a v0 or v1 message the
 message itself, frame included; of a wrapper the decompressed set of messages.
 
 Source: Kafka 2.4.0 ``DefaultRecord.readFrom``, ``AbstractLegacyRecordBatch.DeepRecordsIterator``.

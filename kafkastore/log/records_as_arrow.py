@@ -178,7 +178,11 @@ def _take(
     if not rows:
         return
     arrays = [_array(field, rows, buffers, log) for field in chosen]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=chosen)
+    if arrays:
+        batch = pa.RecordBatch.from_arrays(arrays, schema=chosen)
+    else:  # rows without columns: only their number
+        nothing = pa.Array.from_buffers(pa.struct([]), rows, [None])
+        batch = pa.RecordBatch.from_struct_array(nothing)
     for first in range(0, rows, batch_rows):
         yield batch.slice(first, batch_rows)
 
@@ -199,7 +203,7 @@ def _array(field: pa.Field, rows: int, buffers: dict[str, Any], log: PartitionLo
     if field.name == HEADERS_COLUMN:
         nulls, validity, offsets, name_count, names, values = parts
         pairs = pa.StructArray.from_arrays(
-            [_binary(pa.string(), name_count, names), _binary(pa.binary(), name_count, values)],
+            [_text(name_count, names), _binary(pa.binary(), name_count, values)],
             fields=list(HEADERS_TYPE.value_type),
         )
         wrapped = [pa.py_buffer(validity), pa.py_buffer(offsets)]
@@ -216,3 +220,14 @@ def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> p
         pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(values),
     ]
     return pa.Array.from_buffers(kind, rows, buffers, nulls)
+
+
+def _text(rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
+    """Wrap UTF-8 texts; what is none is shown with U+FFFD, as Java shows it to consumers."""
+    texts = _binary(pa.string(), rows, parts)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        names = texts.view(pa.binary()).to_pylist()
+        return pa.array([name.decode("utf-8", "replace") for name in names], pa.string())
+    return texts

@@ -225,7 +225,7 @@ def test_segments_without_the_times_asked_for_are_not_read(opened):
 
 @pytest.mark.parametrize("codec", [0, GZIP, ZSTD])
 def test_memory_is_bounded_whatever_the_size_of_the_log(opened, codec):
-    value = b"value" * 2000
+    value = b"value" * 2000     # the same in all batches, so that the model is fast
     batches = tuple(
         Batch(tuple(Row(10 * number + row, 5, None, value) for row in range(10)), codec=codec)
         for number in range(400)

@@ -11,6 +11,7 @@ import gzip
 import struct
 import zlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import cramjam
@@ -272,6 +273,7 @@ def with_old_header_checksum(frame):
     return frame[:checksum_at] + bytes([checksum]) + frame[checksum_at + 1 :]
 
 
+@lru_cache(1024)
 def crc32c(data, checksum=0):
     """CRC-32C, bit by bit for the table's 256 entries and byte by byte for the data."""
     checksum ^= 0xFFFFFFFF
