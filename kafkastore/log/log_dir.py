@@ -59,9 +59,13 @@ class LogDir:
         skipped = []
         with os.scandir(self.path) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                if not entry.is_dir():
-                    continue
                 path = Path(entry.path)
+                try:
+                    if not entry.is_dir():
+                        continue
+                except OSError as error:  # a link to itself, or to what may not be seen
+                    skipped.append(SkippedName(path, f"can't be followed: {error.strerror}"))
+                    continue
                 try:
                     directory: PartitionDirectory = parse_partition_directory(entry.name)
                 except InvalidNameError as error:

@@ -142,12 +142,12 @@ def _topic_partition(path: Path) -> TopicPartition:
 
 def _open_log_dir(path: Path) -> LogDir:
     """Open a directory that must be a log directory."""
-    if not path.exists():
-        raise NotALogDirectoryError(f"{path} does not exist")
-    if not path.is_dir():
-        raise NotALogDirectoryError(f"{path} is a file, not a Kafka log directory")
     log_dir = LogDir(path)
     try:
+        if not path.exists():
+            raise NotALogDirectoryError(f"{path} does not exist")
+        if not path.is_dir():
+            raise NotALogDirectoryError(f"{path} is a file, not a Kafka log directory")
         partitions = log_dir.partition_paths
     except PermissionError as error:
         raise NotALogDirectoryError(f"{path} can't be listed: no permission to read it") from error

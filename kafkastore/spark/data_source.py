@@ -132,10 +132,9 @@ class RecordsReader(DataSourceReader):
 class PushingReader(RecordsReader):
     """A reader that leaves out what filters exclude, for the option `pushFilters`.
 
-    Only for that, because Spark 4.2 and 4.3 keep what was planned for one query and use it
-    for the next query of the same frame, whatever that asks for: ``frame.where("partition =
-    1").count()``, and ``frame.count()`` counts partition 1 from then on. The same happens to two
-    uses within one query.
+    Only for that, because Spark 4.2 and 4.3 keep what was planned for one query's filters and use
+    it for whatever is asked of the same frame next, without filters or with others; and so do two
+    uses within one query. `docs/spark.md` shows it.
 
     Source: Spark 4.3 ``PythonScanBuilder.pushFilters``, ``PythonDataSourceV2.setReadInfo``.
     """

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from models.segment_indexes import time_entries_of, offset_entries_of, recovered_entries
 from models.record_strategies import NEAR_TIMESTAMPS, bounded
+from models.segment_indexes import offset_entries_of, recovered_entries, time_entries_of
 
 from kafkastore import OffsetOverflowError
 from kafkastore.formats.batch_header import BATCH_HEADER

@@ -8,8 +8,8 @@ from models import record_reader
 from models.record_format import (
     FRAME,
     GZIP,
-    LZ4,
     LOG_APPEND_TIME,
+    LZ4,
     SNAPPY,
     ZSTD,
     Batch,
@@ -103,7 +103,8 @@ def test_inner_messages_of_magic_0_have_no_timestamp_in_a_wrapper_of_magic_1():
 def test_both_framings_of_snappy_are_read(magic, is_raw):
     rows = tuple(Row(offset, 1, b"k", b"value" * 9_000) for offset in range(3))
     written = Batch(rows, magic=magic, codec=SNAPPY, is_raw_snappy=is_raw)
-    assert [record.value for record in RecordBatch(written.data).records()] == [b"value" * 9_000] * 3
+    records = RecordBatch(written.data).records()
+    assert [record.value for record in records] == [b"value" * 9_000] * 3
 
 
 def test_lz4_of_magic_0_is_read_with_the_wrong_and_with_the_right_checksum():

@@ -158,7 +158,8 @@ LIES = {
     "more headers than bytes": (varint(6) + b"\0\0\0\x01\x01" + varint(9), 1),
     "two billion headers": (varint(10) + b"\0\0\0\x01\x01" + varint(2**31 - 1), 1),
     "a negative count of headers": (varint(6) + b"\0\0\0\x01\x01" + varint(-1), 1),
-    "a header name of null": (varint(8) + b"\0\0\0\x01\x01" + varint(1) + varint(-1) + varint(0), 1),
+    "a header name of null": (
+        varint(8) + b"\0\0\0\x01\x01" + varint(1) + varint(-1) + varint(0), 1),
     "a header value past the end": (
         varint(8) + b"\0\0\0\x01\x01" + varint(1) + varint(0) + varint(9), 1),
     "no record": (b"", 1),

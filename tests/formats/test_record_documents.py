@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 
 import pytest
 from models.format_document import DOCUMENTS, run_examples
@@ -34,7 +35,7 @@ def test_the_table_has_the_places_that_the_code_has(name, number):
 @pytest.mark.parametrize(("name", "number"), CONSTANTS)
 def test_the_fields_of_the_table_follow_each_other(name, number):
     table = offset_tables(name)[number]
-    for (at, size, _), (following, _, _) in zip(table, table[1:], strict=False):
+    for (at, size, _), (following, _, _) in pairwise(table):
         assert at + size == following
     assert table[-1][1] is None
 

@@ -60,7 +60,7 @@ def test_a_varint_without_end_is_an_error(field, size):
 
 @pytest.mark.parametrize("value", EDGES)
 def test_a_record_cut_within_a_varint_is_an_error(value):
-    whole = body(timestamp_delta=varint(value), key=varint(3) + b"key", value=varint(200) + b"v" * 200)
+    whole = body(varint(value), key=varint(3) + b"key", value=varint(200) + b"v" * 200)
     for size in range(len(whole)):
         with pytest.raises(CorruptBatchError):
             batch_with(whole[:size]).records()

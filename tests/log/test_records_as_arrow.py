@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, ZSTD, Batch, Row, marker
 from models.record_strategies import NEAR_TIMESTAMPS, bounded, logs
@@ -189,13 +190,12 @@ def test_nothing_is_read_before_it_is_asked_for(opened):
 def test_a_broken_batch_is_an_error_behind_all_rows_before_it(opened):
     broken = Batch((Row(50, 5), Row(51, 6)), stated_count=3)
     found = opened(one_segment(*numbered(50), broken, *numbered(60)[-1:]))
-    offsets = []
-    with pytest.raises(CorruptBatchError) as caught:
-        for batch in found.to_arrow(["offset", "key"], batch_rows=7):
-            offsets += batch["offset"].to_pylist()
+    batches, error = until_error(found.to_arrow(["offset", "key"], batch_rows=7))
+    offsets = [offset for batch in batches for offset in batch["offset"].to_pylist()]
     assert offsets == list(range(50))
-    assert caught.value.path == found.segments[0].log_path
-    assert caught.value.position == sum(len(batch.data) for batch in numbered(50))
+    assert isinstance(error, CorruptBatchError)
+    assert error.path == found.segments[0].log_path
+    assert error.position == sum(len(batch.data) for batch in numbered(50))
 
 
 def test_a_broken_batch_outside_the_range_is_not_looked_at(opened):

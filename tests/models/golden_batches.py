@@ -33,7 +33,7 @@ def kind_of(batch):
 
 @cache
 def smallest_batches(golden):
-    """The smallest batch of every kind with more than one record, if there is one: {kind: bytes}."""
+    """The smallest batch of every kind, with more than one record if there is one."""
     found = {}
     for version, name in SOURCES:
         case = golden(version, name, "answers")

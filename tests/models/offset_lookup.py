@@ -52,9 +52,7 @@ class _Seen:
         self.log, self.segment = log, segment
         self.is_active = segment is log.segments[-1]
         entries = segment
-        if segment.offset_index is None:
-            entries = segment.recovered()
-        elif segment.time_index is None and self._was_recovered():
+        if segment.offset_index is None or (segment.time_index is None and self._was_recovered()):
             entries = segment.recovered()
         offset_index, time_index = entries.offset_index, entries.time_index or b""
         if not log.is_clean:

@@ -245,7 +245,9 @@ def test_only_batches_that_can_hold_the_time_are_decoded(open_log):
 
 
 @bounded(80)
-@given(st.lists(batches(timestamps=NEAR_TIMESTAMPS), max_size=6), NEAR_TIMESTAMPS, st.integers(0, 20))
+@given(
+    st.lists(batches(timestamps=NEAR_TIMESTAMPS), max_size=6), NEAR_TIMESTAMPS, st.integers(0, 20)
+)
 def test_a_time_is_searched_as_by_brute_force(tmp_path_factory, written, target, start):
     written = in_a_row(written)
     path = tmp_path_factory.mktemp("log") / "0.log"

@@ -302,7 +302,7 @@ def test_harmed_indexes_never_lead_astray(segment, source):
 
 
 def harm(data, entry_size, plausible, source):
-    """Up to three slots gone, zeroed, or with another value: any byte, or a plausible last number."""
+    """Up to three slots gone, zeroed, or changed: any byte, or a plausible last number."""
     data = bytearray(data)
     for _ in range(source.randrange(1, 4)):
         if not data:

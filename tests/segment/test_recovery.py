@@ -71,7 +71,9 @@ def test_both_indexes_are_those_of_the_recovering_broker(golden_case):
         assert indexes.time_index == recovered.time_index_path.read_bytes()
 
 
-@pytest.mark.golden_cases(names=KILLED, versions=["0.10.2.2", "0.11.*"], answers="answers-recovered")
+@pytest.mark.golden_cases(
+    names=KILLED, versions=["0.10.2.2", "0.11.*"], answers="answers-recovered"
+)
 def test_time_indexes_are_those_of_the_recovering_broker_from_the_first_on(golden_case):
     for harmed, recovered in recovered_segments(golden_case):
         assert rebuilt(golden_case, harmed).time_index == recovered.time_index_path.read_bytes()
@@ -116,7 +118,7 @@ def test_a_sound_log_is_valid_to_its_end(rebuild):
 
 @pytest.mark.parametrize(("interval", "entries"), [(1, 99), (2 * SIZE - 1, 49), (10**6, 0)])
 def test_one_batch_a_set_gives_as_many_entries_as_a_leader_would(rebuild, interval, entries):
-    """As in Kafka's LogTest.testBuildTimeIndexWhenNotAssigningOffsets: 99 of 100 with interval 1."""
+    """As in Kafka's testBuildTimeIndexWhenNotAssigningOffsets: 99 of 100 with interval 1."""
     indexes = rebuild(LOG, index_interval_bytes=interval)
     assert len(indexes.offset_index) // 8 == entries
     wanted = Segment(0, tuple(HUNDRED)).indexed(interval=interval)

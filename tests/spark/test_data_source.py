@@ -132,8 +132,9 @@ def test_spark_finds_the_format_by_itself(spark, golden):
 def test_a_session_can_register_the_format_itself(spark, golden):
     other = spark.newSession()
     register(other)
-    frame = other.read.format("KafkaStore").load(str(golden("2.4.0", "compacted", "answers").logs))
-    assert frame.count() == 41
+    logs_dir = golden("2.4.0", "compacted", "answers").logs
+    count = sum(1 for log in kafkastore.open(logs_dir) for _ in log.records())
+    assert other.read.format("KafkaStore").load(str(logs_dir)).count() == count
 
 
 FILTERS = [
@@ -312,13 +313,14 @@ def test_partitions_and_offsets_can_be_chosen(upgrade):
 def test_times_stand_for_the_first_record_at_or_after_them(upgrade):
     log = kafkastore.open(upgrade)["up", 0]
     stamps = [record.timestamp for record in log.records()]
-    start = next(at for at, stamp in enumerate(stamps) if stamp >= 1_500_000_010_000)
-    end = next(at for at, stamp in enumerate(stamps) if stamp >= 1_500_000_030_000)
+    since, until = (sorted(stamps)[len(stamps) * part // 4] for part in (1, 3))
+    start = next(at for at, stamp in enumerate(stamps) if stamp >= since)
+    end = next(at for at, stamp in enumerate(stamps) if stamp >= until)
     chosen = reader_of(
         upgrade,
         assign='{"up": [0]}',
-        startingTimestamp="1500000010000",
-        endingOffsetsByTimestamp='{"up": {"0": 1500000030000}}',
+        startingTimestamp=str(since),
+        endingOffsetsByTimestamp=json.dumps({"up": {"0": until}}),
     )
     assert offsets(read(chosen)) == [("up", 0, offset) for offset in range(start, end)]
 
@@ -356,7 +358,8 @@ def test_without_fail_on_data_loss_a_broken_batch_ends_a_slice(upgrade, writable
     with pytest.raises(kafkastore.CorruptBatchError):
         read(reader_of(copy, subscribe="up"))
     rows = read(reader_of(copy, subscribe="up", failOnDataLoss="false"))
-    assert len([row for row in rows if row["partition"] == 0]) == 79
+    log = kafkastore.open(upgrade)["up", 0]
+    assert len([row for row in rows if row["partition"] == 0]) == log.log_end_offset - 1
 
 
 def test_min_partitions_gives_more_tasks_and_the_same_rows(upgrade):

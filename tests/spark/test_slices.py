@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
+from kafkastore.spark.records import MOST_FILES_AT_ONCE
 from kafkastore.spark.slices import (
     END,
     LARGEST_TASK_BYTES,
@@ -75,6 +76,10 @@ def test_packs_keep_all_slices_in_order_and_fill_up(sizes, size):
         weight <= size or len(one.slices) == 1 for weight, one in zip(weights, packs, strict=True)
     )
     assert all(one + other > size for one, other in pairwise(weights))
+
+
+def test_no_task_reads_more_partitions_than_files_are_written_at_once():
+    assert LARGEST_TASK_BYTES // OPENING_BYTES < MOST_FILES_AT_ONCE
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""Do something as a user whom permissions bind; tests often run as root, whom they do not."""
+
+import os
+import pickle
+
+NOBODY = 65534
+
+
+def give_to_nobody(root):
+    """Make a tree the property of the user whom `as_nobody` is."""
+    if os.geteuid() == 0:
+        for path in (root, *root.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+
+def as_nobody(function):
+    """What a function returns or raises, in a child process without privileges."""
+    if os.geteuid() != 0:
+        return _outcome(function)
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        with os.fdopen(write_end, "wb") as pipe:
+            pipe.write(pickle.dumps(_outcome(function)))
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        outcome = pickle.loads(pipe.read())
+    os.waitpid(child, 0)
+    return outcome
+
+
+def _outcome(function):
+    try:
+        return function()
+    except Exception as error:
+        return error
