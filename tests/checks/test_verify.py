@@ -6,8 +6,10 @@ import pytest
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.verify import verify
 
-HEALTHY = ["codecs", "create-time-*", "log-append-time", "headers-and-nulls", "leader-epochs",
-           "roll-and-retention-by-time", "broken-index", "transactions", "compacted*", "old-formats"]
+HEALTHY = [
+    "codecs", "create-time-*", "log-append-time", "headers-and-nulls", "leader-epochs",
+    "roll-and-retention-by-time", "broken-index", "transactions", "compacted*", "old-formats",
+]
 WITH_TIME_INDEX = ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1"]
 
 #: Harm done to a directory -> the file it is done to, and what verification must say.

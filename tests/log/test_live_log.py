@@ -2,7 +2,8 @@
 
 import os
 import random
-import threading
+import subprocess
+import sys
 
 import pytest
 from models.iteration import until_error
@@ -87,35 +88,40 @@ def test_a_log_that_grows_byte_by_byte_shows_whole_batches_only(root, read):
         assert (found and found.offset) == (3 * whole - 1 if whole else None)
 
 
+SLOW_WRITER = """
+import random, sys, time
+source, data = random.Random(1), sys.stdin.buffer.read()
+with open(sys.argv[1], "ab", buffering=0) as file:
+    while data:
+        size = source.randrange(1, 400)
+        file.write(data[:size])
+        data = data[size:]
+        time.sleep(0.001)
+"""
+
+
 def test_readers_beside_a_writer_see_ever_more_and_never_less(tmp_path):
     written = batches_of(300, b"live")
     values = [record[4] for batch in written for record in batch.records]
     root = Log((Segment(0, ()),)).write(tmp_path / "logs")
-    source, is_done = random.Random(1), threading.Event()
-
-    def write():
-        data, at = b"".join(batch.data for batch in written), 0
-        with path_of(root).open("ab", buffering=0) as file:
-            while at < len(data):
-                size = source.randrange(1, 400)
-                file.write(data[at : at + size])
-                at += size
-        is_done.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    seen, rounds = 0, 0
-    while not is_done.is_set() or seen < len(values):
-        log = open_log(root)
-        found = [record.value for record in log.records()]
-        assert found == values[: len(found)]
-        assert len(found) >= seen
-        seen, rounds = len(found), rounds + 1
-        table = log.to_arrow(["value"]).read_all()["value"].to_pylist()
-        assert table == values[: len(table)]
-        assert log.offset_for_timestamp(0) in (None, (0, 0, 0))
-    writer.join()
-    assert rounds > 1
+    writer = subprocess.Popen(
+        [sys.executable, "-c", SLOW_WRITER, path_of(root)], stdin=subprocess.PIPE
+    )
+    with writer, writer.stdin as pipe:
+        pipe.write(b"".join(batch.data for batch in written))
+        pipe.close()
+        seen = 0
+        while seen < len(values):
+            has_ended = writer.poll() is not None
+            log = open_log(root)
+            found = [record.value for record in log.records()]
+            assert found == values[: len(found)]
+            assert len(found) >= seen
+            seen = len(found)
+            table = log.to_arrow(["value"]).read_all()["value"].to_pylist()
+            assert table == values[: len(table)]
+            assert log.offset_for_timestamp(0) in (None, (0, 0, 0))
+            assert seen == len(values) or not has_ended
 
 
 @with_every_reader
