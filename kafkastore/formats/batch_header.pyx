@@ -18,7 +18,7 @@ Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``LegacyRecord``, ``FileLogInputStre
 """
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
 
-from kafkastore.formats.big_endian cimport load_i16, load_i32, load_i64
+from kafkastore.formats.big_endian cimport load_i16, load_i32, load_i64, wrapping_sum
 from kafkastore.formats.crc cimport Crc, crc_functions
 
 import numpy as np
@@ -98,7 +98,7 @@ cdef HeaderStatus parse_header(
         header.leader_epoch = load_i32(at + PARTITION_LEADER_EPOCH_AT)
         header.crc = <uint32_t> load_i32(at + CRC_AT)
         header.attributes = load_i16(at + ATTRIBUTES_AT)
-        header.last_offset = header.base_offset + load_i32(at + LAST_OFFSET_DELTA_AT)
+        header.last_offset = wrapping_sum(header.base_offset, load_i32(at + LAST_OFFSET_DELTA_AT))
         header.base_timestamp = load_i64(at + BASE_TIMESTAMP_AT)
         header.max_timestamp = load_i64(at + MAX_TIMESTAMP_AT)
         header.producer_id = load_i64(at + PRODUCER_ID_AT)

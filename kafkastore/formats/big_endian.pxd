@@ -23,6 +23,11 @@ cdef inline uint32_t load_u32(const uint8_t* at) noexcept nogil:
             | <uint32_t> at[2] << 8 | at[3])
 
 
+cdef inline int64_t wrapping_sum(int64_t a, int64_t b) noexcept nogil:
+    """Add as Java's longs do: what a file says may overflow."""
+    return <int64_t> (<uint64_t> a + <uint64_t> b)
+
+
 cdef inline void store_i16(uint8_t* at, int16_t value) noexcept nogil:
     at[0] = <uint8_t> (<uint16_t> value >> 8)
     at[1] = <uint8_t> value

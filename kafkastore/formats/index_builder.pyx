@@ -7,7 +7,7 @@ in the entry before; its last entry has the segment's maximum.
 
 Source: Kafka 2.4.0 ``LogSegment.recover``; 3.8 and later give the same bytes.
 """
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 
 from kafkastore.formats.batch_header cimport BatchHeader
 from kafkastore.formats.big_endian cimport store_i32, store_i64
@@ -64,7 +64,8 @@ cdef class IndexBuilder:
         cdef int64_t last_offset
         for i in range(headers.shape[0]):
             last_offset = headers[i].last_offset
-            if not 0 <= last_offset - self.base_offset <= INT32_MAX:
+            if (last_offset < self.base_offset
+                    or <uint64_t> last_offset - <uint64_t> self.base_offset > INT32_MAX):
                 raise OffsetOverflowError(
                     f"offset {last_offset} can't be in the segment with base offset "
                     f"{self.base_offset}: the batch at byte {headers[i].position} is more than "

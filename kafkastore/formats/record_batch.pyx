@@ -44,6 +44,8 @@ from collections import namedtuple
 from kafkastore.errors import CorruptBatchError, UnsupportedFormatError
 from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 
+cdef int LAST_CODEC = max(Codec)
+
 Record = namedtuple(
     "Record", "offset timestamp timestamp_type key value headers leader_epoch")
 Record.__doc__ = """One record: what a consumer is given.
@@ -215,8 +217,17 @@ cdef class RecordBatch:
 
     @property
     def codec(self):
-        """How the records are compressed."""
-        return Codec(self.header.attributes & CODEC_MASK)
+        """How the records are compressed.
+
+        Raises
+        ------
+        UnsupportedFormatError
+            If the codec is none that Kafka has.
+        """
+        cdef int codec = self.header.attributes & CODEC_MASK
+        if codec > LAST_CODEC:
+            raise UnsupportedFormatError(f"codec {codec} is not known", position=self.position)
+        return Codec(codec)
 
     @property
     def count(self):
@@ -327,8 +338,10 @@ cdef class RecordBatch:
                 headers_of(&view, &self.header) if view.headers_count else (), epoch))
 
     def __repr__(self):
+        cdef int codec = self.header.attributes & CODEC_MASK
+        name = codec if codec > LAST_CODEC else Codec(codec).name
         return (f"RecordBatch(position={self.position}, last_offset={self.last_offset}, "
-                f"magic={self.magic}, codec={self.codec.name}, size={self.size})")
+                f"magic={self.magic}, codec={name}, size={self.size})")
 
 
 def first_record_from(const uint8_t[::1] batch not None, int64_t position,

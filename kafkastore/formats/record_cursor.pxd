@@ -24,7 +24,7 @@ from kafkastore.formats.batch_header cimport (
     TIMESTAMP_TYPE_FLAG,
     BatchHeader,
 )
-from kafkastore.formats.big_endian cimport load_i32, load_i64
+from kafkastore.formats.big_endian cimport load_i32, load_i64, wrapping_sum
 from kafkastore.formats.varint cimport Cursor, read_varint, read_varlong
 
 
@@ -109,7 +109,7 @@ cdef inline bint open_cursor(
         if header.last_offset < last_inner:
             cursor.error = "an inner offset is larger than its wrapper's"
             return False
-        cursor.base_offset = header.last_offset - last_inner
+        cursor.base_offset = <int64_t> (<uint64_t> header.last_offset - <uint64_t> last_inner)
     return True
 
 
@@ -135,7 +135,7 @@ cdef inline int next_message(RecordCursor* cursor, RecordView* record) noexcept 
     if at[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
         cursor.error = "compressed messages are nested"
         return -1
-    record.offset = cursor.base_offset + load_i64(at + BASE_OFFSET_AT)
+    record.offset = wrapping_sum(cursor.base_offset, load_i64(at + BASE_OFFSET_AT))
     record.timestamp = -1
     key_at = at + MESSAGE_KEY_SIZE_AT_V0
     if magic == 1:
@@ -184,11 +184,10 @@ cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept n
         cursor.error = "a record is cut short"
         return -1
     fields.at += 1   # attributes: unused
-    record.timestamp = <int64_t> (<uint64_t> cursor.base_timestamp
-                                  + <uint64_t> read_varlong(&fields))
+    record.timestamp = wrapping_sum(cursor.base_timestamp, read_varlong(&fields))
     if cursor.has_append_time:
         record.timestamp = cursor.append_time
-    record.offset = cursor.base_offset + read_varint(&fields)
+    record.offset = wrapping_sum(cursor.base_offset, read_varint(&fields))
     record.key_size = read_varint(&fields)
     record.key = fields.at
     if fields.failed or record.key_size > fields.end - fields.at:

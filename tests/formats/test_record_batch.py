@@ -183,6 +183,10 @@ def test_an_unknown_codec_is_not_supported(codec):
     with pytest.raises(UnsupportedFormatError) as caught:
         RecordBatch(batch_of(RIGHT, count=1, attributes=codec), position=9).records()
     assert caught.value.position == 9
+    batch = RecordBatch(batch_of(RIGHT, count=1, attributes=codec), position=9)
+    assert f"codec={codec}" in repr(batch)
+    with pytest.raises(UnsupportedFormatError, match=f"codec {codec}"):
+        batch.codec  # noqa: B018
 
 
 @pytest.mark.parametrize("magic", [3, 100, -1, -128])
