@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import tzinfo
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
 from kafkastore.cli.dump_indexes import dump_offset_index, dump_time_index
 from kafkastore.cli.dump_log import dump_log
+from kafkastore.cli.dump_options import DumpOptions
 from kafkastore.cli.dump_small_files import DUMPS_BY_NAME
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option
@@ -17,15 +17,6 @@ from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.times import zone_option
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import file_names
-
-
-class How(NamedTuple):
-    """How files are dumped: the command's options."""
-
-    records: bool
-    full: bool
-    zone: tzinfo | None
-    as_json: bool
 
 
 class NotDecodedError(KafkaStoreError):
@@ -47,13 +38,13 @@ def command(
 
     What a file is follows from its name. A harmed file is decoded up to the harm.
     """
-    how = How(records, full, zone, as_json)
+    options = DumpOptions(records, full, zone, as_json)
     problems = failures = 0
     for number, path in enumerate(files):
         if len(files) > 1 and not as_json:
             print(("\n" if number else "") + f"{path}:")
         try:
-            problems += _dump_for(path)(path, how)
+            problems += _dump_for(path)(path, options)
         except BrokenPipeError:
             raise
         except (KafkaStoreError, OSError) as error:
@@ -62,7 +53,7 @@ def command(
     return UNREADABLE if failures else FOUND_PROBLEMS if problems else 0
 
 
-def _dump_for(path: Path) -> Callable[[Path, How], int]:
+def _dump_for(path: Path) -> Callable[[Path, DumpOptions], int]:
     """Return the function that decodes a file of this name and counts the problems in it."""
     if path.is_dir():
         raise NotDecodedError(

@@ -12,52 +12,52 @@ from kafkastore.formats import offset_index, time_index
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 
 if TYPE_CHECKING:
-    from kafkastore.cli.dump import How
+    from kafkastore.cli.dump_options import DumpOptions
 
 
-def dump_offset_index(path: Path, how: How) -> int:
+def dump_offset_index(path: Path, options: DumpOptions) -> int:
     """Show the entries of an offset index; returns 0, see `_check` for what it raises."""
     with OffsetIndex.open(path) as index:
         shown = StreamedTable(slot=8, offset=20, position=12)
         for slot, (offset, position) in enumerate(index.entries().tolist()):
-            if how.as_json:
+            if options.as_json:
                 write_json(
                     {"kind": "offset_index_entry", "file": str(path), "slot": slot,
                      "offset": offset, "position": position}
                 )
             else:
                 shown.add(slot, offset, position)
-        _check(index, offset_index.ENTRY_SIZE, how)
+        _check(index, offset_index.ENTRY_SIZE, options)
     return 0
 
 
-def dump_time_index(path: Path, how: How) -> int:
+def dump_time_index(path: Path, options: DumpOptions) -> int:
     """Show the entries of a time index; returns 0, see `_check` for what it raises."""
     with TimeIndex.open(path) as index:
         shown = StreamedTable(slot=8, timestamp=20, offset=20, time=-24)
         for slot, (timestamp, offset) in enumerate(index.entries().tolist()):
-            if how.as_json:
+            if options.as_json:
                 write_json(
                     {"kind": "time_index_entry", "file": str(path), "slot": slot,
                      "timestamp": timestamp, "offset": offset}
                 )
             else:
-                shown.add(slot, timestamp, offset, show_time(timestamp, how.zone))
-        _check(index, time_index.ENTRY_SIZE, how)
+                shown.add(slot, timestamp, offset, show_time(timestamp, options.zone))
+        _check(index, time_index.ENTRY_SIZE, options)
     return 0
 
 
-def _check(index: OffsetIndex | TimeIndex, entry_size: int, how: How) -> None:
+def _check(index: OffsetIndex | TimeIndex, entry_size: int, options: DumpOptions) -> None:
     """Tell of padding behind the entries; raise for entries out of order and for odd bytes."""
     used = index.used_entry_count
     padding = index.entry_count - used
-    if how.as_json and padding:
+    if options.as_json and padding:
         write_json(
             {"kind": "zero_padding", "file": str(index.path), "slot": used, "slots": padding}
         )
     elif padding:
         print(f"{counted(padding, 'slot')} of zeros behind them, preallocated")
-    elif not used and not how.as_json:
+    elif not used and not options.as_json:
         print("no entries")
     slot = index.first_disorder()
     if slot >= 0:

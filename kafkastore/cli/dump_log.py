@@ -15,7 +15,7 @@ from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
 from kafkastore.segment.log_file import BatchRun, LogFile
 
 if TYPE_CHECKING:
-    from kafkastore.cli.dump import How
+    from kafkastore.cli.dump_options import DumpOptions
 
 _CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
 _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
@@ -30,14 +30,14 @@ TIMESTAMP_TYPE_NAMES = {
 }
 
 
-def dump_log(path: Path, how: How) -> int:
+def dump_log(path: Path, options: DumpOptions) -> int:
     """Show the batches of a log, and their records where asked.
 
     Parameters
     ----------
     path : path
         The ``.log`` file.
-    how : How
+    options : DumpOptions
         The options.
 
     Returns
@@ -62,12 +62,12 @@ def dump_log(path: Path, how: How) -> int:
                 batch = _batch(run, index)
                 valid_bytes = batch["position"] + batch["size"]
                 problems += not batch["crc_valid"]
-                if how.as_json:
+                if options.as_json:
                     write_json({"kind": "batch", "file": str(path), **batch})
                 else:
-                    _print_batch(shown, batch, how)
-                if how.records:
-                    _dump_records(path, run, index, how)
+                    _print_batch(shown, batch, options)
+                if options.records:
+                    _dump_records(path, run, index, options)
         if valid_bytes < log.size:
             note(
                 f"{path} has {counted(log.size - valid_bytes, 'byte')} behind its last whole "
@@ -117,7 +117,7 @@ def _timestamp_type(magic: int, attributes: int) -> TimestampType:
     return TimestampType.LOG_APPEND_TIME if by_broker else TimestampType.CREATE_TIME
 
 
-def _print_batch(shown: StreamedTable, batch: dict[str, Any], how: How) -> None:
+def _print_batch(shown: StreamedTable, batch: dict[str, Any], options: DumpOptions) -> None:
     producer = "-"
     if batch["producer_id"] is not None:
         producer = f"{batch['producer_id']}/{batch['producer_epoch']}"
@@ -128,7 +128,7 @@ def _print_batch(shown: StreamedTable, batch: dict[str, Any], how: How) -> None:
         for mark, is_set in (
             ("transactional", batch["is_transactional"]),
             ("control", batch["is_control"]),
-            (f"deletes tombstones at {show_time(batch['delete_horizon_ms'], how.zone)}",
+            (f"deletes tombstones at {show_time(batch['delete_horizon_ms'], options.zone)}",
              batch["delete_horizon_ms"] is not None),
         )
         if is_set
@@ -141,7 +141,7 @@ def _print_batch(shown: StreamedTable, batch: dict[str, Any], how: How) -> None:
         batch["magic"],
         batch["codec"],
         _or_dash(batch["count"]),
-        show_time(batch["max_timestamp"], how.zone),
+        show_time(batch["max_timestamp"], options.zone),
         batch["timestamp_type"] if batch["magic"] else "-",
         _or_dash(batch["leader_epoch"]),
         producer,
@@ -154,7 +154,7 @@ def _or_dash(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _dump_records(path: Path, run: BatchRun, index: int, how: How) -> None:
+def _dump_records(path: Path, run: BatchRun, index: int, options: DumpOptions) -> None:
     """Show the records of a batch."""
     try:
         batch = RecordBatch(run.batch(index), int(run.headers["position"][index]))
@@ -163,10 +163,10 @@ def _dump_records(path: Path, run: BatchRun, index: int, how: How) -> None:
     except CorruptionError as error:
         raise error.located(path) from error
     for record in records:
-        if how.as_json:
+        if options.as_json:
             write_json({"kind": "record", "file": str(path), **json_record(record, headers=True)})
         else:
-            print("    " + _record_line(record, how))
+            print("    " + _record_line(record, options))
 
 
 def json_record(record: Record, *, headers: bool) -> dict[str, Any]:
@@ -194,11 +194,11 @@ def json_record(record: Record, *, headers: bool) -> dict[str, Any]:
     return fields
 
 
-def _record_line(record: Record, how: How) -> str:
-    limit = None if how.full else SHORTENED
+def _record_line(record: Record, options: DumpOptions) -> str:
+    limit = None if options.full else SHORTENED
     parts = [
         f"offset {record.offset}",
-        show_time(record.timestamp, how.zone),
+        show_time(record.timestamp, options.zone),
         f"key {show_bytes(record.key, limit)}",
         f"value {show_bytes(record.value, limit)}",
     ]

@@ -18,7 +18,7 @@ from kafkastore.formats.checkpoints import (
 )
 
 if TYPE_CHECKING:
-    from kafkastore.cli.dump import How
+    from kafkastore.cli.dump_options import DumpOptions
 
 ParsedT = TypeVar("ParsedT")
 
@@ -26,41 +26,41 @@ ParsedT = TypeVar("ParsedT")
 _HEAD_LINES = 2
 
 
-def _dump_offset_checkpoint(path: Path, how: How) -> int:
+def _dump_offset_checkpoint(path: Path, options: DumpOptions) -> int:
     """Show an offset for each partition."""
     offsets, error = _parse_lines(path, parse_offset_checkpoint)
     _show(
-        path, how, "offset_checkpoint_entry", ("topic", "partition", "offset"),
+        path, options, "offset_checkpoint_entry", ("topic", "partition", "offset"),
         ((*topic_partition, offset) for topic_partition, offset in offsets.items()),
     )
     return _done(error)
 
 
-def _dump_leader_epoch_checkpoint(path: Path, how: How) -> int:
+def _dump_leader_epoch_checkpoint(path: Path, options: DumpOptions) -> int:
     """Show where each leader epoch begins."""
     epochs, error = _parse_lines(path, parse_leader_epoch_checkpoint)
-    _show(path, how, "leader_epoch", ("epoch", "start_offset"), epochs)
+    _show(path, options, "leader_epoch", ("epoch", "start_offset"), epochs)
     return _done(error)
 
 
-def _dump_meta_properties(path: Path, how: How) -> int:
+def _dump_meta_properties(path: Path, options: DumpOptions) -> int:
     """Show the properties."""
     properties = _parse(path, parse_meta_properties)
-    _show(path, how, "property", ("name", "value"), properties.items())
+    _show(path, options, "property", ("name", "value"), properties.items())
     return 0
 
 
-def _dump_partition_metadata(path: Path, how: How) -> int:
+def _dump_partition_metadata(path: Path, options: DumpOptions) -> int:
     """Show the topic's id."""
     topic_id = _parse(path, parse_partition_metadata)
-    _show(path, how, "partition_metadata", ("topic_id",), [(topic_id,)])
+    _show(path, options, "partition_metadata", ("topic_id",), [(topic_id,)])
     return 0
 
 
-def _dump_clean_shutdown_marker(path: Path, how: How) -> int:
+def _dump_clean_shutdown_marker(path: Path, options: DumpOptions) -> int:
     """Show what the marker says besides being there."""
     epoch = _parse(path, parse_clean_shutdown_marker)
-    if how.as_json:
+    if options.as_json:
         write_json({"kind": "clean_shutdown", "file": str(path), "broker_epoch": epoch})
     else:
         told = "no broker epoch" if epoch is None else f"broker epoch {epoch}"
@@ -68,7 +68,7 @@ def _dump_clean_shutdown_marker(path: Path, how: How) -> int:
     return 0
 
 
-DUMPS_BY_NAME: Mapping[str, Callable[[Path, How], int]] = {
+DUMPS_BY_NAME: Mapping[str, Callable[[Path, DumpOptions], int]] = {
     file_names.RECOVERY_POINT_CHECKPOINT: _dump_offset_checkpoint,
     file_names.LOG_START_OFFSET_CHECKPOINT: _dump_offset_checkpoint,
     file_names.HIGH_WATERMARK_CHECKPOINT: _dump_offset_checkpoint,
@@ -113,10 +113,14 @@ def _done(error: CorruptionError | None) -> int:
 
 
 def _show(
-    path: Path, how: How, kind: str, names: tuple[str, ...], rows: Iterable[Iterable[Any]]
+    path: Path,
+    options: DumpOptions,
+    kind: str,
+    names: tuple[str, ...],
+    rows: Iterable[Iterable[Any]],
 ) -> None:
     """Show rows as a table or as JSON."""
-    if how.as_json:
+    if options.as_json:
         for row in rows:
             write_json({"kind": kind, "file": str(path), **dict(zip(names, row, strict=True))})
     else:

@@ -292,21 +292,28 @@ cdef class RecordColumns:
             raise broken(self.error.decode(), header)
         return i
 
+    cdef bint _is_in_range(self, const BatchHeader* header) noexcept nogil:
+        """Whether a batch may hold offsets asked for; one that can't be told apart is not skipped."""
+        return (header.last_offset < header.base_offset
+                or (header.last_offset >= self.start_offset
+                    and header.base_offset < self.end_offset))
+
     cdef bint _is_wanted(self, const BatchHeader* header) noexcept nogil:
-        """Whether a batch may hold records asked for, as far as its header tells."""
+        """Whether a batch may hold records asked for, by what its checksum covers."""
         if header.attributes & CONTROL_FLAG and header.magic == 2 and not self.include_control:
             return False
-        return (header.last_offset >= self.start_offset and header.base_offset < self.end_offset
-                and header.max_timestamp >= self.start_timestamp)
+        return header.max_timestamp >= self.start_timestamp
 
     cdef Outcome _append_batch(self, const BatchHeader* header,
                                const uint8_t* batch) noexcept nogil:
         """Decode one batch from the log's bytes, unless it is compressed."""
-        if not self._is_wanted(header):
+        if not self._is_in_range(header):
             return APPENDED
         if header.crc_valid == 0:
             self.error = "the checksum is wrong"
             return BROKEN
+        if not self._is_wanted(header):
+            return APPENDED
         if header.attributes & CODEC_MASK:
             return COMPRESSED
         if header.magic == 2:

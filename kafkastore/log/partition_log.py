@@ -188,7 +188,8 @@ class PartitionLog:
             position = segment.position_before(start) if start > segment.base_offset else 0
             with segment.open_log() as log:
                 for batch in log.batches(position, first_read=first_read):
-                    if batch.last_offset < start:
+                    is_told_apart = batch.magic < 2 or batch.base_offset <= batch.last_offset
+                    if batch.last_offset < start and is_told_apart:
                         continue
                     if batch.last_offset >= end and _first_offset(batch, segment.log_path) >= end:
                         return
@@ -227,11 +228,12 @@ class PartitionLog:
         """
         start, end = self.bounds(start_offset, end_offset)
         for path, batch in self._batches_with_paths(start, end):
-            if batch.is_control and not include_control:
-                continue
             try:
+                # Before the flags are believed: the checksum covers them.
                 if verify:
                     batch.verify()
+                if batch.is_control and not include_control:
+                    continue
                 records = batch.records(max_decompressed_bytes=max_decompressed_bytes)
             except CorruptionError as error:
                 raise error.located(path) from error

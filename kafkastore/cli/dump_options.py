@@ -1,0 +1,14 @@
+"""How files are dumped: the options of ``kafkastore dump``."""
+from __future__ import annotations
+
+from datetime import tzinfo
+from typing import NamedTuple
+
+
+class DumpOptions(NamedTuple):
+    """Show records too; whole values; times in this zone (UTC if None); JSON instead of tables."""
+
+    records: bool
+    full: bool
+    zone: tzinfo | None
+    as_json: bool

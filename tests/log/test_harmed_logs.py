@@ -1,0 +1,137 @@
+"""Any byte of any file may be wrong: what comes out are true records, or one kind of error."""
+
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.iteration import until_error
+from models.log_directory import Log, Segment
+from models.record_format import GZIP, ZSTD, Batch, Row, marker
+from models.record_strategies import bounded, logs
+
+import kafkastore
+from kafkastore import KafkaStoreError
+
+
+def harm(path, source):
+    """Flip bits, cut, insert or zero some bytes of a file."""
+    data = bytearray(path.read_bytes())
+    for _ in range(source.randrange(1, 4)):
+        at = source.randrange(len(data) + 1)
+        kind = source.randrange(5)
+        if kind == 0:
+            del data[at:]
+        elif kind == 1:
+            data[at:at] = source.randbytes(source.randrange(1, 40))
+        elif kind == 2:
+            data[at : at + 30] = bytes(len(data[at : at + 30]))
+        elif at < len(data):
+            data[at] ^= 1 << source.randrange(8)
+    path.write_bytes(data)
+
+
+def ask_everything(root):
+    """Each question to a store, as functions that give values or fail in our own way."""
+    log = kafkastore.open(root)["t-0"]
+    yield lambda: log.log_start_offset
+    yield lambda: log.log_end_offset
+    yield lambda: log.leader_epochs
+    for rules in ("correct", "2.4", "0.10.1", "kip-33"):
+        for target in (-1, 0, 7, 40, 10**6, 2**63 - 1):
+            yield lambda rules=rules, target=target: log.offset_for_timestamp(target, rules)
+    yield lambda: [batch.last_offset for batch in log.batches(2, 30)]
+    yield lambda: log.to_arrow(include_headers=True, verify=False).read_all()
+    yield lambda: list(log.records(verify=False, include_control=True))
+    for segment in log.segments:
+        yield lambda segment=segment: segment.summary
+        yield lambda segment=segment: segment.rebuilt_indexes(60)
+        yield lambda segment=segment: segment.translate_offset(5)
+        yield lambda segment=segment: segment.largest_record_timestamp()
+
+
+@bounded(150)
+@given(logs(has_headers=True), st.randoms(use_true_random=False))
+def test_every_question_has_an_answer_or_an_error_of_ours(log, source):
+    with tempfile.TemporaryDirectory() as directory:
+        root = log.write(Path(directory) / "logs")
+        files = [path for path in sorted(root.rglob("*")) if path.is_file()]
+        for path in source.sample(files, source.randrange(1, len(files) + 1)):
+            harm(path, source)
+        for ask in ask_everything(root):
+            try:
+                ask()
+            except KafkaStoreError as error:
+                assert "\n" not in str(error)  # noqa: PT017
+
+
+@bounded(150)
+@given(logs(), st.randoms(use_true_random=False))
+def test_records_that_come_out_were_written(log, source):
+    written = {(record[3], record[4]) for record in log.records(include_control=True)}
+    written |= {(record[3], record[4]) for batch in log.batches for record in batch.records}
+    with tempfile.TemporaryDirectory() as directory:
+        root = log.write(Path(directory) / "logs")
+        for path in sorted((root / "t-0").glob("*.log")):
+            harm(path, source)
+        (root / "log-start-offset-checkpoint").unlink(missing_ok=True)
+        (found,) = kafkastore.open(root)
+        records, error = until_error(found.records(include_control=True))
+        assert {(record.key, record.value) for record in records} <= written
+        tables, arrow_error = until_error(found.to_arrow(["key", "value"], include_control=True))
+        rows = {
+            (row["key"], row["value"]) for table in tables for row in table.to_pylist()
+        }
+        assert rows <= written
+        assert (error is None) == (arrow_error is None)
+
+
+KINDS = {
+    "v0": Batch((Row(1, 7, b"k", b"v"),), magic=0),
+    "v1": Batch((Row(1, 7, b"k", b"v"),), magic=1),
+    "v1 wrapper": Batch((Row(1, 7, b"k", b"v"), Row(2, 8)), magic=1, codec=GZIP),
+    "v2": Batch((Row(1, 7, b"k", b"v"), Row(2, 8, headers=(("h", b""),)))),
+    "v2 compressed": Batch((Row(1, 7, b"k", b"v"), Row(2, 8)), codec=ZSTD),
+    "v2 marker": marker(1, 7),
+}
+
+
+@pytest.mark.parametrize("batch", KINDS.values(), ids=KINDS)
+def test_no_flipped_bit_behind_the_checksum_is_passed_over(tmp_path, batch):
+    before, after = Batch((Row(0, 5),)).data, Batch((Row(3, 9),)).data
+    root = Log((Segment(0, ()),)).write(tmp_path / "logs")
+    path = root / "t-0" / "00000000000000000000.log"
+    guarded_from = 21 if batch.magic == 2 else 17
+    for bit in range(guarded_from * 8, len(batch.data) * 8):
+        harmed = bytearray(batch.data)
+        harmed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(before + bytes(harmed) + after)
+        log = kafkastore.open(root)["t-0"]
+        records, error = until_error(log.records())
+        tables, arrow_error = until_error(log.to_arrow(["offset"]))
+        assert [record.offset for record in records] == [0], bit
+        assert [offset for table in tables for offset in table["offset"].to_pylist()] == [0], bit
+        for told in (error, arrow_error):
+            assert (told.path, told.position) == (path, len(before)), bit
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_log_of_noise_is_refused_soon(tmp_path, magic):
+    source = random.Random(magic)
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    noise = bytearray(source.randbytes(2_000_000))
+    noise[8:12] = (1_000_000).to_bytes(4, "big")
+    noise[16] = magic
+    path.write_bytes(noise)
+    start = time.monotonic()
+    log = kafkastore.open(path.parent)["t-0"]
+    records, error = until_error(log.records())
+    assert records == []
+    assert error is not None
+    assert log.offset_for_timestamp(2**62) is None or error
+    assert log.segments[0].rebuilt_indexes().valid_bytes == 0
+    assert time.monotonic() - start < 2
