@@ -114,7 +114,10 @@ def _older_than_records(survey: Survey) -> Iterator[SurveyWarning]:
 def _of_a_copy(survey: Survey) -> Iterator[SurveyWarning]:
     """Warn of modification times that are closer together than appends would have made them."""
     stamped = _stamped(survey)
-    written = [each.mtime_ms for _, each in _segments(survey) if each.log.size > 0]
+    full = [each for _, each in _segments(survey) if each.log.size > 0]
+    written = [each.mtime_ms for each in full]
+    # Logs of segments that have their time index are not read, so it is not known what they hold.
+    all_read = all(each.scan is not None for each in full)
     if len(stamped) > 1:
         mtimes = [mtime for _, mtime, _ in stamped]
         newest = [stamp for _, _, stamp in stamped]
@@ -133,7 +136,7 @@ def _of_a_copy(survey: Survey) -> Iterator[SurveyWarning]:
                 f"all segments were modified within {_span(spread)}, at least {_span(lag)} after "
                 f"their newest records: {_COPY}",
             )
-    elif not stamped and len(written) > 2 and max(written) - min(written) < _TOLERANCE_MS:
+    elif all_read and not stamped and len(written) > 2 and max(written) - min(written) < _TOLERANCE_MS:
         yield SurveyWarning(
             "modification times lost",
             f"all {len(written)} segments were modified within a minute, and no record has a "

@@ -375,3 +375,11 @@ def test_surveys_are_plain_data(stamped):
     found = survey(stamped)
     assert pickle.loads(pickle.dumps(found)) == found
     assert json.loads(json.dumps(dataclasses.asdict(found)))["root"] == str(stamped)
+
+
+def test_nothing_is_said_of_timestamps_in_logs_that_were_not_read(golden, writable_copy):
+    logs = writable_copy(golden("2.4.0", "transactions", "answers").logs)
+    for log in logs.glob("*/*.log"):
+        os.utime(log, (1_500_000_000, 1_500_000_000))
+    found = survey(logs)
+    assert [str(each) for each in found.warnings if each.kind == "modification times lost"] == []
