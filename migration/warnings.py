@@ -117,7 +117,7 @@ def _of_a_copy(survey: Survey) -> Iterator[SurveyWarning]:
     full = [each for _, each in _segments(survey) if each.log.size > 0]
     written = [each.mtime_ms for each in full]
     # Logs of segments that have their time index are not read, so it is not known what they hold.
-    all_read = all(each.scan is not None for each in full)
+    unstamped = not stamped and all(each.scan is not None for each in full)
     if len(stamped) > 1:
         mtimes = [mtime for _, mtime, _ in stamped]
         newest = [stamp for _, _, stamp in stamped]
@@ -136,7 +136,7 @@ def _of_a_copy(survey: Survey) -> Iterator[SurveyWarning]:
                 f"all segments were modified within {_span(spread)}, at least {_span(lag)} after "
                 f"their newest records: {_COPY}",
             )
-    elif all_read and not stamped and len(written) > 2 and max(written) - min(written) < _TOLERANCE_MS:
+    elif unstamped and len(written) > 2 and max(written) - min(written) < _TOLERANCE_MS:
         yield SurveyWarning(
             "modification times lost",
             f"all {len(written)} segments were modified within a minute, and no record has a "

@@ -65,7 +65,7 @@ def test_every_question_has_an_answer_or_an_error_of_ours(log, source):
             try:
                 ask()
             except KafkaStoreError as error:
-                assert "\n" not in str(error)  # noqa: PT017
+                assert "\n" not in str(error)
 
 
 @bounded(150)
