@@ -294,7 +294,7 @@ cdef class RecordColumns:
 
     cdef bint _is_in_range(self, const BatchHeader* header) noexcept nogil:
         """Whether a batch may hold offsets asked for; not skipped where that is not sure."""
-        return (header.last_offset < header.base_offset
+        return (header.last_offset < header.base_offset or header.last_offset < 0
                 or (header.last_offset >= self.start_offset
                     and header.base_offset < self.end_offset))
 

@@ -188,8 +188,7 @@ class PartitionLog:
             position = segment.position_before(start) if start > segment.base_offset else 0
             with segment.open_log() as log:
                 for batch in log.batches(position, first_read=first_read):
-                    is_told_apart = batch.magic < 2 or batch.base_offset <= batch.last_offset
-                    if batch.last_offset < start and is_told_apart:
+                    if batch.last_offset < start and _has_sense(batch):
                         continue
                     if batch.last_offset >= end and _first_offset(batch, segment.log_path) >= end:
                         return
@@ -287,6 +286,12 @@ class PartitionLog:
                 raise KafkaStoreError(
                     f"{segment.log_path} can't be read: no permission"
                 ) from error
+
+
+def _has_sense(batch: RecordBatch) -> bool:
+    """Whether a batch's offsets can be; a harmed one is not passed over for being elsewhere."""
+    last_offset = batch.last_offset
+    return last_offset >= 0 and (batch.magic < 2 or batch.base_offset <= last_offset)
 
 
 def _first_offset(batch: RecordBatch, path: Path) -> int:

@@ -281,6 +281,8 @@ def test_ctrl_c_ends_the_command_with_a_word(
     process = subprocess.Popen(
         [str(Path(sys.executable).with_name("kafkastore")), "cat", str(logs)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        # A shell gives its background jobs, of which the tests may be one, an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     assert process.stdout.readline()  # it runs, and now it waits for a reader

@@ -51,11 +51,12 @@ class _Seen:
     def __init__(self, log, segment, version):
         self.log, self.segment = log, segment
         self.is_active = segment is log.segments[-1]
-        entries = segment
-        if segment.offset_index is None or (segment.time_index is None and self._was_recovered()):
-            entries = segment.recovered()
+        is_rebuilt = segment.offset_index is None or (
+            segment.time_index is None and self._was_recovered()
+        )
+        entries = segment.recovered() if is_rebuilt else segment
         offset_index, time_index = entries.offset_index, entries.time_index or b""
-        if not log.is_clean:
+        if not (log.is_clean or is_rebuilt):
             offset_index, time_index = _cut(offset_index, 8), _cut(time_index, 12)
         warm = version >= FIRST_WITH_WARM_SECTION
         self.offset_index = OffsetIndexModel(offset_index, segment.base_offset, warm)
