@@ -278,12 +278,16 @@ def test_ctrl_c_ends_the_command_with_a_word(
     golden: Callable[..., object], tmp_path: Path
 ) -> None:
     logs = golden("2.4.0", "codecs", "answers").logs  # type: ignore[attr-defined]
-    process = subprocess.Popen(
-        [str(Path(sys.executable).with_name("kafkastore")), "cat", str(logs)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
-        # A shell gives its background jobs, of which the tests may be one, an ignored SIGINT.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    # A shell gives its background jobs, of which the tests may be one, an ignored SIGINT, and
+    # children inherit that; what is handled here is at its default there.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [str(Path(sys.executable).with_name("kafkastore")), "cat", str(logs)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stdout is not None
     assert process.stdout.readline()  # it runs, and now it waits for a reader
     time.sleep(0.2)
