@@ -79,7 +79,7 @@ def test_a_callers_schema_chooses_and_orders_columns(golden):
     ("schema", "sentence"),
     [
         (StructType().add("when", TimestampType()), "no column 'when'; there are key, value"),
-        (StructType().add("offset", IntegerType()), "offset is a nullable bigint, not a int; cast it"),
+        (StructType().add("offset", IntegerType()), "offset is a nullable bigint, not a int"),
         (StructType().add("offset", LongType(), nullable=False), "not a not-null bigint"),
     ],
 )
