@@ -52,11 +52,8 @@ build: $(VENV)/.stamp-dev ## sdist and wheel, in dist/
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 
-bench: installed $(VENV)/.stamp-dev ## run the benchmarks
-	@for script in benchmarks/bench_*.py; do \
-	    if [ -e "$$script" ]; then $(BIN)/python "$$script" $(ARGS) || exit 1; \
-	    else echo "there is no benchmark yet"; fi; \
-	done
+bench: installed ## measure speed beside peers; wants a JDK 17, Maven and cargo
+	PYTHONSAFEPATH= $(BIN)/python benchmarks/run.py $(ARGS)
 
 clean: ## remove what was built, but neither environments nor kafkastore-run/
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

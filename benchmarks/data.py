@@ -1,0 +1,69 @@
+"""The data sets: files that Kafka's own classes write, once, the same bytes each time."""
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+MIB = 1 << 20
+#: Codec, content, bytes of a value, of a batch before compression, of the segment.
+SEGMENTS = {
+    "a": ("none", "noise", 100, 16 * 1024, 256 * MIB),
+    "b": ("none", "noise", 1024, 16 * 1024, 256 * MIB),
+    "c-lz4": ("lz4", "json", 1024, 64 * 1024, 64 * MIB),
+    "c-zstd": ("zstd", "json", 1024, 64 * 1024, 64 * MIB),
+    "c-snappy": ("snappy", "json", 1024, 64 * 1024, 64 * MIB),
+    "c-gzip": ("gzip", "json", 1024, 64 * 1024, 64 * MIB),
+    "d": ("none", "noise", 100, 1, 128 * MIB),  # a batch holds at least one record
+}
+INDEXES = "index"
+ENTRIES = 262_144
+TARGETS = 1 << 20
+FIRST_FILE = f"{0:020}.log"
+
+MakeData = Callable[[list[str]], None]
+
+
+def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
+    """Return the log of a data set, made if it is not there yet.
+
+    Parameters
+    ----------
+    folder : path
+        Holds the data sets.
+    name : str
+        Of `SEGMENTS`, or `INDEXES`: index files alone, beside a log that is not there.
+    make_data : callable
+        Runs ``MakeData.java`` with these words.
+    """
+    directory = folder / name / "benchmark-0"
+    if not directory.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as temporary:
+            made = Path(temporary, directory.name)
+            if name == INDEXES:
+                make_data(["indexes", str(made), str(ENTRIES)])
+                _make_targets(made)
+            else:
+                make_data(["segment", str(made), *map(str, SEGMENTS[name])])
+            directory.parent.mkdir(exist_ok=True)
+            made.rename(directory)
+    return directory / FIRST_FILE
+
+
+def targets_path(log: Path, measure: str) -> Path:
+    """Return the file of what a lookup looks for."""
+    return log.with_name(f"{measure}.int64")
+
+
+def _make_targets(directory: Path) -> None:
+    """Choose at random between the first and the last entry of each index."""
+    random = np.random.default_rng(5)
+    log = directory / FIRST_FILE
+    offsets = np.fromfile(log.with_suffix(".index"), ">i4,>i4")["f0"]
+    timestamps = np.fromfile(log.with_suffix(".timeindex"), ">i8,>i4")["f0"]
+    for measure, keys in (("lookup-offset", offsets), ("lookup-time", timestamps)):
+        chosen = random.integers(keys[0], keys[-1], TARGETS, endpoint=True)
+        chosen.astype("<i8").tofile(targets_path(log, measure))

@@ -1,0 +1,194 @@
+"""Kafkastore's side of each measure.
+
+usage:  ours.py MEASURE SEGMENT.log [TARGETS]
+
+A line ``check`` or ``time`` on stdin is answered by one JSON object on stdout: the results in full,
+or the seconds of one round. TARGETS is a file of little-endian int64 that the lookups look for.
+"""
+from __future__ import annotations
+
+import json
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import kafkastore
+from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.crc import crc32c
+from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.recovery import rebuild_indexes
+
+PIECE_BYTES = 16 * 1024
+
+
+class Measure(Protocol):
+    """What is timed is `round`, whose answer must be the same each time; `check` is not timed."""
+
+    def round(self) -> int: ...
+
+    def check(self) -> dict[str, int]: ...
+
+
+class Scan:
+    """Batch headers, with checksums."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+    def round(self) -> int:
+        with LogFile(self.log) as log:
+            return sum(len(run.headers) for run in log.runs(verify_crc=True))
+
+    def check(self) -> dict[str, int]:
+        batches, valid_bytes, last_offsets, max_timestamps = 0, 0, 0, 0
+        with LogFile(self.log) as log:
+            for run in log.runs(verify_crc=True):
+                if not (run.headers["crc_valid"] == 1).all():
+                    raise SystemExit("a checksum is wrong")
+                batches += len(run.headers)
+                valid_bytes += len(run.data)
+                last_offsets = _add(last_offsets, run.headers["last_offset"])
+                max_timestamps = _add(max_timestamps, run.headers["max_timestamp"])
+        return {
+            "batches": batches,
+            "valid_bytes": valid_bytes,
+            "last_offsets": last_offsets,
+            "max_timestamps": max_timestamps,
+        }
+
+
+class Recover(Scan):
+    """Batch headers, with checksums, and both indexes made anew."""
+
+    def round(self) -> int:
+        return rebuild_indexes(self.log, 0).next_offset
+
+    def check(self) -> dict[str, int]:
+        rebuilt = rebuild_indexes(self.log, 0)
+        if rebuilt.reason:
+            raise SystemExit(rebuilt.reason)
+        indexes = {
+            "offset_index": zlib.crc32(rebuilt.offset_index),
+            "time_index": zlib.crc32(rebuilt.time_index),
+        }
+        return super().check() | {"valid_bytes": rebuilt.valid_bytes} | indexes
+
+
+class Decode:
+    """Records as Arrow, with checksums, store opened and closed."""
+
+    def __init__(self, log: Path, **options: Any) -> None:
+        self.root = log.parent.parent
+        self.options = options
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        store = kafkastore.open(self.root)
+        (partition,) = store.partitions.values()
+        yield from partition.to_arrow(**self.options)
+
+    def round(self) -> int:
+        return sum(batch.num_rows for batch in self.batches())
+
+    def check(self) -> dict[str, int]:
+        found = {"records": 0}
+        for batch in self.batches():
+            found["records"] += batch.num_rows
+            for name, values in _columns(batch):
+                found[name] = _add(found.get(name, 0), values)
+        return found
+
+
+class Lookup:
+    """All targets in one call, on the bytes of an index."""
+
+    def __init__(self, index: Path, index_format: Any, targets: Path) -> None:
+        self.entries = index.read_bytes()
+        self.format = index_format
+        self.targets = np.fromfile(targets, "<i8")
+
+    def _found(self) -> Any:
+        return self.format.lookup_many(self.entries, 0, self.targets)
+
+    def round(self) -> int:
+        return len(self._found())
+
+    def check(self) -> dict[str, int]:
+        found = self._found()
+        columns = {f"{name}s": _add(0, found[name]) for name in found.dtype.names}
+        return {"entries": self.format.entry_count(self.entries), **columns}
+
+
+class Crc:
+    """CRC-32C of a file, in pieces of 16 KiB."""
+
+    def __init__(self, log: Path) -> None:
+        data = memoryview(log.read_bytes())
+        self.bytes = len(data)
+        self.pieces = [data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)]
+
+    def round(self) -> int:
+        mixed = 0
+        for piece in self.pieces:
+            mixed ^= crc32c(piece)
+        return mixed
+
+    def check(self) -> dict[str, int]:
+        return {"bytes": self.bytes, "mixed": self.round()}
+
+
+def _add(crc: int, values: Any) -> int:
+    """Go on with the CRC-32 of a column: numbers in little-endian order, or bytes."""
+    return zlib.crc32(np.ascontiguousarray(values).data, crc)
+
+
+def _columns(batch: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
+    """Give the columns of a batch as every reader's check takes them."""
+    for name in ("key", "value"):
+        if name in batch.schema.names:
+            column = batch.column(name).cast(pa.binary())
+            yield f"{name}_lengths", pc.binary_length(column).to_numpy()
+            _, offsets, data = column.buffers()
+            ends = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1]
+            yield f"{name}s", np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+    yield "offsets", batch.column("offset").to_numpy()
+    yield "timestamps", batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000
+
+
+MEASURES: dict[str, Callable[..., Measure]] = {
+    "scan": Scan,
+    "recover": Recover,
+    "decode": Decode,
+    "decode-two-columns": lambda log: Decode(log, columns=["offset", "timestamp"]),
+    "decode-views": lambda log: Decode(log, binary_view=True),
+    "lookup-offset": lambda log, targets: Lookup(
+        log.with_suffix(".index"), offset_index, targets
+    ),
+    "lookup-time": lambda log, targets: Lookup(log.with_suffix(".timeindex"), time_index, targets),
+    "crc": Crc,
+}
+
+
+def _time(measure: Measure) -> dict[str, float]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    answer = measure.round()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return {"cpu": cpu, "wall": wall, "sum": answer}
+
+
+def main() -> None:
+    name, *paths = sys.argv[1:]
+    measure = MEASURES[name](*map(Path, paths))
+    for line in sys.stdin:
+        answer = measure.check() if line == "check\n" else _time(measure)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

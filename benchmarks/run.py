@@ -1,0 +1,225 @@
+"""Compares kafkastore with its peers on the same files, and prints one table.
+
+usage:  run.py [--only MEASURE ...] [--sets SET ...] [--warm-up N] [--rounds N] [--work DIR]
+
+README.md says what is measured. Every sample goes to DIR/bench.jsonl too.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from build_peers import PEER_COMMANDS, CannotRun, make_data
+from contestant import Contestant, Failed
+from data import INDEXES, SEGMENTS, log_path, targets_path
+
+OURS = "kafkastore"
+
+
+class Measure(NamedTuple):
+    """What kafkastore does on a data set, beside what peers do there.
+
+    `bars` says how many times as fast as each peer kafkastore shall be; None: nothing is promised.
+    A peer is its name and its measure.
+    """
+
+    name: str
+    data_set: str
+    bars: dict[str, float | None]
+
+
+COMPRESSED = [name for name in SEGMENTS if name.startswith("c-")]
+MEASURES = [
+    Measure("scan", "a", {"kafka recover": 2}),
+    Measure("scan", "b", {"kafka recover": 2.5}),
+    Measure("scan", "d", {"kafka recover": 25}),
+    *(Measure("recover", name, {"kafka recover": None}) for name in ("a", "b", "d")),
+    Measure("decode", "a", {"kafka decode": 2, "rust decode": 2, "aiokafka decode": 8}),
+    Measure("decode", "b", {"kafka decode": 2, "rust decode": 0.75, "aiokafka decode": None}),
+    Measure("decode", "d", {"kafka decode": 3, "rust decode": 3, "aiokafka decode": None}),
+    *(Measure("decode", name, {"kafka decode": 1.15, "rust decode": 1.15}) for name in COMPRESSED),
+    Measure("decode-views", "b", {"rust decode": 1}),
+    Measure("decode-two-columns", "b", {"kafkastore decode": 1.7}),
+    Measure("lookup-offset", INDEXES, {"kafka lookup-offset": 2.5}),
+    Measure("lookup-time", INDEXES, {"kafka lookup-time": 2.5}),
+    Measure("crc", "b", {"kafka crc": None}),
+]
+
+
+class Samples(NamedTuple):
+    """What one side did: its results in full, and the seconds of each round."""
+
+    who: str
+    found: dict[str, Any]
+    cpu: list[float]
+    wall: list[float]
+
+
+def compare(commands: dict[str, list[str]], warm_up: int, rounds: int) -> list[Samples]:
+    """Let several sides do the same work in turn.
+
+    Parameters
+    ----------
+    commands : dict
+        By side; the first is kafkastore.
+    warm_up, rounds : int
+        Rounds that do not count, and those that do.
+
+    Raises
+    ------
+    Failed
+        If a side ends, or if results differ: a wrong result has no time. A peer may say more than
+        kafkastore does, but all that kafkastore says must be the same.
+    """
+    with ExitStack() as stack:
+        sides = {
+            who: stack.enter_context(closing(Contestant(command)))
+            for who, command in commands.items()
+        }
+        all_samples = [Samples(who, side.ask("check"), [], []) for who, side in sides.items()]
+        ours, *peers = all_samples
+        for peer in peers:
+            for name, value in ours.found.items():
+                other = peer.found.get(name)
+                if other != value:
+                    raise Failed(f"{name}: {value} by {ours.who}, {other} by {peer.who}")
+        sums: dict[str, int] = {}
+        for number in range(warm_up + rounds):
+            for samples in all_samples:
+                took = sides[samples.who].ask("time")
+                if sums.setdefault(samples.who, took["sum"]) != took["sum"]:
+                    raise Failed(f"{samples.who} gave another result in round {number}")
+                if number >= warm_up:
+                    samples.cpu.append(took["cpu"])
+                    samples.wall.append(took["wall"])
+    return all_samples
+
+
+LINE = "{:19} {:9} {:20} {:>17} {:>17} {:>7}  {}"
+HEADING = LINE.format(
+    "measure", "set", "who", "CPU min/med ms", "wall min/med ms", "speed", "wanted"
+)
+
+
+def _milliseconds(seconds: list[float]) -> str:
+    return f"{min(seconds) * 1e3:.1f} / {median(seconds) * 1e3:.1f}"
+
+
+def lines(measure: Measure, all_samples: list[Samples]) -> list[str]:
+    """Show a comparison: kafkastore's line, then each peer's with how much faster we are.
+
+    Speeds compare the least CPU times: what else runs on a machine only adds to them.
+    """
+    ours = all_samples[0]
+    shown = []
+    for samples in all_samples:
+        speed, verdict = "", ""
+        if samples is not ours:
+            ratio = min(samples.cpu) / min(ours.cpu)
+            speed = f"{ratio:.2f}x"
+            bar = measure.bars[samples.who]
+            if bar is not None:
+                verdict = f"{bar}x: {'ok' if ratio >= bar else 'BELOW'}"
+        shown.append(
+            LINE.format(
+                measure.name,
+                measure.data_set,
+                samples.who,
+                _milliseconds(samples.cpu),
+                _milliseconds(samples.wall),
+                speed,
+                verdict,
+            ).rstrip()
+        )
+    return shown
+
+
+class Commands:
+    """What to start for each side; peers are built when they are first asked for."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self._peers: dict[str, list[str]] = {
+            OURS: [sys.executable, str(Path(__file__).with_name("ours.py"))]
+        }
+
+    def command(self, side: str, data_set: str) -> list[str]:
+        """Return the command of a side, as in ``rust decode``.
+
+        Raises
+        ------
+        CannotRun
+            If the peer, or the data set, cannot be made here.
+        """
+        who, measure = side.split()
+        if who not in self._peers:
+            self._peers[who] = PEER_COMMANDS[who](self.work)
+        log = log_path(self.work / "data", data_set, partial(make_data, self.work))
+        command = [*self._peers[who], measure, str(log)]
+        if data_set == INDEXES:
+            command.append(str(targets_path(log, measure)))
+        return command
+
+
+def sides_of(
+    measure: Measure, commands: Commands, show: Callable[[str], None]
+) -> dict[str, list[str]]:
+    """Return the commands of all who take part, and show why a peer is left out."""
+    sides = {OURS: commands.command(f"{OURS} {measure.name}", measure.data_set)}
+    for peer in measure.bars:
+        try:
+            sides[peer] = commands.command(peer, measure.data_set)
+        except CannotRun as reason:
+            show(f"{measure.name:19} {measure.data_set:9} {peer} not run: {reason}")
+    return sides
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", default=[], help="measures; a beginning will do")
+    parser.add_argument("--sets", nargs="+", default=[], help="data sets")
+    parser.add_argument("--warm-up", type=int, default=3, help="rounds before those that count")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"))
+    arguments = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):  # one core, the same for all; processes inherit it
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    commands = Commands(arguments.work)
+    show = partial(print, flush=True)
+    failed = False
+    show(HEADING)
+    with (arguments.work / "bench.jsonl").open("w") as out:
+        for measure in MEASURES:
+            if arguments.only and not measure.name.startswith(tuple(arguments.only)):
+                continue
+            if arguments.sets and measure.data_set not in arguments.sets:
+                continue
+            try:
+                sides = sides_of(measure, commands, show)
+                all_samples = compare(sides, arguments.warm_up, arguments.rounds)
+            except Failed as error:
+                show(f"{measure.name:19} {measure.data_set:9} FAILED: {error}")
+                failed = True
+                continue
+            for samples in all_samples:
+                record = {"measure": measure.name, "set": measure.data_set, **samples._asdict()}
+                print(json.dumps(record), file=out, flush=True)
+            for line in lines(measure, all_samples):
+                show(line)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except CannotRun as error:
+        sys.exit(f"no data sets: {error}")
