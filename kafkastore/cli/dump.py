@@ -1,22 +1,35 @@
 """``kafkastore dump``: any file of a log directory, decoded by its name."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from pathlib import Path
 
 import click
 
-from kafkastore.cli.dump_indexes import dump_offset_index, dump_time_index
+from kafkastore.cli.dump_indexes import (
+    dump_offset_index,
+    dump_time_index,
+    dump_transaction_index,
+)
 from kafkastore.cli.dump_log import dump_log
 from kafkastore.cli.dump_options import DumpOptions
-from kafkastore.cli.dump_small_files import DUMPS_BY_NAME
+from kafkastore.cli.dump_small_files import DUMPS_BY_NAME, dump_producer_snapshot
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.times import zone_option
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import file_names
+
+DUMPS_BY_SUFFIX: Mapping[str, Callable[[Path, DumpOptions], int]] = {
+    file_names.LOG_SUFFIX: dump_log,
+    file_names.OFFSET_INDEX_SUFFIX: dump_offset_index,
+    file_names.TIME_INDEX_SUFFIX: dump_time_index,
+    file_names.TRANSACTION_INDEX_SUFFIX: dump_transaction_index,
+    file_names.PRODUCER_SNAPSHOT_SUFFIX: dump_producer_snapshot,
+    file_names.KRAFT_SNAPSHOT_SUFFIX: dump_log,
+}
 
 
 class NotDecodedError(KafkaStoreError):
@@ -34,7 +47,7 @@ class NotDecodedError(KafkaStoreError):
 def command(
     files: tuple[Path, ...], records: bool, full: bool, zone: tzinfo | None, as_json: bool
 ) -> int:
-    """Decode files of a log directory: .log, .index, .timeindex, checkpoints and properties.
+    """Decode files of a log directory: logs, indexes, snapshots, checkpoints, properties.
 
     What a file is follows from its name. A harmed file is decoded up to the harm.
     """
@@ -70,13 +83,4 @@ def _dump_for(path: Path) -> Callable[[Path, DumpOptions], int]:
             f".index or .timeindex, {', '.join(DUMPS_BY_NAME)}); "
             f"copy it to a name that says what it is"
         )
-    match file.type_suffix:
-        case file_names.OFFSET_INDEX_SUFFIX:
-            return dump_offset_index
-        case file_names.TIME_INDEX_SUFFIX:
-            return dump_time_index
-        case file_names.LOG_SUFFIX | file_names.KRAFT_SNAPSHOT_SUFFIX:
-            return dump_log
-    raise NotDecodedError(
-        f"{path} can't be decoded yet: this version of kafkastore knows no {file.type_suffix} files"
-    )
+    return DUMPS_BY_SUFFIX[file.type_suffix]

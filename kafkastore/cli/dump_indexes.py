@@ -1,6 +1,7 @@
 """Entries of index files, as ``kafkastore dump`` shows them."""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,10 +9,14 @@ from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.tables import StreamedTable, counted
 from kafkastore.cli.times import show_time
 from kafkastore.errors import CorruptIndexError
-from kafkastore.formats import offset_index, time_index
+from kafkastore.formats import offset_index, time_index, transaction_index
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
+from kafkastore.segment.transaction_index_file import TransactionIndex
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kafkastore.cli.dump_options import DumpOptions
 
 
@@ -47,6 +52,38 @@ def dump_time_index(path: Path, options: DumpOptions) -> int:
     return 0
 
 
+def dump_transaction_index(path: Path, options: DumpOptions) -> int:
+    """Show the entries of a transaction index; returns 0, raises for what a broker refuses."""
+    index = TransactionIndex.open(path)
+    try:
+        _show_aborted_txns(path, index.entries(), options)
+    except CorruptIndexError as error:  # an unknown version: what is before it can be shown
+        before = transaction_index.parse(index.entry_bytes()[: error.position])
+        _show_aborted_txns(path, before, options)
+        raise
+    if not index.entry_count and not options.as_json:
+        print("no entries")
+    index.check()
+    _raise_for_harm(index, transaction_index.ENTRY_SIZE, index.entries().tolist().__getitem__)
+    return 0
+
+
+def _show_aborted_txns(path: Path, entries: NDArray[np.void], options: DumpOptions) -> None:
+    """Show decoded entries of a transaction index."""
+    shown = StreamedTable(
+        slot=8, producer_id=20, first_offset=20, last_offset=20, last_stable_offset=20
+    )
+    names = entries.dtype.names or ()
+    for slot, entry in enumerate(entries.tolist()):
+        if options.as_json:
+            write_json(
+                {"kind": "transaction_index_entry", "file": str(path), "slot": slot,
+                 **dict(zip(names, entry, strict=True))}
+            )
+        else:
+            shown.add(slot, *entry)
+
+
 def _check(index: OffsetIndex | TimeIndex, entry_size: int, options: DumpOptions) -> None:
     """Tell of padding behind the entries; raise for entries out of order and for odd bytes."""
     used = index.used_entry_count
@@ -59,13 +96,23 @@ def _check(index: OffsetIndex | TimeIndex, entry_size: int, options: DumpOptions
         print(f"{counted(padding, 'slot')} of zeros behind them, preallocated")
     elif not used and not options.as_json:
         print("no entries")
+    _raise_for_harm(index, entry_size, index.entry)
+
+
+def _raise_for_harm(
+    index: OffsetIndex | TimeIndex | TransactionIndex,
+    entry_size: int,
+    entry: Callable[[int], Iterable[int]],
+) -> None:
+    """Raise for entries out of order and for odd bytes."""
     slot = index.first_disorder()
     if slot >= 0:
+        found = _described(entry(slot))
         raise CorruptIndexError(
-            f"entry {slot}, {_described(index, slot)}, is out of order after "
-            f"entry {slot - 1}, {_described(index, slot - 1)},"
+            f"entry {slot}, {found}, is out of order after entry {slot - 1}, "
+            f"{_described(entry(slot - 1))},"
             if slot
-            else f"entry 0, {_described(index, 0)}, can't be a true one",
+            else f"entry 0, {found}, can't be a true one",
             path=index.path,
             position=slot * entry_size,
         )
@@ -78,7 +125,5 @@ def _check(index: OffsetIndex | TimeIndex, entry_size: int, options: DumpOptions
         )
 
 
-def _described(index: OffsetIndex | TimeIndex, slot: int) -> str:
-    return "(" + ", ".join(map(str, index.entry(slot))) + ")"
-
-
+def _described(entry: Iterable[int]) -> str:
+    return "(" + ", ".join(map(str, entry)) + ")"

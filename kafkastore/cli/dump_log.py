@@ -11,6 +11,7 @@ from kafkastore.cli.tables import StreamedTable, counted
 from kafkastore.cli.times import show_time
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.compression import Codec
+from kafkastore.formats.control_records import ControlRecordType, first_control_record
 from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
 from kafkastore.segment.log_file import BatchRun, LogFile
 
@@ -84,6 +85,7 @@ def _batch(run: BatchRun, index: int) -> dict[str, Any]:
     attributes, magic = int(header["attributes"]), int(header["magic"])
     codec = attributes & _CODEC_MASK
     is_wrapper = magic < 2 and codec > 0
+    is_control = magic == 2 and bool(attributes & _CONTROL)
     producer_id = int(header["producer_id"])
     epoch = int(header["leader_epoch"])
     return {
@@ -101,13 +103,28 @@ def _batch(run: BatchRun, index: int) -> dict[str, Any]:
         "producer_epoch": int(header["producer_epoch"]) if producer_id >= 0 else None,
         "base_sequence": int(header["base_sequence"]) if producer_id >= 0 else None,
         "is_transactional": magic == 2 and bool(attributes & _TRANSACTIONAL),
-        "is_control": magic == 2 and bool(attributes & _CONTROL),
+        "is_control": is_control,
+        "control_type": _control_type(run, index) if is_control else None,
         "delete_horizon_ms": (
             int(header["base_timestamp"]) if magic == 2 and attributes & _DELETE_HORIZON else None
         ),
         "crc": int(header["crc"]),
         "crc_valid": bool(header["crc_valid"]),
     }
+
+
+def _control_type(run: BatchRun, index: int) -> str | int | None:
+    """Return what a control batch is for: a name, or the number of none; None if it can't be read.
+
+    A batch that compaction has emptied does not say it either.
+    """
+    try:
+        record = first_control_record(RecordBatch(run.batch(index)))
+    except CorruptionError:
+        return None
+    if record is None:
+        return None
+    return record.type.name if isinstance(record.type, ControlRecordType) else record.type
 
 
 def _timestamp_type(magic: int, attributes: int) -> TimestampType:
@@ -127,7 +144,7 @@ def _print_batch(shown: StreamedTable, batch: dict[str, Any], options: DumpOptio
         mark
         for mark, is_set in (
             ("transactional", batch["is_transactional"]),
-            ("control", batch["is_control"]),
+            (f"control {batch['control_type'] or '?'}", batch["is_control"]),
             (f"deletes tombstones at {show_time(batch['delete_horizon_ms'], options.zone)}",
              batch["delete_horizon_ms"] is not None),
         )

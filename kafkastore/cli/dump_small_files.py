@@ -1,4 +1,4 @@
-"""The small text files of a log directory, as ``kafkastore dump`` shows them."""
+"""The small files of a log directory, as ``kafkastore dump`` shows them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkastore.cli.json_lines import write_json
-from kafkastore.cli.tables import print_table
+from kafkastore.cli.tables import StreamedTable, print_table
+from kafkastore.cli.times import show_time
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
-from kafkastore.formats import file_names
+from kafkastore.formats import file_names, producer_snapshot
 from kafkastore.formats.checkpoints import (
     parse_clean_shutdown_marker,
     parse_leader_epoch_checkpoint,
@@ -24,6 +25,11 @@ ParsedT = TypeVar("ParsedT")
 
 #: Lines in front of a checkpoint's entries: its version, their number.
 _HEAD_LINES = 2
+
+#: Fields of a producer snapshot that are negative where there is nothing to say.
+_NONE_IF_NEGATIVE = (
+    "last_sequence", "last_offset", "coordinator_epoch", "current_txn_first_offset",
+)
 
 
 def _dump_offset_checkpoint(path: Path, options: DumpOptions) -> int:
@@ -66,6 +72,43 @@ def _dump_clean_shutdown_marker(path: Path, options: DumpOptions) -> int:
         told = "no broker epoch" if epoch is None else f"broker epoch {epoch}"
         print(f"closed in order, {told}")
     return 0
+
+
+def dump_producer_snapshot(path: Path, options: DumpOptions) -> int:
+    """Show what a snapshot says of each producer; with a wrong checksum too, then raise."""
+    data = path.read_bytes()
+    error: CorruptionError | None = None
+    try:
+        entries = producer_snapshot.parse(data)
+    except CorruptCheckpointError as found:
+        entries, error = producer_snapshot.whole_entries(data), found.located(path)
+    if options.as_json:
+        names = entries.dtype.names or ()
+        rows = (map(_none_if_negative, names, entry) for entry in entries.tolist())
+        _show(path, options, "producer_snapshot_entry", names, rows)
+    else:
+        shown = StreamedTable(
+            producer_id=20, epoch=6, last_sequence=13, last_offset=20, offset_delta=12, time=-24,
+            coordinator_epoch=17, open_transaction_from=21,
+        )
+        for row in entries.tolist():
+            producer_id, epoch, sequence, offset, delta, timestamp, coordinator, first = row
+            shown.add(
+                producer_id, epoch, _or_dash(sequence), _or_dash(offset), delta,
+                show_time(timestamp, options.zone), _or_dash(coordinator), _or_dash(first),
+            )
+        if not len(entries) and error is None:
+            print("no producers")
+    return _done(error)
+
+
+def _none_if_negative(name: str, number: int) -> int | None:
+    """Turn what stands for none in a snapshot into it."""
+    return None if name in _NONE_IF_NEGATIVE and number < 0 else number
+
+
+def _or_dash(number: int) -> str:
+    return str(number) if number >= 0 else "-"
 
 
 DUMPS_BY_NAME: Mapping[str, Callable[[Path, DumpOptions], int]] = {

@@ -186,9 +186,6 @@ def test_dump_of_a_file_it_does_not_know(run: Run, tmp_path: Path) -> None:
     strange.touch()
     assert_one_sentence(run("dump", strange), str(strange), "meta.properties")
     assert_one_sentence(run("dump", tmp_path), "is a directory", "kafkastore ls")
-    snapshot = tmp_path / "00000000000000000063.snapshot"
-    snapshot.touch()
-    assert_one_sentence(run("dump", snapshot), "knows no .snapshot files")
 
 
 @pytest.mark.parametrize("time_text", ["yesterday", "-5", "2024-03-01T14:05"])

@@ -8,6 +8,7 @@ import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
@@ -23,6 +24,7 @@ import java.util.TreeMap;
 public class KafkaClasses {
     private static final Map<String, Object> opened = new HashMap<>();
     private static final String[] LOG = {"org.apache.kafka.storage.internals.log.", "kafka.log."};
+    private static final int LARGEST_INDEX = 10485760;
     private static final String[] CHECKPOINT =
         {"org.apache.kafka.storage.internals.checkpoint.", "kafka.server.checkpoints."};
 
@@ -65,17 +67,26 @@ public class KafkaClasses {
         String kind = request[0], path = request[1], operation = request[3];
         long base = Long.parseLong(request[2]);
         if (operation.equals("truncate")) {
-            Object index = open(kind, path, base);
+            Object index = open(kind, path, base, LARGEST_INDEX);
             index.getClass().getMethod("truncateTo", long.class).invoke(index, Long.parseLong(request[4]));
-            return "" + call(index, "entries");
+            return kind.equals("transaction") ? "" + new File(path).length() / 34 : "" + call(index, "entries");
+        }
+        if (operation.equals("append")) {
+            return append(request);
         }
         Object index = opened.get(path);
         if (index == null) {
             opened.clear();
-            index = open(kind, path, base);
+            index = open(kind, path, base, LARGEST_INDEX);
             opened.put(path, index);
         }
         switch (operation) {
+            case "all":
+                return transactions(call(index, "allAbortedTxns"));
+            case "collect":
+                Object found = index.getClass().getMethod("collectAbortedTxns", long.class, long.class)
+                    .invoke(index, Long.parseLong(request[4]), Long.parseLong(request[5]));
+                return (get(found, "isComplete") + " " + transactions(get(found, "abortedTransactions"))).trim();
             case "lookup":
                 return pair(kind, index.getClass().getMethod("lookup", long.class)
                     .invoke(index, Long.parseLong(request[4])));
@@ -94,13 +105,62 @@ public class KafkaClasses {
         }
     }
 
-    private static Object open(String kind, String path, long base) throws Exception {
+    /** Appends entries to a new index; for each "x" if it was refused, else "."; then closes it, or leaves it open. */
+    private static String append(String[] request) throws Exception {
+        String kind = request[0];
+        Object index = open(kind, request[1], Long.parseLong(request[2]), Integer.parseInt(request[5]));
+        StringBuilder outcomes = new StringBuilder();
+        for (int i = 6; i < request.length; i++) {
+            long[] numbers = Arrays.stream(request[i].split(" ")).mapToLong(Long::parseLong).toArray();
+            try {
+                appendEntry(kind, index, numbers);
+                outcomes.append('.');
+            } catch (InvocationTargetException refused) {
+                outcomes.append('x');
+            }
+        }
+        call(index, request[4]);
+        return outcomes.toString();
+    }
+
+    private static void appendEntry(String kind, Object index, long[] numbers) throws Exception {
+        Class<?> type = index.getClass();
+        if (kind.equals("offset")) {
+            type.getMethod("append", long.class, int.class).invoke(index, numbers[0], (int) numbers[1]);
+        } else if (kind.equals("time")) {
+            type.getMethod("maybeAppend", long.class, long.class, boolean.class)
+                .invoke(index, numbers[0], numbers[1], numbers[2] != 0);
+        } else {
+            Class<?> entry = type(LOG, "AbortedTxn");
+            Object made = entry.getConstructor(long.class, long.class, long.class, long.class)
+                .newInstance(numbers[0], numbers[1], numbers[2], numbers[3]);
+            type.getMethod("append", entry).invoke(index, made);
+        }
+    }
+
+    /** The entries of a Scala or a Java list of AbortedTxn. */
+    private static String transactions(Object list) throws Exception {
+        StringBuilder out = new StringBuilder();
+        Object iterator = call(list, "iterator");
+        while ((Boolean) call(iterator, "hasNext")) {
+            Object entry = call(iterator, "next");
+            for (String name : new String[] {"producerId", "firstOffset", "lastOffset", "lastStableOffset"}) {
+                out.append(call(entry, name)).append(name.equals("lastStableOffset") ? " " : ":");
+            }
+        }
+        return out.toString().trim();
+    }
+
+    private static Object open(String kind, String path, long base, int largest) throws Exception {
+        if (kind.equals("transaction")) {
+            return type(LOG, "TransactionIndex").getConstructor(long.class, File.class).newInstance(base, new File(path));
+        }
         Class<?> type = type(LOG, kind.equals("time") ? "TimeIndex" : "OffsetIndex");
         for (Constructor<?> constructor : type.getConstructors()) {
-            Object[] all = {new File(path), base, 10485760, true};
+            Object[] all = {new File(path), base, largest, true};
             int count = constructor.getParameterCount();
             if (count >= 3 && count <= 4) {
-                return constructor.newInstance(java.util.Arrays.copyOf(all, count));
+                return constructor.newInstance(Arrays.copyOf(all, count));
             }
         }
         throw new NoSuchMethodException(type.getName());
@@ -211,6 +271,15 @@ public class KafkaClasses {
         Method method = target.getClass().getMethod(name);
         method.setAccessible(true);
         return method.invoke(target);
+    }
+
+    /** A value that was a method of a Scala class and is a field of a Java class. */
+    private static Object get(Object target, String name) throws Exception {
+        try {
+            return call(target, name);
+        } catch (NoSuchMethodException field) {
+            return field(target, name);
+        }
     }
 
     private static Object field(Object target, String name) throws Exception {

@@ -1,4 +1,4 @@
-"""Kafka's own classes, out of the jars of real brokers, asked in one Java process a test."""
+"""Kafka's own classes, out of the jars of real brokers, asked in one Java process a call."""
 
 import os
 import subprocess
@@ -9,30 +9,36 @@ from tempfile import TemporaryDirectory
 from golden.make import brokers
 from golden.make.java import java_command, jdk_program
 
-SOURCE = Path(__file__).with_name("KafkaClasses.java")
+SOURCES = Path(__file__).parent
 _compiled = TemporaryDirectory()
 
 
 @cache
-def _classes():
-    """Compile the Java side, once."""
-    subprocess.run(
-        [jdk_program("javac"), "-nowarn", "-d", _compiled.name, str(SOURCE)],
-        check=True,
+def _class_path(program, version):
+    """Compile a Java side against this version, once; return the class path that it runs with."""
+    classes = Path(_compiled.name, program, version)
+    classes.mkdir(parents=True)
+    jars = brokers.class_path(version, brokers.WORK)
+    source = str(SOURCES / f"{program}.java")
+    done = subprocess.run(
+        [jdk_program("javac"), "-nowarn", "-cp", jars, "-d", str(classes), source],
+        check=False,
         capture_output=True,
+        text=True,
     )
-    return Path(_compiled.name)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return brokers.class_path(version, brokers.WORK, classes)
 
 
-def ask(version, requests):
-    """The answers of this Kafka version to requests (see KafkaClasses.java), line by line.
+def ask(version, requests, *, program="KafkaClasses"):
+    """The answers of this Kafka version to requests, line by line.
 
-    The test has asked the fixture ``require_broker`` before.
+    What may be asked stands in the Java side, ``KafkaClasses.java`` (indexes and small files) or
+    ``KafkaRecords.java``. The test has asked the fixture ``require_broker`` before.
     """
-    class_path = brokers.class_path(version, brokers.WORK, _classes())
     asked = "".join("\t".join(map(str, request)) + "\n" for request in requests)
     done = subprocess.run(
-        java_command(class_path, "KafkaClasses", logs_as="client"),
+        java_command(_class_path(program, version), program, logs_as="client"),
         input=asked,
         capture_output=True,
         text=True,

@@ -1,0 +1,152 @@
+"""Control records: what brokers write into a log between the records of producers.
+
+The only record of a control batch (attribute bit 5), big-endian::
+
+    key    0         2      4              value   0         2                   6
+           +---------+------+                      +---------+-------------------+
+           | version | type |                      | version | coordinator_epoch |
+           +---------+------+                      +---------+-------------------+
+             int16     int16                         int16     int32
+
+The value shown is that of the markers that end a transaction, ABORT and COMMIT; the others are
+KRaft's and have values of their own.
+
+``docs/formats/control_records.md`` has the odd cases and a worked example.
+
+Source: Kafka 3.9.0 ``ControlRecordType``, ``EndTransactionMarker``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkastore.errors import CorruptBatchError
+
+if TYPE_CHECKING:
+    from kafkastore.formats.record_batch import Record, RecordBatch
+
+KEY_VERSION_AT = 0
+KEY_TYPE_AT = KEY_VERSION_AT + 2
+KEY_SIZE = KEY_TYPE_AT + 2
+
+MARKER_VERSION_AT = 0
+MARKER_COORDINATOR_EPOCH_AT = MARKER_VERSION_AT + 2
+MARKER_SIZE = MARKER_COORDINATOR_EPOCH_AT + 4
+
+
+class ControlRecordType(enum.IntEnum):
+    """What a control record is for."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_KNOWN_TYPES = {int(kind): kind for kind in ControlRecordType}
+_MARKERS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+
+
+class ControlRecord(NamedTuple):
+    """A control record.
+
+    Parameters
+    ----------
+    type : ControlRecordType or int
+        The plain number where its meaning is not known here.
+    version : int
+        Of the key.
+    coordinator_epoch : int or None
+        Of an ABORT or COMMIT marker: the epoch of the transaction coordinator that had it written.
+    """
+
+    type: ControlRecordType | int
+    version: int
+    coordinator_epoch: int | None = None
+
+
+def parse_control_record(record: Record, *, position: int | None = None) -> ControlRecord:
+    """Parse the key of a control record, and its value where that ends a transaction.
+
+    Parameters
+    ----------
+    record : Record
+        Of a control batch.
+    position : int, optional
+        Byte position of its batch in the log, for the error.
+
+    Returns
+    -------
+    ControlRecord
+        Versions above 0 are read like 0, as Kafka does; bytes behind the fields are left out.
+
+    Raises
+    ------
+    CorruptBatchError
+        If key or value are too short or have a negative version.
+
+    Notes
+    -----
+    Source: Kafka 3.9.0 ``ControlRecordType.parseTypeId``,
+    ``EndTransactionMarker.deserializeValue``.
+    """
+    key = _checked(record, "key", record.key, KEY_SIZE, position)
+    version = _int(key, KEY_VERSION_AT, KEY_TYPE_AT)
+    number = _int(key, KEY_TYPE_AT, KEY_SIZE)
+    kind = _KNOWN_TYPES.get(number, number)
+    if kind not in _MARKERS:
+        return ControlRecord(kind, version)
+    value = _checked(record, "value", record.value, MARKER_SIZE, position)
+    return ControlRecord(kind, version, _int(value, MARKER_COORDINATOR_EPOCH_AT, MARKER_SIZE))
+
+
+def first_control_record(batch: RecordBatch) -> ControlRecord | None:
+    """Parse the first record of a control batch, the only one that Kafka looks at.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        A control batch.
+
+    Returns
+    -------
+    ControlRecord or None
+        None of a batch that compaction has emptied.
+
+    Raises
+    ------
+    CorruptBatchError
+        If the batch or the record breaks its format.
+    """
+    for record in batch.records():
+        return parse_control_record(record, position=batch.position)
+    return None
+
+
+def _checked(
+    record: Record, what: str, content: bytes | None, size: int, position: int | None
+) -> bytes:
+    """Return a key or value that is long enough and of a version that can be read."""
+    if content is None or len(content) < size:
+        found = "none" if content is None else f"one of {len(content)} bytes"
+        raise CorruptBatchError(
+            f"control record at offset {record.offset} needs a {what} of {size} bytes and has"
+            f" {found}",
+            position=position,
+        )
+    version = _int(content, 0, 2)
+    if version < 0:
+        raise CorruptBatchError(
+            f"control record at offset {record.offset} has a {what} of version {version}",
+            position=position,
+        )
+    return content
+
+
+def _int(data: bytes, start: int, end: int) -> int:
+    """Load a signed number."""
+    return int.from_bytes(data[start:end], "big", signed=True)

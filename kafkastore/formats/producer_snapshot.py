@@ -1,0 +1,177 @@
+"""Producer snapshots, ``<offset>.snapshot``: what a broker knew of the producers at an offset.
+
+Big-endian; offset in the name is the first that the snapshot does not cover::
+
+    byte   0         2       6       10
+           +---------+-------+-------+---------+---------+-----
+           | version |  crc  | count | entry 0 | entry 1 | ...
+           +---------+-------+-------+---------+---------+-----
+             int16 1   uint32  int32   46 bytes each
+
+    entry  0             8                10              14            22             26
+           +-------------+----------------+---------------+-------------+--------------+
+           | producer_id | producer_epoch | last_sequence | last_offset | offset_delta |
+           +-------------+----------------+---------------+-------------+--------------+
+             int64         int16            int32           int64         int32
+
+          26          34                  38                         46
+           +-----------+-------------------+--------------------------+
+           | timestamp | coordinator_epoch | current_txn_first_offset |
+           +-----------+-------------------+--------------------------+
+             int64       int32               int64
+
+The checksum is a CRC-32C over everything behind it.  Not to be mixed up with KRaft's snapshots,
+``<offset>-<epoch>.checkpoint``, which are logs.
+
+``docs/formats/producer_snapshot.md`` has the meaning of each field and the odd cases.
+
+Source: Kafka 2.4.0 ``ProducerStateManager``; 3.9.0 ``ProducerSnapshot.json`` (version 1 alone).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkastore.errors import CorruptCheckpointError
+from kafkastore.formats.crc import crc32c
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+VERSION = 1
+
+VERSION_AT = 0
+CRC_AT = VERSION_AT + 2
+COUNT_AT = CRC_AT + 4
+ENTRIES_AT = COUNT_AT + 4
+
+PRODUCER_ENTRY = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        ("producer_epoch", "<i2"),
+        ("last_sequence", "<i4"),
+        ("last_offset", "<i8"),
+        ("offset_delta", "<i4"),
+        ("timestamp", "<i8"),
+        ("coordinator_epoch", "<i4"),
+        ("current_txn_first_offset", "<i8"),
+    ]
+)
+"""One decoded entry; 46 bytes, packed."""
+
+PRODUCER_ENTRY_ON_DISK = PRODUCER_ENTRY.newbyteorder(">")
+"""One entry as the file has it; 46 bytes."""
+
+ENTRY_SIZE = PRODUCER_ENTRY_ON_DISK.itemsize
+
+
+def parse(data: bytes) -> NDArray[np.void]:
+    """Parse a producer snapshot.
+
+    Parameters
+    ----------
+    data : bytes
+        The file. What follows the last entry is part of the checksum and else not looked at.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of dtype `PRODUCER_ENTRY`, in the order of the file. -1 stands for none: no batch known
+        (`last_sequence`, `last_offset`), no marker seen (`coordinator_epoch`), no transaction open
+        (`current_txn_first_offset`).
+
+    Raises
+    ------
+    CorruptCheckpointError
+        Where a broker refuses the file: it then deletes it, and goes on with an older snapshot or
+        the log from its start.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``ProducerStateManager.readSnapshot``.
+
+    Examples
+    --------
+    >>> parse(pack([(7, 0, 9, 96, 0, 1600000000000, 0, 96)])).tolist()
+    [(7, 0, 9, 96, 0, 1600000000000, 0, 96)]
+    """
+    if len(data) < ENTRIES_AT:
+        raise CorruptCheckpointError(
+            f"producer snapshot ends in its head of {ENTRIES_AT} bytes", position=len(data)
+        )
+    version = _int(data, VERSION_AT, CRC_AT)
+    if version != VERSION:
+        raise CorruptCheckpointError(
+            f"producer snapshot has version {version}, not {VERSION}", position=VERSION_AT
+        )
+    count = _int(data, COUNT_AT, ENTRIES_AT)
+    whole = (len(data) - ENTRIES_AT) // ENTRY_SIZE
+    if count < 0:
+        raise CorruptCheckpointError(
+            f"producer snapshot has a count of {count} entries", position=COUNT_AT
+        )
+    if count > whole:
+        raise CorruptCheckpointError(
+            f"producer snapshot ends in entry {whole} of {count}",
+            position=ENTRIES_AT + whole * ENTRY_SIZE,
+        )
+    stored, computed = int.from_bytes(data[CRC_AT:COUNT_AT], "big"), crc32c(data[COUNT_AT:])
+    if stored != computed:
+        raise CorruptCheckpointError(
+            f"producer snapshot has checksum {stored:#010x}, its content {computed:#010x}",
+            position=CRC_AT,
+        )
+    return whole_entries(data)
+
+
+def whole_entries(data: bytes) -> NDArray[np.void]:
+    """Decode the entries of a snapshot that `parse` refuses, as far as they are there.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of dtype `PRODUCER_ENTRY`: as many as the file says and has; none of an unknown version. If
+        the checksum is wrong, each may be.
+    """
+    count = 0
+    if len(data) >= ENTRIES_AT and _int(data, VERSION_AT, CRC_AT) == VERSION:
+        whole = (len(data) - ENTRIES_AT) // ENTRY_SIZE
+        count = max(min(_int(data, COUNT_AT, ENTRIES_AT), whole), 0)
+    entries = data[ENTRIES_AT : ENTRIES_AT + count * ENTRY_SIZE]
+    return np.frombuffer(entries, PRODUCER_ENTRY_ON_DISK).astype(PRODUCER_ENTRY)
+
+
+def pack(entries: ArrayLike) -> bytes:
+    """Write a producer snapshot.
+
+    Parameters
+    ----------
+    entries : array_like
+        Of dtype `PRODUCER_ENTRY`, or a list of tuples with its fields.
+
+    Returns
+    -------
+    bytes
+        The file.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``ProducerStateManager.writeSnapshot``.
+    """
+    array = np.asarray(entries, PRODUCER_ENTRY)
+    if array.ndim != 1:
+        raise ValueError(f"entries have {array.ndim} dimensions, not 1")
+    content = len(array).to_bytes(4, "big") + array.astype(PRODUCER_ENTRY_ON_DISK).tobytes()
+    return VERSION.to_bytes(2, "big") + crc32c(content).to_bytes(4, "big") + content
+
+
+def _int(data: bytes, start: int, end: int) -> int:
+    """Load a signed number."""
+    return int.from_bytes(data[start:end], "big", signed=True)

@@ -1,0 +1,184 @@
+"""The transaction index file of one segment: read whole when it is opened, never changed.
+
+It has 34 bytes for each aborted transaction and no padding, and most segments have none.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.errors import CorruptIndexError
+from kafkastore.formats import transaction_index
+from kafkastore.formats.file_names import InvalidNameError, parse_segment_file
+from kafkastore.formats.transaction_index import TxnIndexSearchResult
+
+
+class TransactionIndex:
+    """The transaction index file of a segment: the transactions aborted in it.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    base_offset : int
+        Base offset of the segment.
+    data : bytes
+        The file's content.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``TransactionIndex``.
+
+    Examples
+    --------
+    >>> index = TransactionIndex.open(path)    # doctest: +SKIP
+    >>> index.collect_aborted_txns(4700, 4800).aborted_txns    # doctest: +SKIP
+    array([(3000, 4711, 4719, 4720)], dtype=[('producer_id', ...
+    """
+
+    def __init__(self, path: Path, base_offset: int, data: bytes) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.size = len(data)
+        self._data = data
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], base_offset: int | None = None) -> Self:
+        """Read an index file; nothing is left open.
+
+        Parameters
+        ----------
+        path : path-like
+            The file. One that does not exist has no entries: brokers make it for the first abort.
+        base_offset : int, optional
+            Base offset of the segment; by default the number in the file's name.
+
+        Returns
+        -------
+        TransactionIndex
+            The index as it is now.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        InvalidNameError
+            If no base offset is given and the name has none.
+        """
+        path = Path(path)
+        if base_offset is None:
+            named = parse_segment_file(path.name)
+            if named is None:
+                raise InvalidNameError(f"{path} has no base offset in its name, and none is given")
+            base_offset = named.base_offset
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            data = b""
+        return cls(path, base_offset, data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Nothing to close; the other indexes have."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r}, base_offset={self.base_offset})"
+
+    @property
+    def entry_count(self) -> int:
+        """Whole entries in the file."""
+        return transaction_index.entry_count(self._data)
+
+    @cached_property
+    def _entries(self) -> NDArray[np.void]:
+        try:
+            entries = transaction_index.parse(self._data)
+        except CorruptIndexError as error:
+            raise error.located(self.path) from error
+        entries.flags.writeable = False
+        return entries
+
+    def entries(self) -> NDArray[np.void]:
+        """Decode all entries.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of dtype `transaction_index.ABORTED_TXN`, read-only.
+
+        Raises
+        ------
+        CorruptIndexError
+            If an entry has a version that is not known; with path and byte position. So do all
+            methods that look at entries.
+        """
+        return self._entries
+
+    def entry_bytes(self) -> bytes:
+        """Return the whole entries as the file has them, for the functions of `formats`."""
+        return self._data[: self.entry_count * transaction_index.ENTRY_SIZE]
+
+    def collect_aborted_txns(
+        self, fetch_offset: int, upper_bound_offset: int
+    ) -> TxnIndexSearchResult:
+        """Find the transactions aborted in this segment that overlap a range of offsets.
+
+        Parameters
+        ----------
+        fetch_offset, upper_bound_offset : int
+            The range; inclusive, exclusive.
+
+        Returns
+        -------
+        TxnIndexSearchResult
+            The transactions, and whether the next segment need not be asked.
+        """
+        return transaction_index.collect_aborted_txns(
+            self._entries, fetch_offset, upper_bound_offset
+        )
+
+    def truncate_to(self, offset: int) -> int:
+        """Count the entries that remain when the log is cut at an offset.
+
+        Parameters
+        ----------
+        offset : int
+            First offset to drop.
+
+        Returns
+        -------
+        int
+            The number of entries to keep; the file is not touched.
+        """
+        return transaction_index.truncate_to(self._entries, offset)
+
+    def first_disorder(self) -> int:
+        """Find the first entry that can't be a true one, or breaks the order of true ones.
+
+        Returns
+        -------
+        int
+            Its slot, or -1.
+        """
+        return transaction_index.first_disorder(self._entries)
+
+    def check(self) -> None:
+        """Check what a broker's sanity check looks at, and the size.
+
+        Raises
+        ------
+        CorruptIndexError
+            If the check fails; with path and byte position.
+        """
+        try:
+            transaction_index.check(self._data, self.base_offset)
+        except CorruptIndexError as error:
+            raise error.located(self.path) from error
