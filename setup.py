@@ -12,6 +12,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.crc",
     "kafkastore.formats.batch_header",
     "kafkastore.formats.record_batch",
+    "kafkastore.formats.arrow_memory",
     "kafkastore.formats.record_columns",
     "kafkastore.formats.index_builder",
     "kafkastore.formats.offset_index",

@@ -31,6 +31,7 @@ from kafkastore.log.log_store import open_store as open
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.transaction_index_file import TransactionIndex
 
 # Last: they build on what is above.
 from kafkastore import legacy, migration  # isort: skip
@@ -64,6 +65,7 @@ __all__ = [
     "TimestampAndOffset",
     "TimestampType",
     "TopicPartition",
+    "TransactionIndex",
     "UnsupportedFormatError",
     "apply",
     "legacy",

@@ -17,6 +17,7 @@ NEEDS_BYTES: int
 BAD_LENGTH: int
 BAD_MAGIC: int
 
+def bytes_of(headers: NDArray[Any]) -> NDArray[np.uint8]: ...
 def scan(
     data: ReadableBuffer, position: int, headers: NDArray[Any], *, verify_crc: bool = False
 ) -> tuple[int, int, int, int]: ...

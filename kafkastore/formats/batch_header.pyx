@@ -160,8 +160,19 @@ def parse(const uint8_t[::1] data not None, int64_t position):
     return headers
 
 
-def scan(const uint8_t[::1] data not None, int64_t position, BatchHeader[::1] headers not None,
-         *, bint verify_crc=False):
+def bytes_of(headers):
+    """The bytes of an array of BATCH_HEADER: a view.
+
+    Python checks the structure of such an array anew, field by field, each time it is handed to
+    compiled code; this asks numpy once.
+    """
+    if headers.dtype != BATCH_HEADER:
+        raise TypeError(f"headers are an array of BATCH_HEADER, not of {headers.dtype}")
+    return headers.view(np.uint8)
+
+
+def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *,
+         bint verify_crc=False):
     """Parse the headers of successive batches, without the GIL.
 
     Parameters
@@ -187,25 +198,27 @@ def scan(const uint8_t[::1] data not None, int64_t position, BatchHeader[::1] he
     wanted_bytes : int
         With `NEEDS_BYTES`: bytes of the next batch, 0 where not even its length is there.
     """
-    cdef Py_ssize_t size = data.shape[0], at = 0, count = 0, capacity = headers.shape[0]
+    cdef uint8_t[::1] header_bytes = bytes_of(headers)
+    cdef Py_ssize_t size = data.shape[0], at = 0, count = 0, capacity = len(headers)
     cdef HeaderStatus status = HEADER_WHOLE
     cdef const uint8_t* start
-    cdef BatchHeader last
+    cdef BatchHeader* header
     cdef Py_ssize_t wanted = 0
     if size == 0 or capacity == 0:
         return 0, 0, ALL_SCANNED, 0
     start = &data[0]
+    header = <BatchHeader*> &header_bytes[0]
     with nogil:
         while at < size and count < capacity:
-            last.size = 0
-            status = parse_header(start + at, size - at, &last)
+            header.size = 0
+            status = parse_header(start + at, size - at, header)
             if status != HEADER_WHOLE:
-                wanted = last.size
+                wanted = header.size
                 break
             if verify_crc:
-                last.crc_valid = is_crc_valid(start + at, &last)
-            last.position = position + at
-            headers[count] = last
+                header.crc_valid = is_crc_valid(start + at, header)
+            header.position = position + at
+            at += header.size
+            header += 1
             count += 1
-            at += last.size
     return count, at, <int> status, wanted

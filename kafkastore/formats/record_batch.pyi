@@ -1,7 +1,9 @@
 import enum
 from typing import NamedTuple
 
+import numpy as np
 from _typeshed import ReadableBuffer
+from numpy.typing import NDArray
 
 from kafkastore.formats.compression import Codec
 
@@ -21,6 +23,8 @@ class TimestampType(enum.IntEnum):
 
 class RecordBatch:
     def __init__(self, data: ReadableBuffer, position: int = 0) -> None: ...
+    @property
+    def header(self) -> NDArray[np.void]: ...
     @property
     def position(self) -> int: ...
     @property

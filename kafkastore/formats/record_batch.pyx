@@ -7,6 +7,7 @@ Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch``, ``Con
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from kafkastore.formats.batch_header cimport (
     CODEC_MASK,
@@ -41,7 +42,10 @@ from kafkastore.formats.varint cimport Cursor
 import enum
 from collections import namedtuple
 
+import numpy as np
+
 from kafkastore.errors import CorruptBatchError, UnsupportedFormatError
+from kafkastore.formats.batch_header import BATCH_HEADER, bytes_of
 from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 
 cdef int LAST_CODEC = max(Codec)
@@ -89,7 +93,8 @@ cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* head
     return memoryview(batch)[at:at + size]
 
 
-cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit):
+cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit,
+                       decompress=decompress):
     """The records bytes of a whole batch, decompressed where need be, for a cursor."""
     cdef int codec = header.attributes & CODEC_MASK
     if codec == 0:
@@ -153,36 +158,44 @@ cdef class RecordBatch:
         If the magic is not 0, 1 or 2.
     """
 
-    cdef BatchHeader header
+    cdef BatchHeader _header
     cdef const uint8_t[::1] data
 
     def __init__(self, const uint8_t[::1] data not None, int64_t position=0):
         cdef HeaderStatus status = HEADER_BAD_LENGTH
         if data.shape[0]:
-            status = parse_header(&data[0], data.shape[0], &self.header)
+            status = parse_header(&data[0], data.shape[0], &self._header)
         if status == HEADER_BAD_MAGIC:
             raise UnsupportedFormatError(
-                f"record batch has magic {self.header.magic}, not 0, 1 or 2", position=position)
-        if status != HEADER_WHOLE or self.header.size != data.shape[0]:
+                f"record batch has magic {self._header.magic}, not 0, 1 or 2", position=position)
+        if status != HEADER_WHOLE or self._header.size != data.shape[0]:
             raise CorruptBatchError(f"{data.shape[0]} bytes are not one whole record batch",
                                     position=position)
-        self.header.position = position
+        self._header.position = position
         self.data = data
+
+    @property
+    def header(self):
+        """All that the header says: an array of one `batch_header.BATCH_HEADER`."""
+        fields = np.empty(1, BATCH_HEADER)
+        cdef uint8_t[::1] raw = bytes_of(fields)
+        memcpy(&raw[0], &self._header, sizeof(BatchHeader))
+        return fields
 
     @property
     def position(self):
         """Byte position of the batch in its file."""
-        return self.header.position
+        return self._header.position
 
     @property
     def size(self):
         """Bytes of the batch, frame included."""
-        return self.header.size
+        return self._header.size
 
     @property
     def magic(self):
         """The message format: 0, 1 or 2."""
-        return self.header.magic
+        return self._header.magic
 
     @property
     def base_offset(self):
@@ -190,30 +203,30 @@ cdef class RecordBatch:
 
         For a wrapper of magic 0 or 1 this decompresses it.
         """
-        if is_wrapper(&self.header):
+        if is_wrapper(&self._header):
             for record in self.records():
                 return record.offset
-        return self.header.base_offset
+        return self._header.base_offset
 
     @property
     def last_offset(self):
         """Last offset, inclusive; kept by compaction even when that record is gone."""
-        return self.header.last_offset
+        return self._header.last_offset
 
     @property
     def max_timestamp(self):
         """Largest timestamp as the header says it: ms since 1970, -1 for magic 0."""
-        return self.header.max_timestamp
+        return self._header.max_timestamp
 
     @property
     def base_timestamp(self):
         """What record timestamps are relative to; the delete horizon where that flag is set."""
-        return self.header.base_timestamp
+        return self._header.base_timestamp
 
     @property
     def timestamp_type(self):
         """Whose clock the timestamps are."""
-        return TimestampType(timestamp_type(&self.header))
+        return TimestampType(timestamp_type(&self._header))
 
     @property
     def codec(self):
@@ -224,7 +237,7 @@ cdef class RecordBatch:
         UnsupportedFormatError
             If the codec is none that Kafka has.
         """
-        cdef int codec = self.header.attributes & CODEC_MASK
+        cdef int codec = self._header.attributes & CODEC_MASK
         if codec > LAST_CODEC:
             raise UnsupportedFormatError(f"codec {codec} is not known", position=self.position)
         return Codec(codec)
@@ -232,53 +245,53 @@ cdef class RecordBatch:
     @property
     def count(self):
         """Records in the batch; None for a wrapper, which does not say."""
-        return None if is_wrapper(&self.header) else self.header.count
+        return None if is_wrapper(&self._header) else self._header.count
 
     @property
     def leader_epoch(self):
         """Partition leader epoch, or None before magic 2 and where it is -1."""
-        return None if self.header.leader_epoch < 0 else self.header.leader_epoch
+        return None if self._header.leader_epoch < 0 else self._header.leader_epoch
 
     @property
     def producer_id(self):
         """Id of an idempotent producer, -1 where there is none."""
-        return self.header.producer_id
+        return self._header.producer_id
 
     @property
     def producer_epoch(self):
         """Epoch of that producer, -1 where there is none."""
-        return self.header.producer_epoch
+        return self._header.producer_epoch
 
     @property
     def base_sequence(self):
         """Sequence number of the first record, -1 where there is none."""
-        return self.header.base_sequence
+        return self._header.base_sequence
 
     @property
     def is_transactional(self):
         """Whether the records belong to a transaction."""
-        return has_flag(&self.header, TRANSACTIONAL_FLAG)
+        return has_flag(&self._header, TRANSACTIONAL_FLAG)
 
     @property
     def is_control(self):
         """Whether the batch is a marker that no consumer is given."""
-        return has_flag(&self.header, CONTROL_FLAG)
+        return has_flag(&self._header, CONTROL_FLAG)
 
     @property
     def delete_horizon_ms(self):
         """When the tombstones of a compacted batch may go (KIP-534), or None."""
-        if has_flag(&self.header, DELETE_HORIZON_FLAG):
-            return self.header.base_timestamp
+        if has_flag(&self._header, DELETE_HORIZON_FLAG):
+            return self._header.base_timestamp
         return None
 
     @property
     def crc(self):
         """The stored checksum."""
-        return self.header.crc
+        return self._header.crc
 
     def is_valid(self):
         """Whether the stored checksum is that of the bytes."""
-        return is_crc_valid(&self.data[0], &self.header)
+        return is_crc_valid(&self.data[0], &self._header)
 
     def verify(self):
         """Check the checksum.
@@ -290,10 +303,10 @@ cdef class RecordBatch:
         """
         if not self.is_valid():
             raise CorruptBatchError(
-                f"the batch that ends with offset {self.header.last_offset} fails its checksum "
-                f"(stored {self.header.crc:#010x}, "
-                f"computed {compute_crc(&self.data[0], &self.header):#010x})",
-                position=self.header.position)
+                f"the batch that ends with offset {self._header.last_offset} fails its checksum "
+                f"(stored {self._header.crc:#010x}, "
+                f"computed {compute_crc(&self.data[0], &self._header):#010x})",
+                position=self._header.position)
 
     def records(self, *, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         """Decode the records, those of control batches too; the checksum is not looked at.
@@ -313,7 +326,7 @@ cdef class RecordBatch:
         CorruptBatchError
             If the records break their format.
         """
-        cdef const uint8_t[::1] payload = records_of(self.data, &self.header,
+        cdef const uint8_t[::1] payload = records_of(self.data, &self._header,
                                                      max_decompressed_bytes)
         cdef RecordCursor cursor
         cdef RecordView view
@@ -324,21 +337,21 @@ cdef class RecordBatch:
             start = &payload[0]
         kind = self.timestamp_type
         epoch = self.leader_epoch
-        if not open_cursor(&cursor, &self.header, start, payload.shape[0]):
-            raise broken(cursor.error.decode(), &self.header)
+        if not open_cursor(&cursor, &self._header, start, payload.shape[0]):
+            raise broken(cursor.error.decode(), &self._header)
         while True:
             got = next_record(&cursor, &view)
             if got < 0:
-                raise broken(cursor.error.decode(), &self.header)
+                raise broken(cursor.error.decode(), &self._header)
             if got == 0:
                 return records
             records.append(Record(
                 view.offset, view.timestamp, kind, optional_bytes(view.key, view.key_size),
                 optional_bytes(view.value, view.value_size),
-                headers_of(&view, &self.header) if view.headers_count else (), epoch))
+                headers_of(&view, &self._header) if view.headers_count else (), epoch))
 
     def __repr__(self):
-        cdef int codec = self.header.attributes & CODEC_MASK
+        cdef int codec = self._header.attributes & CODEC_MASK
         name = codec if codec > LAST_CODEC else Codec(codec).name
         return (f"RecordBatch(position={self.position}, last_offset={self.last_offset}, "
                 f"magic={self.magic}, codec={name}, size={self.size})")
@@ -377,19 +390,19 @@ def first_record_from(const uint8_t[::1] batch not None, int64_t position,
     Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``, inner loop.
     """
     cdef RecordBatch found = RecordBatch(batch, position)
-    cdef const uint8_t[::1] payload = records_of(batch, &found.header, max_decompressed_bytes)
+    cdef const uint8_t[::1] payload = records_of(batch, &found._header, max_decompressed_bytes)
     cdef RecordCursor cursor
     cdef RecordView view
     cdef int got = 0
     cdef const uint8_t* start = NULL
     if payload.shape[0]:
         start = &payload[0]
-    if not open_cursor(&cursor, &found.header, start, payload.shape[0]):
-        raise broken(cursor.error.decode(), &found.header)
+    if not open_cursor(&cursor, &found._header, start, payload.shape[0]):
+        raise broken(cursor.error.decode(), &found._header)
     while True:
         got = next_record(&cursor, &view)
         if got < 0:
-            raise broken(cursor.error.decode(), &found.header)
+            raise broken(cursor.error.decode(), &found._header)
         if got == 0:
             return None
         if view.timestamp >= target_timestamp and view.offset >= starting_offset:

@@ -21,11 +21,17 @@ class RecordColumns:
         start_timestamp: int = ...,
         end_timestamp: int | None = None,
         include_control: bool = False,
+        binary_view: bool = False,
         max_rows: int = ...,
         max_bytes: int = ...,
         max_decompressed_bytes: int = ...,
     ) -> None: ...
-    @property
-    def is_full(self) -> bool: ...
-    def append(self, data: ReadableBuffer, headers: NDArray[Any], first: int = 0) -> int: ...
+    def append(
+        self,
+        data: ReadableBuffer,
+        headers: NDArray[Any],
+        first: int = 0,
+        *,
+        position: int | None = None,
+    ) -> int: ...
     def take(self) -> tuple[int, dict[str, Any]]: ...

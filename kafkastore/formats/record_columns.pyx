@@ -6,15 +6,16 @@ were not asked for are stepped over, never copied.
 
 Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
+from kafkastore.formats.arrow_memory cimport Block, Spares, grow
 from kafkastore.formats.batch_header cimport (
     CODEC_MASK,
     CONTROL_FLAG,
     RECORDS_AT,
+    SMALLEST_MESSAGE_V0,
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
@@ -30,7 +31,8 @@ from kafkastore.formats.record_cursor cimport (
 )
 from kafkastore.formats.varint cimport Cursor
 
-from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.batch_header import bytes_of
+from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES, Decompressor, decompress
 
 #: Columns in the order of Spark's Kafka source, then our own.
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -39,158 +41,176 @@ OTHER_COLUMNS = ("leader_epoch", "producer_id", "producer_epoch", "is_transactio
 
 #: Rows of one Arrow batch: as many as Spark's own Arrow paths use.
 BATCH_ROWS = 10_000
-#: A set of columns this large is given away before the next batch is decoded.
-DEFAULT_MAX_BYTES = 32 * 1024 * 1024
+#: A set of columns this large is given away before the next batch is decoded: what a core's own cache
+#: holds is copied twice as fast as what it does not.
+DEFAULT_MAX_BYTES = 2 * 1024 * 1024
 
-cdef int64_t LARGEST_MILLIS = INT64_MAX // 1000
 cdef Py_ssize_t SMALLEST_RECORD = 7     # v2: seven one-byte fields
 cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 
-
-cdef class Growing:
-    """Memory that grows by doubling; others see it through the buffer protocol."""
-
-    cdef uint8_t* data
-    cdef Py_ssize_t size
-    cdef Py_ssize_t capacity
-
-    def __dealloc__(self):
-        free(self.data)
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.data if self.data else <void*> &self.size, self.size, 1,
-                          flags & ~PyBUF_WRITABLE)
-
-    cdef bint reserve(self, Py_ssize_t more) noexcept nogil:
-        """Make room for `more` bytes; False without memory."""
-        cdef Py_ssize_t wanted = self.size + more
-        cdef uint8_t* moved
-        if wanted <= self.capacity:
-            return True
-        wanted = max(wanted, 2 * self.capacity)
-        moved = <uint8_t*> realloc(self.data, wanted)
-        if moved == NULL:
-            return False
-        self.data = moved
-        self.capacity = wanted
-        return True
+cdef enum:
+    VIEW_SIZE = 16
+    LARGEST_INLINE = 12      # bytes of a value that an Arrow view holds itself
+    QUICK_COPY = 16          # so many bytes are copied for any smaller value: no call, no branch
 
 
-cdef class Validity:
-    """An Arrow bitmap: bit `row` is 1 where a value is present."""
-
-    cdef Growing bits
-    cdef Py_ssize_t rows
-    cdef Py_ssize_t nulls
-
-    def __cinit__(self):
-        self.bits = Growing()
-
-    cdef bint reserve(self, Py_ssize_t rows) noexcept nogil:
-        return self.bits.reserve(rows // 8 + 1)
-
-    cdef inline void add(self, bint is_present) noexcept nogil:
-        cdef Py_ssize_t row = self.rows
-        cdef uint8_t* byte = self.bits.data + (row >> 3)
-        if row & 7 == 0:
-            byte[0] = 0
-            self.bits.size += 1
-        byte[0] = <uint8_t> (byte[0] | is_present << (row & 7))
-        self.nulls += not is_present
-        self.rows = row + 1
-
-
-cdef class Binary:
-    """An Arrow binary or string column: validity, int32 offsets, bytes."""
-
-    cdef Validity validity
-    cdef Growing offsets
-    cdef Growing values
-
-    def __cinit__(self):
-        self.validity = Validity()
-        self.offsets = Growing()
-        self.values = Growing()
-        if not self.offsets.reserve(4):
-            raise MemoryError
-        memset(self.offsets.data, 0, 4)
-        self.offsets.size = 4
-
-    cdef bint reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
-        return (self.validity.reserve(rows) and self.offsets.reserve(4 * rows)
-                and self.values.reserve(size))
-
-    cdef inline void add(self, const uint8_t* at, int32_t size) noexcept nogil:
-        """Add a value; size -1 is null. Room was reserved."""
-        self.validity.add(size >= 0)
-        if size > 0:
-            memcpy(self.values.data + self.values.size, at, size)
-            self.values.size += size
-        (<int32_t*> (self.offsets.data + self.offsets.size))[0] = <int32_t> self.values.size
-        self.offsets.size += 4
-
-    cdef tuple parts(self, bint is_broken):
-        return (-1 if is_broken else self.validity.nulls, self.validity.bits, self.offsets,
-                self.values)
-
-
-cdef inline void add_i64(Growing column, int64_t value) noexcept nogil:
-    (<int64_t*> (column.data + column.size))[0] = value
-    column.size += 8
-
-
-cdef inline void add_i32(Growing column, int32_t value) noexcept nogil:
-    (<int32_t*> (column.data + column.size))[0] = value
-    column.size += 4
+cdef inline bint fits_micros(int64_t millis) noexcept nogil:
+    return -(INT64_MAX // 1000) <= millis <= INT64_MAX // 1000
 
 
 cdef enum Outcome:
     APPENDED
-    COMPRESSED      # the caller decompresses, which needs the GIL
-    NO_MEMORY
+    COMPRESSED
     BROKEN
+    NO_MEMORY
+
+
+cdef struct Nulls:
+    Block bits               # of an Arrow bitmap: all 1 but for the rows counted here
+    Py_ssize_t count
+
+
+cdef struct Binary:
+    Nulls nulls
+    Block places             # int32 offsets, one more than rows; or views
+    Block bytes
+    Py_ssize_t size          # bytes used
+
+
+cdef bint grow_nulls(Nulls* nulls, Py_ssize_t rows) noexcept nogil:
+    cdef Py_ssize_t before = nulls.bits.capacity
+    if not grow(&nulls.bits, (rows + 7) // 8):
+        return False
+    memset(nulls.bits.data + before, 0xff, nulls.bits.capacity - before)
+    return True
+
+
+cdef void forget_nulls(Nulls* nulls, Py_ssize_t rows) noexcept nogil:
+    """Count only the nulls before a row, and make the bits behind it 1 again."""
+    cdef Py_ssize_t row
+    nulls.count = 0
+    for row in range(8 * nulls.bits.capacity):
+        if row >= rows:
+            nulls.bits.data[row >> 3] |= <uint8_t> (1 << (row & 7))
+        elif not nulls.bits.data[row >> 3] >> (row & 7) & 1:
+            nulls.count += 1
+
+
+cdef void free_binary(Binary* column) noexcept:
+    free(column.nulls.bits.data)
+    free(column.places.data)
+    free(column.bytes.data)
+
+
+cdef inline void begin_places(Block* offsets) noexcept:
+    (<int32_t*> offsets.data)[0] = 0
+
+
+cdef inline void add_null(Nulls* nulls, Py_ssize_t row) noexcept nogil:
+    nulls.bits.data[row >> 3] &= <uint8_t> ~(1 << (row & 7))
+    nulls.count += 1
+
+
+cdef inline void copy_bytes(uint8_t* to, const uint8_t* at, Py_ssize_t size,
+                            const uint8_t* readable_end) noexcept nogil:
+    """Copy; `to` has room for `QUICK_COPY` bytes more."""
+    if size <= QUICK_COPY and readable_end - at >= QUICK_COPY:
+        memcpy(to, at, QUICK_COPY)
+    else:
+        memcpy(to, at, size)
+
+
+cdef inline void add_binary(Binary* column, Py_ssize_t row, const uint8_t* at, int32_t size
+                            ) noexcept nogil:
+    """Add a value; size -1 is null. Room was reserved."""
+    if size > 0:
+        memcpy(column.bytes.data + column.size, at, size)
+        column.size += size
+    elif size < 0:
+        add_null(&column.nulls, row)
+    (<int32_t*> column.places.data)[row + 1] = <int32_t> column.size
+
+
+cdef inline void write_view(uint8_t* to, const uint8_t* at, int32_t size, int32_t buffer,
+                            int64_t place) noexcept nogil:
+    """Write an Arrow view of a value that lies in a buffer; size -1 (null) as an empty one."""
+    cdef int32_t* words = <int32_t*> to
+    words[0] = max(size, 0)
+    if size > LARGEST_INLINE:
+        memcpy(to + 4, at, 4)
+        words[2] = buffer
+        words[3] = <int32_t> place
+    else:
+        memset(to + 4, 0, LARGEST_INLINE)
+        memcpy(to + 4, at, words[0])
+
+
+cdef inline void fill_i32(Block* column, Py_ssize_t row, Py_ssize_t end, int32_t value
+                          ) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(row, end):
+        (<int32_t*> column.data)[i] = value
+
+
+cdef inline void fill_i64(Block* column, Py_ssize_t row, Py_ssize_t end, int64_t value
+                          ) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(row, end):
+        (<int64_t*> column.data)[i] = value
 
 
 cdef class RecordColumns:
-    """Columns of records, filled from batches.
+    """Columns of records, being filled.
 
     Parameters
     ----------
-    columns : iterable of str
-        Of `KAFKA_COLUMNS`, `HEADERS_COLUMN` and `OTHER_COLUMNS`; `topic` and `partition` are not
-        in the bytes and are ignored here.
+    columns : collection of str
+        Any of `KAFKA_COLUMNS`, `HEADERS_COLUMN`, `OTHER_COLUMNS`; `topic` and `partition` are the
+        caller's to add.
     start_offset, end_offset : int
-        Records with start_offset <= offset < end_offset.
-    start_timestamp, end_timestamp : int
-        Records with start_timestamp <= timestamp < end_timestamp, in ms; a record without timestamp
-        has -1. No end: None, for the largest timestamp of all is a timestamp too.
+        Records with start_offset <= offset < end_offset are kept.
+    start_timestamp, end_timestamp : int or None
+        Records with start_timestamp <= timestamp (ms) < end_timestamp are kept; None: no bound.
     include_control : bool
         Whether transaction markers are records.
-    max_rows : int
-        `append` stops before the next batch once so many rows are there.
-    max_bytes : int
-        The same for bytes of keys, values and headers.
+    binary_view : bool
+        Whether keys and values are Arrow views that refer to the bytes they were decoded from,
+        rather than copies. Those bytes must then stay as they are, and are kept alive.
+    max_rows, max_bytes : int
+        Columns are full before a batch that says that it would make them longer than so many rows,
+        unless they are empty; and after one that made them hold so many bytes.
     max_decompressed_bytes : int
-        What a compressed batch may grow to.
+        What one compressed batch may grow to.
     """
 
-    cdef bint want_key, want_value, want_headers, include_control, want_offset, want_timestamp
-    cdef bint want_type, has_end_timestamp
+    cdef bint want_key, want_value, want_headers, want_offset, want_timestamp, want_type
+    cdef bint want_per_batch, include_control, as_views
     cdef int64_t start_offset, end_offset, start_timestamp, end_timestamp
+    cdef bint has_end_timestamp
     cdef int64_t max_decompressed_bytes
     cdef Py_ssize_t max_rows, max_bytes
     cdef readonly Py_ssize_t rows
+    # What there is room for in every column, and an upper bound of the bytes each one holds.
+    cdef Py_ssize_t row_capacity, byte_capacity, header_capacity, bytes_bound
     cdef Binary key, value, header_name, header_value
-    cdef Growing offsets, timestamps, timestamp_types, header_offsets
-    cdef Validity timestamp_validity, headers_validity
-    cdef Growing epochs, producers, producer_epochs, transactional, control
-    cdef bint want_per_batch, is_broken
+    cdef Py_ssize_t header_count
+    cdef Nulls timestamp_nulls, headers_nulls
+    cdef Block offsets, timestamps, timestamp_types, header_offsets
+    cdef Block epochs, producers, producer_epochs, transactional, control
+    cdef Spares spares
+    cdef list view_buffers
+    cdef object viewed
+    cdef int32_t view_buffer
     cdef const char* error
-    cdef object columns
+    cdef object columns, decompress
+
+    def __cinit__(self):
+        self.spares = Spares()
+        self.view_buffers = []
 
     def __init__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
                  start_timestamp=-INT64_MAX - 1, end_timestamp=None, include_control=False,
-                 max_rows=BATCH_ROWS, max_bytes=DEFAULT_MAX_BYTES,
+                 binary_view=False, max_rows=BATCH_ROWS, max_bytes=DEFAULT_MAX_BYTES,
                  max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         self.columns = frozenset(columns)
         self.want_key = "key" in self.columns
@@ -206,91 +226,129 @@ cdef class RecordColumns:
         if self.has_end_timestamp:
             self.end_timestamp = end_timestamp
         self.include_control = include_control
+        self.as_views = binary_view
+        # Views keep what they refer to, so that each batch needs memory of its own.
+        self.decompress = decompress if binary_view else Decompressor().decompress
         self.max_rows, self.max_bytes = max_rows, max_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
-        self._renew()
-
-    def _renew(self):
-        self.rows = 0
-        self.key, self.value = Binary(), Binary()
-        self.header_name, self.header_value = Binary(), Binary()
-        self.offsets, self.timestamps, self.timestamp_types = Growing(), Growing(), Growing()
-        self.header_offsets = Growing()
-        self.headers_validity, self.timestamp_validity = Validity(), Validity()
-        if not self.header_offsets.reserve(4):
+        if not (self._reserve(1, 1) and self._reserve_headers(1)):
             raise MemoryError
-        add_i32(self.header_offsets, 0)
-        self.epochs, self.producers, self.producer_epochs = Growing(), Growing(), Growing()
-        self.transactional, self.control = Growing(), Growing()
+        begin_places(&self.key.places)
+        begin_places(&self.value.places)
+        begin_places(&self.header_name.places)
+        begin_places(&self.header_value.places)
+        begin_places(&self.header_offsets)
 
-    @property
-    def is_full(self):
-        """Whether `take` should be called before more is appended."""
-        return self._is_full()
+    def __dealloc__(self):
+        free_binary(&self.key)
+        free_binary(&self.value)
+        free_binary(&self.header_name)
+        free_binary(&self.header_value)
+        free(self.timestamp_nulls.bits.data)
+        free(self.headers_nulls.bits.data)
+        free(self.offsets.data)
+        free(self.timestamps.data)
+        free(self.timestamp_types.data)
+        free(self.header_offsets.data)
+        free(self.epochs.data)
+        free(self.producers.data)
+        free(self.producer_epochs.data)
+        free(self.transactional.data)
+        free(self.control.data)
 
-    cdef bint _is_full(self) noexcept nogil:
-        return self.rows >= self.max_rows or self._bytes() >= self.max_bytes
+    cdef bint _is_full(self, const BatchHeader* next_header) noexcept nogil:
+        return self.rows > 0 and (self.rows + max(next_header.count, 1) > self.max_rows
+                                  or self.bytes_bound >= self.max_bytes)
 
-    cdef Py_ssize_t _bytes(self) noexcept nogil:
-        return (self.key.values.size + self.value.values.size + self.header_name.values.size
-                + self.header_value.values.size)
-
-    def append(self, const uint8_t[::1] data not None, const BatchHeader[::1] headers not None,
-               Py_ssize_t first=0):
+    def append(self, const uint8_t[::1] data not None, headers not None, Py_ssize_t first=0, *,
+               position=None):
         """Decode batches until all are decoded or the columns are full.
 
         Parameters
         ----------
         data : bytes-like
-            Bytes of a log; the first header's batch begins at its first byte.
+            Bytes of a log.
         headers : numpy.ndarray of BATCH_HEADER
-            What `batch_header.scan` found in `data`; batches whose `crc_valid` is 0 raise.
+            What `batch_header.scan` found in `data`, or some of it; batches whose `crc_valid` is 0
+            raise.
         first : int
             The header to begin with.
+        position : int, optional
+            Byte position of `data` in its file. Default: that of the first header.
 
         Returns
         -------
         int
-            The first header not decoded; ``len(headers)`` when all are.
+            The first header not decoded: ``len(headers)`` when all are; else call `take` first.
 
         Raises
         ------
         CorruptBatchError
             If a checksum is wrong or records break their format. Whole batches before are kept.
         """
-        cdef Py_ssize_t i = first, count = headers.shape[0], at
-        cdef const BatchHeader* header
+        cdef const uint8_t[::1] header_bytes = bytes_of(headers)
+        cdef Py_ssize_t i = first, count = len(headers), at = 0, size = data.shape[0]
+        cdef int64_t origin
+        cdef const BatchHeader* header = NULL
+        cdef const BatchHeader* first_header
         cdef const uint8_t* start = NULL
-        cdef const uint8_t* records
-        cdef const uint8_t[::1] payload
         cdef Outcome outcome = APPENDED
-        if data.shape[0]:
+        if count == 0:
+            return 0
+        first_header = <const BatchHeader*> &header_bytes[0]
+        origin = first_header.position if position is None else position
+        if size:
             start = &data[0]
-        while outcome == APPENDED and i < count and not self._is_full():
+        if self.as_views:
+            self._view(data.base)
+        while True:
             with nogil:
-                while i < count and not self._is_full():
-                    header = &headers[i]
-                    at = header.position - headers[0].position
-                    if at < 0 or at > data.shape[0] or header.size > data.shape[0] - at:
+                while i < count:
+                    header = first_header + i
+                    if self._is_full(header):
+                        break
+                    at = header.position - origin
+                    if at < 0 or at > size or header.size > size - at:
                         self.error = "the bytes of the batch were not given"
                         outcome = BROKEN
                         break
-                    outcome = self._append_batch(header, start + at)
+                    outcome = self._append_batch(header, start, start + at, start + size)
                     if outcome != APPENDED:
                         break
                     i += 1
-            if outcome == COMPRESSED:
-                payload = records_of(data[at:at + header.size], header,
-                                     self.max_decompressed_bytes)
-                records = &payload[0] if payload.shape[0] else NULL
-                with nogil:
-                    outcome = self._decode(header, records, payload.shape[0])
-                i += outcome == APPENDED
+            if outcome != COMPRESSED:
+                break
+            outcome = self._append_compressed(header, data[at:at + header.size])
+            if outcome != APPENDED:
+                break
+            i += 1
         if outcome == NO_MEMORY:
             raise MemoryError
         if outcome == BROKEN:
             raise broken(self.error.decode(), header)
         return i
+
+    cdef Outcome _append_compressed(self, const BatchHeader* header,
+                                    const uint8_t[::1] batch) except *:
+        cdef const uint8_t[::1] records = records_of(
+            batch, header, self.max_decompressed_bytes, self.decompress)
+        cdef const uint8_t* start = &records[0] if records.shape[0] else NULL
+        cdef int32_t view_buffer = self.view_buffer
+        cdef Outcome outcome
+        if self.as_views:
+            self._view(records.base)
+        with nogil:
+            outcome = self._decode(header, start, start, start + records.shape[0],
+                                   start + records.shape[0])
+        self.view_buffer = view_buffer
+        return outcome
+
+    cdef void _view(self, object buffer):
+        """Let views refer to a buffer from now on."""
+        if not self.view_buffers or self.viewed is not buffer:
+            self.viewed = buffer
+            self.view_buffers.append(buffer)
+        self.view_buffer = <int32_t> len(self.view_buffers) - 1
 
     cdef bint _is_in_range(self, const BatchHeader* header) noexcept nogil:
         """Whether a batch may hold offsets asked for; not skipped where that is not sure."""
@@ -298,14 +356,19 @@ cdef class RecordColumns:
                 or (header.last_offset >= self.start_offset
                     and header.base_offset < self.end_offset))
 
+    cdef bint _is_asked_for(self, int64_t offset, int64_t timestamp) noexcept nogil:
+        return (self.start_offset <= offset < self.end_offset
+                and timestamp >= self.start_timestamp
+                and not (self.has_end_timestamp and timestamp >= self.end_timestamp))
+
     cdef bint _is_wanted(self, const BatchHeader* header) noexcept nogil:
         """Whether a batch may hold records asked for, by what its checksum covers."""
         if header.attributes & CONTROL_FLAG and header.magic == 2 and not self.include_control:
             return False
         return header.max_timestamp >= self.start_timestamp
 
-    cdef Outcome _append_batch(self, const BatchHeader* header,
-                               const uint8_t* batch) noexcept nogil:
+    cdef Outcome _append_batch(self, const BatchHeader* header, const uint8_t* buffer,
+                               const uint8_t* batch, const uint8_t* readable_end) noexcept nogil:
         """Decode one batch from the log's bytes, unless it is compressed."""
         if not self._is_in_range(header):
             return APPENDED
@@ -316,83 +379,157 @@ cdef class RecordColumns:
             return APPENDED
         if header.attributes & CODEC_MASK:
             return COMPRESSED
-        if header.magic == 2:
-            return self._decode(header, batch + RECORDS_AT, header.size - RECORDS_AT)
-        return self._decode(header, batch, header.size)
+        return self._decode(header, buffer, batch + RECORDS_AT if header.magic == 2 else batch,
+                            batch + header.size, readable_end)
 
-    cdef Outcome _decode(self, const BatchHeader* header, const uint8_t* records,
-                         Py_ssize_t size) noexcept nogil:
-        """Decode a batch; what a broken one added lies behind `rows` and never shows."""
+    cdef Outcome _decode(self, const BatchHeader* header, const uint8_t* buffer,
+                         const uint8_t* records, const uint8_t* end, const uint8_t* readable_end
+                         ) noexcept nogil:
+        """Decode a batch's records, which lie in `buffer`; of a broken one nothing stays."""
         cdef RecordCursor cursor
         cdef RecordView record
         cdef int got
-        cdef int32_t kind = timestamp_type(header)
-        cdef Py_ssize_t rows_before = self.rows, most_rows = size // SMALLEST_RECORD + 1
+        cdef Py_ssize_t row = self.rows, size = end - records, most_rows
+        cdef Py_ssize_t key_size = self.key.size, value_size = self.value.size
+        # A record's own offset and timestamp are looked at only where its batch may be cut.
+        cdef bint is_bounded = (
+            header.base_offset < self.start_offset or header.last_offset >= self.end_offset
+            or self.start_timestamp > -INT64_MAX - 1 or self.has_end_timestamp)
+        cdef bint want_headers = self.want_headers, as_views = self.as_views
+        cdef bint copy_key = self.want_key and not self.as_views
+        cdef bint copy_value = self.want_value and not self.as_views
+        cdef uint8_t* key_bytes
+        cdef uint8_t* value_bytes
+        cdef int32_t* key_places
+        cdef int32_t* value_places
+        cdef int64_t* offsets
+        cdef int64_t* timestamps
         if not open_cursor(&cursor, header, records, size):
             self.error = cursor.error
             return BROKEN
+        most_rows = size // (SMALLEST_RECORD if header.magic == 2 else SMALLEST_MESSAGE_V0)
         if header.magic == 2:
             if header.count > most_rows:
                 self.error = "the record count is larger than the bytes allow"
                 return BROKEN
             most_rows = header.count
-        if self._bytes() + size > LARGEST_BINARY:
+        if self.bytes_bound + size > LARGEST_BINARY:
             self.error = "more than 2 GiB of records can't be one Arrow batch"
             return BROKEN
-        if not self._reserve(most_rows, size):
+        if ((row + most_rows > self.row_capacity or self.bytes_bound + size > self.byte_capacity)
+                and not self._reserve(row + most_rows, self.bytes_bound + size)):
             return NO_MEMORY
+        if self.want_headers and not self._reserve_headers(self.header_count + size // 2):
+            return NO_MEMORY
+        self.bytes_bound += size
+        key_bytes, value_bytes = self.key.bytes.data, self.value.bytes.data
+        key_places = <int32_t*> self.key.places.data
+        value_places = <int32_t*> self.value.places.data
+        offsets = <int64_t*> self.offsets.data
+        timestamps = <int64_t*> self.timestamps.data
         while True:
             got = next_record(&cursor, &record)
             if got <= 0:
                 break
-            if (record.offset < self.start_offset or record.offset >= self.end_offset
-                    or record.timestamp < self.start_timestamp
-                    or (self.has_end_timestamp and record.timestamp >= self.end_timestamp)):
+            if is_bounded and not self._is_asked_for(record.offset, record.timestamp):
                 continue
-            if self.want_headers and not self._add_headers(&record):
+            if want_headers and not self._add_headers(record, row):
                 cursor.error = "a record's headers do not end where it ends"
                 got = -1
                 break
-            if self.want_key:
-                self.key.add(record.key, record.key_size)
-            if self.want_value:
-                self.value.add(record.value, record.value_size)
-            if self.want_offset:
-                add_i64(self.offsets, record.offset)
-            if self.want_timestamp:
-                self._add_timestamp(record.timestamp)
-            if self.want_type:
-                add_i32(self.timestamp_types, kind)
-            self.rows += 1
+            if copy_key:
+                if record.key_size > 0:
+                    copy_bytes(key_bytes + key_size, record.key, record.key_size, readable_end)
+                    key_size += record.key_size
+                elif record.key_size < 0:
+                    add_null(&self.key.nulls, row)
+                key_places[row + 1] = <int32_t> key_size
+            if copy_value:
+                if record.value_size > 0:
+                    copy_bytes(value_bytes + value_size, record.value, record.value_size,
+                               readable_end)
+                    value_size += record.value_size
+                elif record.value_size < 0:
+                    add_null(&self.value.nulls, row)
+                value_places[row + 1] = <int32_t> value_size
+            if as_views:
+                self._add_views(record, row, buffer)
+            offsets[row] = record.offset
+            if fits_micros(record.timestamp):
+                timestamps[row] = record.timestamp * 1000
+            else:
+                timestamps[row] = 0
+                add_null(&self.timestamp_nulls, row)
+            row += 1
         if got < 0:
-            self.rows = rows_before
-            self.is_broken = True
             self.error = cursor.error
-            return BROKEN
-        return self._add_per_batch(header, self.rows - rows_before)
+            return self._forget_rows()
+        self.key.size, self.value.size = key_size, value_size
+        self._fill_per_batch(header, row)
+        self.rows = row
+        return APPENDED
 
     cdef bint _reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
-        """Make room for one batch, so that adding a record needs no check."""
-        if self.want_key and not self.key.reserve(rows, size):
-            return False
-        if self.want_value and not self.value.reserve(rows, size):
-            return False
-        if self.want_headers and not (
-                self.headers_validity.reserve(rows) and self.header_offsets.reserve(4 * rows)
-                and self.header_name.reserve(size // 2, size)
-                and self.header_value.reserve(size // 2, size)):
-            return False
-        return (self.offsets.reserve(8 * rows) and self.timestamps.reserve(8 * rows)
-                and self.timestamp_validity.reserve(rows)
-                and self.timestamp_types.reserve(4 * rows))
+        """Make room for so many rows and bytes in all, so that adding a record needs no check."""
+        cdef Py_ssize_t place = VIEW_SIZE if self.as_views else 4
+        if rows > self.row_capacity:
+            rows = max(rows, 2 * self.row_capacity)
+            if not (grow_nulls(&self.key.nulls, rows) and grow_nulls(&self.value.nulls, rows)
+                    and grow(&self.key.places, place * (rows + 1))
+                    and grow(&self.value.places, place * (rows + 1))
+                    and grow_nulls(&self.timestamp_nulls, rows)
+                    and grow(&self.offsets, 8 * rows) and grow(&self.timestamps, 8 * rows)
+                    and grow(&self.timestamp_types, 4 * rows)):
+                return False
+            if not (grow_nulls(&self.headers_nulls, rows)
+                    and grow(&self.header_offsets, 4 * (rows + 1))):
+                return False
+            if self.want_per_batch and not (
+                    grow(&self.epochs, 4 * rows) and grow(&self.producers, 8 * rows)
+                    and grow(&self.producer_epochs, 4 * rows)
+                    and grow(&self.transactional, rows) and grow(&self.control, rows)):
+                return False
+            self.row_capacity = rows
+        if size > self.byte_capacity:
+            size = max(size, 2 * self.byte_capacity)
+            if self.want_key and not self.as_views and not grow(
+                    &self.key.bytes, size + QUICK_COPY):
+                return False
+            if self.want_value and not self.as_views and not grow(
+                    &self.value.bytes, size + QUICK_COPY):
+                return False
+            if self.want_headers and not (grow(&self.header_name.bytes, size)
+                                          and grow(&self.header_value.bytes, size)):
+                return False
+            self.byte_capacity = size
+        return True
 
-    cdef inline void _add_timestamp(self, int64_t timestamp) noexcept nogil:
-        """Add a timestamp in microseconds; null where that many do not fit 64 bits."""
-        cdef bint fits = -LARGEST_MILLIS <= timestamp <= LARGEST_MILLIS
-        self.timestamp_validity.add(fits)
-        add_i64(self.timestamps, timestamp * 1000 if fits else 0)
+    cdef bint _reserve_headers(self, Py_ssize_t count) noexcept nogil:
+        """Make room for so many headers in all."""
+        if count <= self.header_capacity:
+            return True
+        count = max(count, 2 * self.header_capacity)
+        if not (grow_nulls(&self.header_value.nulls, count)
+                and grow(&self.header_name.places, 4 * (count + 1))
+                and grow(&self.header_value.places, 4 * (count + 1))):
+            return False
+        self.header_capacity = count
+        return True
 
-    cdef bint _add_headers(self, const RecordView* record) noexcept nogil:
+    cdef void _add_views(self, RecordView record, Py_ssize_t row,
+                                const uint8_t* buffer) noexcept nogil:
+        if self.want_key:
+            write_view(self.key.places.data + VIEW_SIZE * row, record.key, record.key_size,
+                       self.view_buffer, record.key - buffer)
+            if record.key_size < 0:
+                add_null(&self.key.nulls, row)
+        if self.want_value:
+            write_view(self.value.places.data + VIEW_SIZE * row, record.value, record.value_size,
+                       self.view_buffer, record.value - buffer)
+            if record.value_size < 0:
+                add_null(&self.value.nulls, row)
+
+    cdef bint _add_headers(self, RecordView record, Py_ssize_t row) noexcept nogil:
         """Add a record's headers: null, not an empty list, where it has none."""
         cdef Cursor fields
         cdef HeaderView header
@@ -403,34 +540,42 @@ cdef class RecordColumns:
         for _ in range(record.headers_count):
             if not read_header(&fields, &header):
                 return False
-            self.header_name.add(header.name, header.name_size)
-            self.header_value.add(header.value, header.value_size)
+            add_binary(&self.header_name, self.header_count, header.name, header.name_size)
+            add_binary(&self.header_value, self.header_count, header.value, header.value_size)
+            self.header_count += 1
         if fields.at != fields.end:
             return False
-        self.headers_validity.add(record.headers_count > 0)
-        add_i32(self.header_offsets, <int32_t> self.header_name.validity.rows)
+        if record.headers_count == 0:
+            add_null(&self.headers_nulls, row)
+        (<int32_t*> self.header_offsets.data)[row + 1] = <int32_t> self.header_count
         return True
 
-    cdef Outcome _add_per_batch(self, const BatchHeader* header, Py_ssize_t rows) noexcept nogil:
+    cdef void _fill_per_batch(self, const BatchHeader* header, Py_ssize_t end) noexcept nogil:
         """Repeat what is the same for all records of a batch."""
-        cdef Py_ssize_t i
-        cdef bint is_transactional, is_control
+        cdef bint is_v2 = header.magic == 2
+        if self.want_type:
+            fill_i32(&self.timestamp_types, self.rows, end, timestamp_type(header))
         if self.want_per_batch:
-            if not (self.epochs.reserve(4 * rows) and self.producers.reserve(8 * rows)
-                    and self.producer_epochs.reserve(4 * rows)
-                    and self.transactional.reserve(rows) and self.control.reserve(rows)):
-                return NO_MEMORY
-            is_transactional = header.magic == 2 and header.attributes & TRANSACTIONAL_FLAG != 0
-            is_control = header.magic == 2 and header.attributes & CONTROL_FLAG != 0
-            for i in range(rows):
-                add_i32(self.epochs, header.leader_epoch)
-                add_i64(self.producers, header.producer_id)
-                add_i32(self.producer_epochs, header.producer_epoch)
-                self.transactional.data[self.transactional.size + i] = is_transactional
-                self.control.data[self.control.size + i] = is_control
-            self.transactional.size += rows
-            self.control.size += rows
-        return APPENDED
+            fill_i32(&self.epochs, self.rows, end, header.leader_epoch)
+            fill_i64(&self.producers, self.rows, end, header.producer_id)
+            fill_i32(&self.producer_epochs, self.rows, end, header.producer_epoch)
+            memset(self.transactional.data + self.rows,
+                   is_v2 and header.attributes & TRANSACTIONAL_FLAG != 0, end - self.rows)
+            memset(self.control.data + self.rows,
+                   is_v2 and header.attributes & CONTROL_FLAG != 0, end - self.rows)
+
+    cdef Outcome _forget_rows(self) noexcept nogil:
+        """Take back what a broken batch wrote behind the rows."""
+        forget_nulls(&self.key.nulls, self.rows)
+        forget_nulls(&self.value.nulls, self.rows)
+        forget_nulls(&self.timestamp_nulls, self.rows)
+        if self.want_headers:
+            forget_nulls(&self.headers_nulls, self.rows)
+            self.header_count = (<int32_t*> self.header_offsets.data)[self.rows]
+            forget_nulls(&self.header_value.nulls, self.header_count)
+            self.header_name.size = (<int32_t*> self.header_name.places.data)[self.header_count]
+            self.header_value.size = (<int32_t*> self.header_value.places.data)[self.header_count]
+        return BROKEN
 
     def take(self):
         """Give the columns away and begin with empty ones.
@@ -439,25 +584,62 @@ cdef class RecordColumns:
         -------
         rows : int
         columns : dict
-            Buffers in Arrow's layout. `key`, `value`: (nulls, validity, offsets, bytes);
-            `timestamp`: (nulls, validity, int64 microseconds); `headers`: (nulls, validity,
-            offsets, count of names, names, values), the last two as `key` is; `is_transactional`,
-            `is_control`: a byte a row; others: plain integers of their column's width. `nulls` is
-            -1 where it is not known. After a broken batch buffers may be longer than `rows`.
+            Buffers in Arrow's layout. `key`, `value`: (nulls, validity, offsets, bytes), or (nulls,
+            validity, views, list of the buffers they refer to); `timestamp`: (nulls, validity,
+            int64 microseconds); `headers`: (nulls, validity, offsets, count of names, names,
+            values), the last two as `key` is; `is_transactional`, `is_control`: a byte a row;
+            others: plain integers of their column's width. `validity` is None where nothing is
+            null.
         """
         cdef Py_ssize_t rows = self.rows
-        cdef dict taken = {
-            "key": self.key.parts(self.is_broken), "value": self.value.parts(self.is_broken),
-            "offset": self.offsets, "timestampType": self.timestamp_types,
-            "timestamp": (-1 if self.is_broken else self.timestamp_validity.nulls,
-                          self.timestamp_validity.bits, self.timestamps),
-            HEADERS_COLUMN: (
-                -1 if self.is_broken else self.headers_validity.nulls,
-                self.headers_validity.bits, self.header_offsets, self.header_name.validity.rows,
-                self.header_name.parts(False), self.header_value.parts(False)),
-            "leader_epoch": self.epochs, "producer_id": self.producers,
-            "producer_epoch": self.producer_epochs, "is_transactional": self.transactional,
-            "is_control": self.control,
-        }
-        self._renew()
+        cdef dict taken = {}
+        if self.want_key:
+            taken["key"] = self._take_binary(&self.key, rows)
+        if self.want_value:
+            taken["value"] = self._take_binary(&self.value, rows)
+        if self.want_offset:
+            taken["offset"] = self.spares.give(&self.offsets, 8 * rows)
+        if self.want_timestamp:
+            taken["timestamp"] = (*self._take_nulls(&self.timestamp_nulls, rows),
+                                  self.spares.give(&self.timestamps, 8 * rows))
+        if self.want_type:
+            taken["timestampType"] = self.spares.give(&self.timestamp_types, 4 * rows)
+        if self.want_headers:
+            taken[HEADERS_COLUMN] = (
+                *self._take_nulls(&self.headers_nulls, rows),
+                self.spares.give(&self.header_offsets, 4 * (rows + 1)), self.header_count,
+                self._take_copies(&self.header_name, self.header_count),
+                self._take_copies(&self.header_value, self.header_count))
+            begin_places(&self.header_offsets)
+        if self.want_per_batch:
+            taken["leader_epoch"] = self.spares.give(&self.epochs, 4 * rows)
+            taken["producer_id"] = self.spares.give(&self.producers, 8 * rows)
+            taken["producer_epoch"] = self.spares.give(&self.producer_epochs, 4 * rows)
+            taken["is_transactional"] = self.spares.give(&self.transactional, rows)
+            taken["is_control"] = self.spares.give(&self.control, rows)
+        self.rows = self.bytes_bound = self.header_count = 0
+        self.view_buffers = []
         return rows, {name: buffers for name, buffers in taken.items() if name in self.columns}
+
+    cdef tuple _take_nulls(self, Nulls* nulls, Py_ssize_t rows):
+        cdef Py_ssize_t count = nulls.count
+        if count == 0:
+            return 0, None
+        validity = self.spares.give(&nulls.bits, (rows + 7) // 8)
+        memset(nulls.bits.data, 0xff, nulls.bits.capacity)
+        nulls.count = 0
+        return count, validity
+
+    cdef tuple _take_copies(self, Binary* column, Py_ssize_t rows):
+        taken = (*self._take_nulls(&column.nulls, rows),
+                 self.spares.give(&column.places, 4 * (rows + 1)),
+                 self.spares.give(&column.bytes, column.size))
+        begin_places(&column.places)
+        column.size = 0
+        return taken
+
+    cdef tuple _take_binary(self, Binary* column, Py_ssize_t rows):
+        if not self.as_views:
+            return self._take_copies(column, rows)
+        return (*self._take_nulls(&column.nulls, rows),
+                self.spares.give(&column.places, VIEW_SIZE * rows), self.view_buffers)

@@ -25,7 +25,7 @@ from kafkastore.formats.batch_header cimport (
     BatchHeader,
 )
 from kafkastore.formats.big_endian cimport load_i32, load_i64, wrapping_sum
-from kafkastore.formats.varint cimport Cursor, read_varint, read_varlong
+from kafkastore.formats.varint cimport Cursor, read_unsteady_varlong, read_varint, unlikely
 
 
 cdef struct RecordView:
@@ -35,9 +35,15 @@ cdef struct RecordView:
     const uint8_t* value
     const uint8_t* headers   # names and values, `headers_count` of them
     const uint8_t* end       # first byte behind the record
-    int32_t key_size         # -1: null
-    int32_t value_size       # -1: null
+    int32_t key_size         # below 0: null
+    int32_t value_size       # below 0: null
     int32_t headers_count
+
+
+cdef struct MessageRead:
+    int got                  # as `next_record` returns
+    const char* error
+    RecordView record
 
 
 cdef struct HeaderView:
@@ -113,28 +119,33 @@ cdef inline bint open_cursor(
     return True
 
 
-cdef inline int next_message(RecordCursor* cursor, RecordView* record) noexcept nogil:
-    """Read a v0 or v1 message of a set: 1 read, 0 at the end, -1 broken."""
+cdef inline MessageRead read_message(RecordCursor cursor) noexcept nogil:
+    """Read a v0 or v1 message of a set."""
+    cdef MessageRead read
+    cdef RecordView* record = &read.record
     cdef const uint8_t* at = cursor.at
     cdef const uint8_t* key_at
     cdef int64_t left = cursor.end - at, length
     cdef uint8_t magic
+    read.got = -1
+    read.error = NULL
     if left == 0:
-        return 0
+        read.got = 0
+        return read
     if left < SMALLEST_MESSAGE_V0:
-        cursor.error = "a message is cut short"
-        return -1
+        read.error = "a message is cut short"
+        return read
     length = LOG_OVERHEAD + <int64_t> load_i32(at + LENGTH_AT)
     magic = at[MAGIC_AT]
     if length > left or length < (SMALLEST_MESSAGE_V1 if magic else SMALLEST_MESSAGE_V0):
-        cursor.error = "a message has a length that can't be"
-        return -1
+        read.error = "a message has a length that can't be"
+        return read
     if magic > 1:
-        cursor.error = "a message in a set has a magic above 1"
-        return -1
+        read.error = "a message in a set has a magic above 1"
+        return read
     if at[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
-        cursor.error = "compressed messages are nested"
-        return -1
+        read.error = "compressed messages are nested"
+        return read
     record.offset = wrapping_sum(cursor.base_offset, load_i64(at + BASE_OFFSET_AT))
     record.timestamp = -1
     key_at = at + MESSAGE_KEY_SIZE_AT_V0
@@ -149,25 +160,32 @@ cdef inline int next_message(RecordCursor* cursor, RecordView* record) noexcept 
     record.key = key_at + 4
     left = record.end - record.key - 4
     if record.key_size < -1 or record.key_size > left:
-        cursor.error = "a message's key runs past its end"
-        return -1
+        read.error = "a message's key runs past its end"
+        return read
     key_at = record.key + (record.key_size if record.key_size > 0 else 0)
     record.value_size = load_i32(key_at)
     record.value = key_at + 4
     if record.value_size < -1 or record.value_size > record.end - record.value:
-        cursor.error = "a message's value runs past its end"
-        return -1
-    cursor.at = record.end
-    return 1
+        read.error = "a message's value runs past its end"
+        return read
+    read.got = 1
+    return read
 
 
 cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept nogil:
     """Read the next record: 1 read, 0 at the end, -1 broken, with `error` set."""
     cdef Cursor fields
     cdef int32_t length
-    if not cursor.is_v2:
-        return next_message(cursor, record)
-    if cursor.records_left == 0:
+    cdef MessageRead read
+    if unlikely(not cursor.is_v2):
+        # By value: the cursor of a record batch can then stay in registers.
+        read = read_message(cursor[0])
+        record[0] = read.record
+        cursor.error = read.error
+        if read.got > 0:
+            cursor.at = read.record.end
+        return read.got
+    if unlikely(cursor.records_left == 0):
         if cursor.at != cursor.end:
             cursor.error = "bytes are left over behind the last record"
             return -1
@@ -176,46 +194,42 @@ cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept n
     fields.end = cursor.end
     fields.failed = False
     length = read_varint(&fields)
-    if fields.failed or length < 0 or length > cursor.end - fields.at:
+    if unlikely(fields.failed or length < 1 or length > cursor.end - fields.at):
         cursor.error = "a record runs past the end of its batch"
         return -1
     record.end = fields.end = fields.at + length
-    if length < 1:
-        cursor.error = "a record is cut short"
-        return -1
     fields.at += 1   # attributes: unused
-    record.timestamp = wrapping_sum(cursor.base_timestamp, read_varlong(&fields))
+    record.timestamp = wrapping_sum(cursor.base_timestamp, read_unsteady_varlong(&fields))
     if cursor.has_append_time:
         record.timestamp = cursor.append_time
     record.offset = wrapping_sum(cursor.base_offset, read_varint(&fields))
     record.key_size = read_varint(&fields)
     record.key = fields.at
-    if fields.failed or record.key_size > fields.end - fields.at:
+    if unlikely(fields.failed or record.key_size > fields.end - fields.at):
         cursor.error = "a record's key runs past its end"
         return -1
-    if record.key_size > 0:
-        fields.at += record.key_size
-    elif record.key_size < 0:
-        record.key_size = -1
+    fields.at += max(record.key_size, 0)
     record.value_size = read_varint(&fields)
     record.value = fields.at
-    if fields.failed or record.value_size > fields.end - fields.at:
+    if unlikely(fields.failed or record.value_size > fields.end - fields.at):
         cursor.error = "a record's value runs past its end"
         return -1
-    if record.value_size > 0:
-        fields.at += record.value_size
-    elif record.value_size < 0:
-        record.value_size = -1
-    record.headers_count = read_varint(&fields)
-    record.headers = fields.at
-    # A header has at least its two lengths.
-    if (fields.failed or record.headers_count < 0
-            or record.headers_count > (fields.end - fields.at) // 2):
-        cursor.error = "a record has more headers than bytes for them"
-        return -1
-    if record.headers_count == 0 and fields.at != fields.end:
-        cursor.error = "a record has bytes behind its last header"
-        return -1
+    fields.at += max(record.value_size, 0)
+    # Nearly every record ends with the one byte that says it has no headers.
+    if unlikely(fields.at + 1 != fields.end or fields.at[0] != 0):
+        record.headers_count = read_varint(&fields)
+        # A header has at least its two lengths.
+        if (fields.failed or record.headers_count < 0
+                or record.headers_count > (fields.end - fields.at) // 2):
+            cursor.error = "a record has more headers than bytes for them"
+            return -1
+        if record.headers_count == 0 and fields.at != fields.end:
+            cursor.error = "a record has bytes behind its last header"
+            return -1
+        record.headers = fields.at
+    else:
+        record.headers_count = 0
+        record.headers = fields.end
     cursor.at = record.end
     cursor.records_left -= 1
     return 1

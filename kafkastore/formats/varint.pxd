@@ -8,29 +8,70 @@ Source: Kafka 2.4.0 ``ByteUtils.readVarint`` and ``readVarlong``.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 
+cdef extern from *:
+    """
+    #define KAFKASTORE_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+    """
+    bint unlikely "KAFKASTORE_UNLIKELY" (bint) noexcept nogil
+
+
 cdef struct Cursor:
     const uint8_t* at
     const uint8_t* end
     bint failed
 
 
-cdef inline int64_t read_varlong(Cursor* cursor) noexcept nogil:
-    """Read a zig-zag varint of at most ten bytes."""
-    cdef const uint8_t* at = cursor.at
+cdef struct Varlong:
+    int64_t value
+    const uint8_t* end       # first byte behind it; NULL: broken
+
+
+cdef inline int64_t zig_zag(uint64_t raw) noexcept nogil:
+    return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1)
+
+
+cdef inline Varlong long_varlong(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    """Read a varint of any length, at most ten bytes."""
     cdef uint64_t raw = 0
     cdef int shift = 0
-    if at < cursor.end and at[0] < 128:
-        cursor.at = at + 1
-        return <int64_t> (at[0] >> 1) ^ -<int64_t> (at[0] & 1)
-    while at < cursor.end and shift <= 63:
+    while at < end and shift <= 63:
         raw |= <uint64_t> (at[0] & 127) << shift
         if at[0] < 128:
-            cursor.at = at + 1
-            return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1)
+            return Varlong(zig_zag(raw), at + 1)
         at += 1
         shift += 7
-    cursor.failed = True
-    return 0
+    return Varlong(0, NULL)
+
+
+cdef inline int64_t read_varlong(Cursor* cursor) noexcept nogil:
+    """Read a zig-zag varint of at most ten bytes; those of one and two bytes fast."""
+    cdef const uint8_t* at = cursor.at
+    cdef Varlong read
+    if cursor.end - at >= 2:
+        if at[0] < 128:
+            cursor.at = at + 1
+            return zig_zag(at[0])
+        if at[1] < 128:
+            cursor.at = at + 2
+            return zig_zag(<uint64_t> at[1] << 7 | (at[0] & 127))
+    # Values, not the cursor's address: it can then stay in registers.
+    read = long_varlong(at, cursor.end)
+    if read.end == NULL:
+        cursor.failed = True
+        return 0
+    cursor.at = read.end
+    return read.value
+
+
+cdef inline int64_t read_unsteady_varlong(Cursor* cursor) noexcept nogil:
+    """The same without a branch between one and two bytes, for numbers that change their size."""
+    cdef const uint8_t* at = cursor.at
+    cdef uint64_t two
+    if cursor.end - at >= 2 and not at[0] & at[1] & 128:
+        two = at[0] >> 7
+        cursor.at = at + 1 + two
+        return zig_zag((at[0] & 127) | (<uint64_t> at[1] << 7 & -two))
+    return read_varlong(cursor)
 
 
 cdef inline int32_t read_varint(Cursor* cursor) noexcept nogil:

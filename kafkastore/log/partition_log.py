@@ -24,6 +24,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.formats.record_batch import Record, RecordBatch
 from kafkastore.formats.record_columns import BATCH_ROWS
 from kafkastore.log import offset_lookup
+from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_dir import LogDir
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
@@ -115,6 +116,11 @@ class PartitionLog:
         return self.log_end_offset
 
     @property
+    def last_stable_offset(self) -> int:
+        """First offset that is not decided: of the oldest open transaction, or the log end."""
+        return find_committed(self, self.log_end_offset, 0).last_stable_offset
+
+    @property
     def checkpointed_high_watermark(self) -> int | None:
         """The high watermark that the broker last wrote to its checkpoint, or None."""
         if self.log_dir is None:
@@ -200,10 +206,11 @@ class PartitionLog:
         end_offset: int | None = None,
         *,
         include_control: bool = False,
+        isolation: Isolation = "read_uncommitted",
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> Iterator[Record]:
-        """Read records one by one, those of aborted transactions too; for many, see `to_arrow`.
+        """Read records one by one; for many, see `to_arrow`.
 
         Parameters
         ----------
@@ -211,6 +218,9 @@ class PartitionLog:
             Inclusive, exclusive. Default: from the log start offset to the log end.
         include_control : bool
             Whether to yield transaction markers.
+        isolation : str
+            "read_uncommitted", or "read_committed": without records of aborted transactions, up to
+            the last stable offset.
         verify : bool
             Check each batch's checksum before its records are read.
         max_decompressed_bytes : int
@@ -226,12 +236,18 @@ class PartitionLog:
             At the first batch that is broken; all records before it have been yielded.
         """
         start, end = self.bounds(start_offset, end_offset)
+        aborted = None
+        if reads_committed(isolation):
+            last_stable_offset, aborted = find_committed(self, start, end)
+            end = min(end, last_stable_offset)
         for path, batch in self._batches_with_paths(start, end):
             try:
                 # Before the flags are believed: the checksum covers them.
                 if verify:
                     batch.verify()
                 if batch.is_control and not include_control:
+                    continue
+                if aborted is not None and aborted.of(batch.header)[0]:
                     continue
                 records = batch.records(max_decompressed_bytes=max_decompressed_bytes)
             except CorruptionError as error:
@@ -248,8 +264,11 @@ class PartitionLog:
         end_offset: int | None = None,
         start_timestamp: int | None = None,
         end_timestamp: int | None = None,
+        limit: int | None = None,
         include_headers: bool = False,
         include_control: bool = False,
+        isolation: Isolation = "read_uncommitted",
+        binary_view: bool = False,
         batch_rows: int = BATCH_ROWS,
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
@@ -264,8 +283,11 @@ class PartitionLog:
             end_offset=end_offset,
             start_timestamp=start_timestamp,
             end_timestamp=end_timestamp,
+            limit=limit,
             include_headers=include_headers,
             include_control=include_control,
+            isolation=isolation,
+            binary_view=binary_view,
             batch_rows=batch_rows,
             verify=verify,
             max_decompressed_bytes=max_decompressed_bytes,

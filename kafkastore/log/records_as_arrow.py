@@ -15,9 +15,11 @@ from kafkastore.formats.record_columns import (
     OTHER_COLUMNS,
     RecordColumns,
 )
+from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ
 
 if TYPE_CHECKING:
+    from kafkastore.formats.transactions import AbortedBatches
     from kafkastore.log.partition_log import PartitionLog
 
 #: Up to so many offsets are read in small pieces.
@@ -40,8 +42,15 @@ COLUMN_TYPES = {
     "is_control": pa.bool_(),
 }
 
+VIEW_TYPES = {"key": pa.binary_view(), "value": pa.binary_view()}
 
-def schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:
+
+def schema(
+    columns: Sequence[str] | None = None,
+    *,
+    include_headers: bool = False,
+    binary_view: bool = False,
+) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source, in its order.
 
     Parameters
@@ -51,6 +60,8 @@ def schema(columns: Sequence[str] | None = None, *, include_headers: bool = Fals
         Kafka source's.
     include_headers : bool
         Add `headers` where `columns` is not given, as the Kafka source's option of that name does.
+    binary_view : bool
+        Whether `key` and `value` are of type binary_view.
 
     Raises
     ------
@@ -65,7 +76,8 @@ def schema(columns: Sequence[str] | None = None, *, include_headers: bool = Fals
         raise ValueError(
             f"no column {', '.join(map(repr, unknown))}; there are {', '.join(known)}"
         )
-    return pa.schema([(name, COLUMN_TYPES[name]) for name in known if name in columns])
+    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {})
+    return pa.schema([(name, types[name]) for name in known if name in columns])
 
 
 def read(
@@ -76,8 +88,11 @@ def read(
     end_offset: int | None = None,
     start_timestamp: int | None = None,
     end_timestamp: int | None = None,
+    limit: int | None = None,
     include_headers: bool = False,
     include_control: bool = False,
+    isolation: Isolation = "read_uncommitted",
+    binary_view: bool = False,
     batch_rows: int = BATCH_ROWS,
     verify: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
@@ -95,10 +110,19 @@ def read(
     start_timestamp, end_timestamp : int, optional
         ms since 1970; inclusive, exclusive. Segments whose largest timestamp is below the start are
         not read; records without timestamp count as -1.
+    limit : int, optional
+        At most so many rows; nothing much behind the last of them is read.
     include_headers : bool
         Add the `headers` column.
     include_control : bool
         Whether transaction markers are rows.
+    isolation : str
+        "read_uncommitted", or "read_committed": without records of aborted transactions, up to the
+        last stable offset.
+    binary_view : bool
+        Let keys and values refer to the mapped file, or to a batch's decompressed bytes, instead of
+        copying them. The file must not be cut while the result is in use: touching a page that is
+        gone ends the process.
     batch_rows : int
         At most so many rows a batch.
     verify : bool
@@ -109,12 +133,16 @@ def read(
     Returns
     -------
     pyarrow.RecordBatchReader
-        Memory is bounded by one batch, whatever the size of the log. A timestamp whose microseconds
-        do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first broken batch;
-        all rows before it have been given.
+        Memory is bounded by a few batches, whatever the size of the log. A timestamp whose
+        microseconds do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first
+        broken batch; all rows before it have been given.
     """
-    chosen = schema(columns, include_headers=include_headers)
+    chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
     start, end = log.bounds(start_offset, end_offset)
+    aborted = None
+    if reads_committed(isolation):
+        last_stable_offset, aborted = find_committed(log, start, end)
+        end = min(end, last_stable_offset)
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
     if start_timestamp is not None:
         limits["start_timestamp"] = start_timestamp
@@ -123,24 +151,29 @@ def read(
     record_columns = RecordColumns(
         chosen.names,
         include_control=include_control,
-        max_rows=batch_rows,
+        binary_view=binary_view,
+        max_rows=batch_rows if limit is None else max(min(batch_rows, limit), 1),
         max_decompressed_bytes=max_decompressed_bytes,
         **limits,
     )
-    batches = _read(log, chosen, record_columns, start, end, start_timestamp, batch_rows, verify)
-    return pa.RecordBatchReader.from_batches(chosen, batches)
+    arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
+    batches = _read(log, arrow_batches, start, end, start_timestamp, limit, aborted, verify)
+    return pa.RecordBatchReader.from_batches(
+        chosen, batches if limit is None else _first_rows(batches, limit)
+    )
 
 
 def _read(
     log: PartitionLog,
-    chosen: pa.Schema,
-    columns: RecordColumns,
+    arrow: _ArrowBatches,
     start: int,
     end: int,
     start_timestamp: int | None,
-    batch_rows: int,
+    limit: int | None,
+    aborted: AbortedBatches | None,
     verify: bool,
 ) -> Iterator[pa.RecordBatch]:
+    columns = arrow.columns
     for segment in log.segments_between(start, end):
         if start_timestamp is not None and start_timestamp >= 0:
             largest = segment.largest_record_timestamp()
@@ -148,78 +181,115 @@ def _read(
                 continue
         position = segment.position_before(start) if start > segment.base_offset else 0
         # A whole segment is read in large pieces, the few records of a bounded read in small ones.
-        bounded = position > 0 or end - start < SMALL_RANGE
+        most_records = end - start if limit is None else min(limit, end - start)
+        bounded = position > 0 or most_records < SMALL_RANGE
         with segment.open_log() as file:
             try:
                 for run in file.runs(
                     position,
                     verify_crc=verify,
                     first_read=SMALLEST_READ if bounded else LARGEST_READ,
+                    mapped=arrow.binary_view,
                 ):
-                    index = 0
-                    while index < len(run.headers):
-                        at = int(run.headers["position"][index] - run.headers["position"][0])
-                        index += columns.append(run.data[at:], run.headers[index:])
-                        if columns.is_full:
-                            yield from _take(log, chosen, columns, batch_rows)
+                    headers, decoded = run.headers, 0
+                    if aborted is not None:
+                        headers = headers[~aborted.of(headers)]
+                    while True:
+                        decoded = columns.append(
+                            run.data, headers, decoded, position=run.position
+                        )
+                        if decoded == len(headers):
+                            break
+                        yield from arrow.take()
                     if run.headers["last_offset"][-1] >= end:
                         break
             except CorruptionError as error:
-                yield from _take(log, chosen, columns, batch_rows)
+                yield from arrow.take()
                 raise error if error.path else error.located(segment.log_path) from error
-    yield from _take(log, chosen, columns, batch_rows)
+    yield from arrow.take()
 
 
-def _take(
-    log: PartitionLog, chosen: pa.Schema, columns: RecordColumns, batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    """Give away what was decoded, in batches of at most `batch_rows`."""
-    rows, buffers = columns.take()
-    if not rows:
-        return
-    arrays = [_array(field, rows, buffers, log) for field in chosen]
-    if arrays:
-        batch = pa.RecordBatch.from_arrays(arrays, schema=chosen)
-    else:  # rows without columns: only their number
-        nothing = pa.Array.from_buffers(pa.struct([]), rows, [None])
-        batch = pa.RecordBatch.from_struct_array(nothing)
-    for first in range(0, rows, batch_rows):
-        yield batch.slice(first, batch_rows)
+def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Give so many rows, and ask for no batch behind them."""
+    left = limit
+    while left > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
 
 
-def _array(field: pa.Field, rows: int, buffers: dict[str, Any], log: PartitionLog) -> pa.Array:
-    """Wrap one column's buffers as an Arrow array, without a copy."""
-    if field.name == "topic":
-        return pa.repeat(pa.scalar(log.topic, pa.string()), rows)
-    if field.name == "partition":
-        return pa.repeat(pa.scalar(log.partition, pa.int32()), rows)
-    parts = buffers[field.name]
-    if field.name in ("key", "value"):
-        return _binary(field.type, rows, parts)
-    if field.name == "timestamp":
-        nulls, validity, values = parts
-        wrapped = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(values)]
-        return pa.Array.from_buffers(field.type, rows, wrapped, nulls)
-    if field.name == HEADERS_COLUMN:
-        nulls, validity, offsets, name_count, names, values = parts
-        pairs = pa.StructArray.from_arrays(
-            [_text(name_count, names), _binary(pa.binary(), name_count, values)],
-            fields=list(HEADERS_TYPE.value_type),
-        )
-        wrapped = [pa.py_buffer(validity), pa.py_buffer(offsets)]
-        return pa.Array.from_buffers(field.type, rows, wrapped, nulls, children=[pairs])
-    if pa.types.is_boolean(field.type):
-        bytes_array = pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(parts)])
-        return bytes_array.cast(pa.bool_())
-    return pa.Array.from_buffers(field.type, rows, [None, pa.py_buffer(parts)])
+class _ArrowBatches:
+    """Arrow record batches out of the buffers of `RecordColumns`."""
+
+    def __init__(
+        self, chosen: pa.Schema, log: PartitionLog, columns: RecordColumns, batch_rows: int
+    ) -> None:
+        self.columns = columns
+        self.binary_view = any(pa.types.is_binary_view(field.type) for field in chosen)
+        self._schema = chosen
+        self._batch_rows = batch_rows
+        # What is the same in every row is made once, and sliced.
+        self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+        self._repeated: dict[str, pa.Array] = {}
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Give away what was decoded, in batches of at most `batch_rows`."""
+        rows, buffers = self.columns.take()
+        if not rows:
+            return
+        arrays = [self._array(field, rows, buffers) for field in self._schema]
+        if arrays:
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        else:  # rows without columns: only their number
+            nothing = pa.Array.from_buffers(pa.struct([]), rows, [None])
+            batch = pa.RecordBatch.from_struct_array(nothing)
+        if rows <= self._batch_rows:
+            yield batch
+        else:
+            for first in range(0, rows, self._batch_rows):
+                yield batch.slice(first, self._batch_rows)
+
+    def _array(self, field: pa.Field, rows: int, buffers: dict[str, Any]) -> pa.Array:
+        """Wrap one column's buffers as an Arrow array, without a copy."""
+        if field.name in self._same:
+            return self._repeat(field, rows)
+        parts = buffers[field.name]
+        if field.name in ("key", "value"):
+            return _binary(field.type, rows, parts)
+        if field.name == "timestamp":
+            nulls, validity, values = parts
+            return pa.Array.from_buffers(
+                field.type, rows, [_validity(validity), pa.py_buffer(values)], nulls
+            )
+        if field.name == HEADERS_COLUMN:
+            nulls, validity, offsets, name_count, names, values = parts
+            pairs = pa.StructArray.from_arrays(
+                [_text(name_count, names), _binary(pa.binary(), name_count, values)],
+                fields=list(HEADERS_TYPE.value_type),
+            )
+            wrapped = [_validity(validity), pa.py_buffer(offsets)]
+            return pa.Array.from_buffers(field.type, rows, wrapped, nulls, children=[pairs])
+        if pa.types.is_boolean(field.type):
+            bytes_array = pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(parts)])
+            return bytes_array.cast(pa.bool_())
+        return pa.Array.from_buffers(field.type, rows, [None, pa.py_buffer(parts)], 0)
+
+    def _repeat(self, field: pa.Field, rows: int) -> pa.Array:
+        made = self._repeated.get(field.name)
+        if made is None or len(made) < rows:
+            made = pa.repeat(pa.scalar(self._same[field.name], field.type), rows)
+            self._repeated[field.name] = made
+        return made.slice(0, rows)
+
+
+def _validity(bits: Any) -> pa.Buffer | None:
+    return None if bits is None else pa.py_buffer(bits)
 
 
 def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
-    nulls, validity, offsets, values = parts
-    buffers = [
-        pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(values),
-    ]
-    return pa.Array.from_buffers(kind, rows, buffers, nulls)
+    nulls, validity, places, content = parts
+    buffers = content if isinstance(content, list) else [content]
+    wrapped = [_validity(validity), pa.py_buffer(places), *map(pa.py_buffer, buffers)]
+    return pa.Array.from_buffers(kind, rows, wrapped, nulls)
 
 
 def _text(rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:

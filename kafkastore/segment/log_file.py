@@ -5,6 +5,7 @@ an error that can be told.
 """
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import LogOffsetPosition, TimestampOffset
 from kafkastore.formats.record_batch import RecordBatch, first_record_from
 
-LARGEST_READ = 4 * 1024 * 1024
+LARGEST_READ = 512 * 1024
 HEADERS_A_SCAN = 16_384
 #: What a lookup reads first: one index interval and what a batch of usual size needs.
 SMALLEST_READ = 32 * 1024
@@ -29,15 +30,21 @@ SMALLEST_READ = 32 * 1024
 class BatchRun(NamedTuple):
     """Successive whole batches.
 
-    `data` is valid until the next run is asked for: it is a view of a buffer that is used again.
+    `data` is valid until the next run is asked for: it is a view of a buffer that is used again,
+    unless the file was mapped.
     """
 
     data: memoryview
     headers: NDArray[Any]
 
+    @property
+    def position(self) -> int:
+        """Byte position of `data` in the file."""
+        return int(self.headers["position"][0])
+
     def batch(self, index: int) -> memoryview:
         """Return the bytes of one batch."""
-        at = int(self.headers["position"][index] - self.headers["position"][0])
+        at = int(self.headers["position"][index]) - self.position
         return self.data[at : at + int(self.headers["size"][index])]
 
 
@@ -81,6 +88,7 @@ class LogFile:
         *,
         verify_crc: bool = False,
         first_read: int = LARGEST_READ,
+        mapped: bool = False,
     ) -> Iterator[BatchRun]:
         """Scan batch headers forward, a run of batches at a time.
 
@@ -91,7 +99,11 @@ class LogFile:
         verify_crc : bool
             Compute checksums; see ``crc_valid`` of `BATCH_HEADER`.
         first_read : int
-            Bytes of the first read; later ones are four times the one before, up to 4 MiB.
+            Bytes of the first read; later ones are four times the one before, up to
+            `LARGEST_READ`.
+        mapped : bool
+            Give views of the mapped file, which stay valid as long as they are kept, and as long as
+            nobody cuts the file: touching a page that is gone ends the process.
 
         Yields
         ------
@@ -111,10 +123,14 @@ class LogFile:
         begins.
         """
         position, read_size = starting_position, first_read
-        buffer = bytearray(min(read_size, max(self.size - position, 1)))
+        mapping = self._map() if mapped and self.size else None
+        buffer = bytearray(0 if mapping else min(read_size, max(self.size - position, 1)))
         headers = np.empty(HEADERS_A_SCAN, BATCH_HEADER)
         while position < self.size:
-            data = self._read_into(buffer, position)
+            if mapping is None:
+                data = self._read_into(buffer, position)
+            else:
+                data = mapping[position : position + read_size]
             count, scanned, status, wanted = batch_header.scan(
                 data, position, headers, verify_crc=verify_crc
             )
@@ -130,12 +146,16 @@ class LogFile:
                 # The next batch is not whole in the buffer: torn, or larger than the buffer.
                 if wanted > self.size - position or len(data) == self.size - position:
                     return
-                if len(data) < len(buffer):
+                if mapping is None and len(data) < len(buffer):
                     return  # the file shrank while it was read
                 read_size = max(read_size, wanted)
             read_size = max(min(4 * read_size, LARGEST_READ), wanted)
-            if len(buffer) < min(read_size, self.size - position):
+            if mapping is None and len(buffer) < min(read_size, self.size - position):
                 buffer = bytearray(min(read_size, self.size - position))
+
+    def _map(self) -> memoryview:
+        """Map the file; the mapping lives as long as what refers to it."""
+        return memoryview(mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ))
 
     def _read_into(self, buffer: bytearray, position: int) -> memoryview:
         """Fill a buffer from a position, as far as there are bytes."""

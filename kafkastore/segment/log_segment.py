@@ -10,10 +10,11 @@ import numpy as np
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
-from kafkastore.formats.file_names import segment_file_name
+from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkastore.segment.transaction_index_file import TransactionIndex
 
 
 class SegmentSummary(NamedTuple):
@@ -122,6 +123,11 @@ class LogSegment:
             return OffsetIndex.open(self.offset_index_path, self.base_offset).load()
         except FileNotFoundError:
             return None
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """The transaction index, without an entry where there is no file."""
+        return TransactionIndex.open(self._path(TRANSACTION_INDEX_SUFFIX), self.base_offset)
 
     @cached_property
     def time_index(self) -> TimeIndex | None:

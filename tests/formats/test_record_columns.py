@@ -29,7 +29,7 @@ def scanned(data, *, verify_crc=False):
 
 
 def is_present(validity, row):
-    return bool(bytes(validity)[row // 8] >> row % 8 & 1)
+    return validity is None or bool(bytes(validity)[row // 8] >> row % 8 & 1)
 
 
 def binaries(parts, rows):
@@ -180,19 +180,60 @@ def test_full_columns_are_taken_and_filled_again(written, max_rows):
     headers = scanned(data)
     columns = RecordColumns(ALL_COLUMNS, max_rows=max_rows)
     while first < len(headers):
-        at = int(headers["position"][first])
-        first += columns.append(data[at:], headers[first:])
-        assert columns.is_full or first == len(headers)
-        found += table(columns)
+        before, first = first, columns.append(data, headers, first)
+        taken = table(columns)
+        says_its_count = headers["count"][before:first].min() >= 0
+        assert len(taken) <= max_rows or first == before + 1 or not says_its_count
+        found += taken
     assert found == rows_of(written)
+
+
+def test_batches_may_be_left_out():
+    written = in_a_row([Batch((Row(0, 1), Row(1, 1)))] * 3)
+    data = b"".join(batch.data for batch in written)
+    columns = RecordColumns(["offset"])
+    assert columns.append(data, scanned(data)[1:], position=0) == 2
+    assert [row["offset"] for row in table(columns)] == [2, 3, 4, 5]
+
+
+@bounded(200)
+@given(LOGS)
+def test_views_refer_to_what_copies_hold(written):
+    data = b"".join(batch.data for batch in written)
+    columns = RecordColumns(ALL_COLUMNS, binary_view=True)
+    headers = scanned(data)
+    assert columns.append(data, headers) == len(headers)
+    rows, taken = columns.take()
+    for name in ("key", "value"):
+        nulls, validity, views, buffers = taken[name]
+        found = [
+            view_of(bytes(views)[16 * row :][:16], buffers) if is_present(validity, row) else None
+            for row in range(rows)
+        ]
+        assert found == [row[name] for row in rows_of(written)]
+        assert nulls == found.count(None)
+
+
+def view_of(view, buffers):
+    """The value that an Arrow view stands for."""
+    size, prefix, buffer, at = struct.unpack("<i4sii", view)
+    if size <= 12:
+        assert not any(view[4 + size :])
+        return view[4 : 4 + size]
+    value = bytes(buffers[buffer])[at : at + size]
+    assert value.startswith(prefix)
+    return value
 
 
 def test_large_values_fill_columns_before_rows_do():
     written = in_a_row([Batch((Row(0, 1, None, b"x" * 1000),))] * 10)
     data = b"".join(batch.data for batch in written)
     columns = RecordColumns(ALL_COLUMNS, max_bytes=2500)
-    assert columns.append(data, scanned(data)) == 3
-    assert columns.is_full
+    headers = scanned(data)
+    assert columns.append(data, headers) == 3
+    assert columns.append(data, headers, 3) == 3
+    columns.take()
+    assert columns.append(data, headers, 3) == 6
 
 
 def test_taken_buffers_stay_when_columns_are_filled_again():
@@ -219,7 +260,7 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_batch_is_told_and_those_before_it_are_kept(broken):
     data = RIGHT.data + broken.data
-    columns = RecordColumns(ALL_COLUMNS)
+    columns = RecordColumns(ALL_COLUMNS, max_rows=2**40)
     with pytest.raises(CorruptBatchError) as caught:
         columns.append(data, scanned(data))
     assert caught.value.position == len(RIGHT.data)

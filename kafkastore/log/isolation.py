@@ -1,0 +1,141 @@
+"""What a reader of committed records gets: where the log is decided, and what was aborted before.
+
+The transaction indexes say what was aborted.  Behind the newest producer snapshot, where a crash
+may have cost them entries, and in a directory that has no snapshot at all (of a log that was copied
+alone), the batches themselves are gone over.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats import producer_snapshot
+from kafkastore.formats.control_records import first_control_record
+from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, parse_segment_file
+from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.transactions import AbortedBatches, TransactionReplay
+from kafkastore.segment.log_file import is_control
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafkastore.log.partition_log import PartitionLog
+
+#: As Kafka's consumer names them.
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+class Committed(NamedTuple):
+    """What is decided in a range of offsets.
+
+    Parameters
+    ----------
+    last_stable_offset : int
+        First offset of the oldest transaction that is open, or the log end offset.
+    aborted : AbortedBatches
+        Knows the batches below it that were aborted.
+    """
+
+    last_stable_offset: int
+    aborted: AbortedBatches
+
+
+def reads_committed(isolation: str) -> bool:
+    """Tell which isolation a caller named.
+
+    Raises
+    ------
+    ValueError
+        If it is none of `Isolation`.
+    """
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise ValueError(
+            f"isolation is 'read_uncommitted' or 'read_committed', not {isolation!r}"
+        )
+    return isolation == "read_committed"
+
+
+def find_committed(log: PartitionLog, start_offset: int, end_offset: int) -> Committed:
+    """Find what is decided from one offset to another.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    start_offset, end_offset : int
+        Inclusive, exclusive.
+
+    Returns
+    -------
+    Committed
+
+    Raises
+    ------
+    CorruptionError
+        If a transaction index or a log can't be read.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``,
+    ``ProducerStateManager.firstUnstableOffset``.
+    """
+    undecided, aborted = _replay(log)
+    # Also behind the end: the marker of a transaction may lie in a later segment.
+    for segment in log.segments_between(start_offset, log.log_end_offset):
+        found = segment.transaction_index.collect_aborted_txns(start_offset, end_offset)
+        aborted.append(found.aborted_txns)
+        if found.is_complete:
+            break
+    last_stable_offset = log.log_end_offset if undecided is None else undecided
+    return Committed(last_stable_offset, AbortedBatches(np.concatenate(aborted)))
+
+
+def _replay(log: PartitionLog) -> tuple[int | None, list[NDArray[np.void]]]:
+    """Go over the batches behind the newest snapshot: the first undecided offset, what aborted."""
+    start, replay = _newest_snapshot(log)
+    aborted = []
+    for segment in log.segments_between(start, log.log_end_offset):
+        position = segment.position_before(start) if start > segment.base_offset else 0
+        with segment.open_log() as file:
+            for run in file.runs(position):
+                headers = run.headers
+                try:
+                    types = [
+                        None if control is None else control.type
+                        for index in np.flatnonzero(
+                            is_control(headers) & (headers["base_offset"] >= start)
+                        ).tolist()
+                        for control in [
+                            first_control_record(
+                                RecordBatch(run.batch(index), int(headers["position"][index]))
+                            )
+                        ]
+                    ]
+                except CorruptionError as error:
+                    raise error.located(segment.log_path) from error
+                aborted.append(replay.append(headers[headers["base_offset"] >= start], types))
+    return replay.first_undecided_offset, aborted
+
+
+def _newest_snapshot(log: PartitionLog) -> tuple[int, TransactionReplay]:
+    """Read the newest producer snapshot that is whole: its offset, and a replay from there."""
+    offsets = sorted(
+        (
+            named.base_offset
+            for path in log.path.iterdir()
+            if (named := parse_segment_file(path.name)) is not None
+            and named.type_suffix == PRODUCER_SNAPSHOT_SUFFIX
+            and not named.temporary
+            and named.base_offset <= log.log_end_offset
+        ),
+        reverse=True,
+    )
+    for offset in offsets:
+        path = log.path / f"{offset:020}{PRODUCER_SNAPSHOT_SUFFIX}"
+        try:
+            return offset, TransactionReplay(producer_snapshot.parse(path.read_bytes()))
+        except (CorruptionError, FileNotFoundError):
+            continue  # as a broker does: an older one is as good, and takes longer
+    return log.segments[0].base_offset if log.segments else 0, TransactionReplay()

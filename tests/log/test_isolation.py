@@ -1,0 +1,77 @@
+"""Readers of committed records, against what brokers gave to such consumers."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import kafkastore
+
+TRANSACTIONS = pytest.mark.golden_cases(names=["transactions"], answers="answers")
+
+
+def partitions(golden_case):
+    store = kafkastore.open(golden_case.logs)
+    for name, answer in golden_case.answers["partitions"].items():
+        if "committed_offsets" in answer:
+            yield store[name], answer
+
+
+def committed_offsets(log, **bounds):
+    return [record.offset for record in log.records(isolation="read_committed", **bounds)]
+
+
+@TRANSACTIONS
+def test_committed_records_are_those_that_a_consumer_got(golden_case):
+    asked = 0
+    for log, answer in partitions(golden_case):
+        asked += 1
+        assert committed_offsets(log) == answer["committed_offsets"]
+        table = log.to_arrow(["offset"], isolation="read_committed").read_all()
+        assert table["offset"].to_pylist() == answer["committed_offsets"]
+    assert asked
+
+
+@TRANSACTIONS
+def test_bounds_choose_among_committed_records(golden_case):
+    random = np.random.default_rng(7)
+    for log, answer in partitions(golden_case):
+        offsets = answer["committed_offsets"]
+        for _ in range(20):
+            start, end = sorted(random.integers(0, log.log_end_offset + 2, 2).tolist())
+            wanted = [offset for offset in offsets if start <= offset < end]
+            assert committed_offsets(log, start_offset=start, end_offset=end) == wanted
+            table = log.to_arrow(
+                ["offset"], start_offset=start, end_offset=end, isolation="read_committed"
+            ).read_all()
+            assert table["offset"].to_pylist() == wanted
+
+
+@TRANSACTIONS
+@pytest.mark.parametrize("lost", [[".txnindex", ".snapshot"], [".snapshot"]], ids=" and ".join)
+def test_a_log_that_was_copied_without_its_other_files_is_gone_over(golden_case, tmp_path, lost):
+    for log, answer in partitions(golden_case):
+        copied = tmp_path / log.path.name
+        shutil.copytree(log.path, copied)
+        for path in copied.iterdir():
+            if path.suffix in lost:
+                path.unlink()
+        alone = kafkastore.open(copied)[log.path.name]
+        assert committed_offsets(alone) == answer["committed_offsets"]
+        assert alone.last_stable_offset == log.last_stable_offset
+
+
+@TRANSACTIONS
+def test_the_last_stable_offset_is_behind_the_last_committed_record(golden_case):
+    for log, answer in partitions(golden_case):
+        assert max(answer["committed_offsets"], default=-1) < log.last_stable_offset
+        assert log.last_stable_offset <= log.log_end_offset
+
+
+def test_an_isolation_that_there_is_not_is_refused(golden):
+    store = kafkastore.open(golden("2.4.0", "transactions", "answers").logs)
+    log = next(iter(store.partitions.values()))
+    with pytest.raises(ValueError, match="'read_uncommitted' or 'read_committed', not 'serial'"):
+        log.to_arrow(isolation="serial")
+    with pytest.raises(ValueError, match="not 'serial'"):
+        next(log.records(isolation="serial"))
