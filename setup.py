@@ -14,6 +14,8 @@ CYTHON_MODULES = [
     "kafkastore.formats.record_batch",
     "kafkastore.formats.arrow_memory",
     "kafkastore.formats.record_columns",
+    "kafkastore.formats.record_rows",
+    "kafkastore.formats.batch_builder",
     "kafkastore.formats.index_builder",
     "kafkastore.formats.offset_index",
     "kafkastore.formats.time_index",

@@ -1,7 +1,7 @@
 """The checksum functions, for loops without the GIL.
 
-A module that cimports these asks ``crc_functions()`` once, at its import: the tables and the choice
-of the hardware's instruction live in ``crc`` alone.
+A module that cimports these asks ``crc_functions()`` once, at its import: the constants and the
+choice of a kernel live in ``crc`` alone.
 """
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -10,6 +10,8 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
+cimport cython
+
 from kafkastore.formats.arrow_memory cimport Block, Spares, grow
 from kafkastore.formats.batch_header cimport (
     CODEC_MASK,
@@ -45,10 +47,10 @@ BATCH_ROWS = 10_000
 #: holds is copied twice as fast as what it does not.
 DEFAULT_MAX_BYTES = 2 * 1024 * 1024
 
-cdef Py_ssize_t SMALLEST_RECORD = 7     # v2: seven one-byte fields
 cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 
 cdef enum:
+    SMALLEST_RECORD = 7      # v2: seven one-byte fields
     VIEW_SIZE = 16
     LARGEST_INLINE = 12      # bytes of a value that an Arrow view holds itself
     QUICK_COPY = 16          # so many bytes are copied for any smaller value: no call, no branch
@@ -159,6 +161,7 @@ cdef inline void fill_i64(Block* column, Py_ssize_t row, Py_ssize_t end, int64_t
         (<int64_t*> column.data)[i] = value
 
 
+@cython.final
 cdef class RecordColumns:
     """Columns of records, being filled.
 
@@ -407,12 +410,13 @@ cdef class RecordColumns:
         if not open_cursor(&cursor, header, records, size):
             self.error = cursor.error
             return BROKEN
-        most_rows = size // (SMALLEST_RECORD if header.magic == 2 else SMALLEST_MESSAGE_V0)
         if header.magic == 2:
-            if header.count > most_rows:
+            most_rows = header.count
+            if most_rows * SMALLEST_RECORD > size:
                 self.error = "the record count is larger than the bytes allow"
                 return BROKEN
-            most_rows = header.count
+        else:
+            most_rows = size // SMALLEST_MESSAGE_V0
         if self.bytes_bound + size > LARGEST_BINARY:
             self.error = "more than 2 GiB of records can't be one Arrow batch"
             return BROKEN

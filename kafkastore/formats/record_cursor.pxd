@@ -25,7 +25,7 @@ from kafkastore.formats.batch_header cimport (
     BatchHeader,
 )
 from kafkastore.formats.big_endian cimport load_i32, load_i64, wrapping_sum
-from kafkastore.formats.varint cimport Cursor, read_unsteady_varlong, read_varint, unlikely
+from kafkastore.formats.varint cimport Cursor, read_varint, read_varlong, unlikely, zig_zag
 
 
 cdef struct RecordView:
@@ -40,7 +40,7 @@ cdef struct RecordView:
     int32_t headers_count
 
 
-cdef struct MessageRead:
+cdef struct RecordRead:
     int got                  # as `next_record` returns
     const char* error
     RecordView record
@@ -59,7 +59,7 @@ cdef struct RecordCursor:
     int64_t base_offset      # what an offset in the bytes is added to
     int64_t base_timestamp
     int64_t append_time      # LogAppendTime of every record, where `has_append_time`
-    int32_t records_left     # v2 only
+    int32_t records_left     # of v2; else below 0
     bint has_append_time
     bint is_v2
     const char* error        # NULL: none
@@ -119,9 +119,9 @@ cdef inline bint open_cursor(
     return True
 
 
-cdef inline MessageRead read_message(RecordCursor cursor) noexcept nogil:
+cdef inline RecordRead read_message(RecordCursor cursor) noexcept nogil:
     """Read a v0 or v1 message of a set."""
-    cdef MessageRead read
+    cdef RecordRead read
     cdef RecordView* record = &read.record
     cdef const uint8_t* at = cursor.at
     cdef const uint8_t* key_at
@@ -151,8 +151,7 @@ cdef inline MessageRead read_message(RecordCursor cursor) noexcept nogil:
     key_at = at + MESSAGE_KEY_SIZE_AT_V0
     if magic == 1:
         key_at = at + MESSAGE_KEY_SIZE_AT_V1
-        record.timestamp = (cursor.append_time if cursor.has_append_time
-                            else load_i64(at + MESSAGE_TIMESTAMP_AT))
+        record.timestamp = load_i64(at + MESSAGE_TIMESTAMP_AT)
     record.end = at + length
     record.headers = record.end
     record.headers_count = 0
@@ -172,64 +171,138 @@ cdef inline MessageRead read_message(RecordCursor cursor) noexcept nogil:
     return read
 
 
-cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept nogil:
-    """Read the next record: 1 read, 0 at the end, -1 broken, with `error` set."""
+cdef inline RecordRead read_record(RecordCursor cursor) noexcept nogil:
+    """Read a record of a batch, whatever it is."""
+    cdef RecordRead read
+    cdef RecordView* record = &read.record
     cdef Cursor fields
     cdef int32_t length
-    cdef MessageRead read
-    if unlikely(not cursor.is_v2):
-        # By value: the cursor of a record batch can then stay in registers.
-        read = read_message(cursor[0])
-        record[0] = read.record
-        cursor.error = read.error
-        if read.got > 0:
-            cursor.at = read.record.end
-        return read.got
-    if unlikely(cursor.records_left == 0):
-        if cursor.at != cursor.end:
-            cursor.error = "bytes are left over behind the last record"
-            return -1
-        return 0
+    read.got = -1
     fields.at = cursor.at
     fields.end = cursor.end
     fields.failed = False
     length = read_varint(&fields)
-    if unlikely(fields.failed or length < 1 or length > cursor.end - fields.at):
-        cursor.error = "a record runs past the end of its batch"
-        return -1
+    if fields.failed or length < 1 or length > cursor.end - fields.at:
+        read.error = "a record runs past the end of its batch"
+        return read
     record.end = fields.end = fields.at + length
     fields.at += 1   # attributes: unused
-    record.timestamp = wrapping_sum(cursor.base_timestamp, read_unsteady_varlong(&fields))
-    if cursor.has_append_time:
-        record.timestamp = cursor.append_time
+    record.timestamp = wrapping_sum(cursor.base_timestamp, read_varlong(&fields))
     record.offset = wrapping_sum(cursor.base_offset, read_varint(&fields))
     record.key_size = read_varint(&fields)
     record.key = fields.at
-    if unlikely(fields.failed or record.key_size > fields.end - fields.at):
-        cursor.error = "a record's key runs past its end"
-        return -1
+    if fields.failed or record.key_size > fields.end - fields.at:
+        read.error = "a record's key runs past its end"
+        return read
     fields.at += max(record.key_size, 0)
     record.value_size = read_varint(&fields)
     record.value = fields.at
-    if unlikely(fields.failed or record.value_size > fields.end - fields.at):
-        cursor.error = "a record's value runs past its end"
-        return -1
+    if fields.failed or record.value_size > fields.end - fields.at:
+        read.error = "a record's value runs past its end"
+        return read
     fields.at += max(record.value_size, 0)
-    # Nearly every record ends with the one byte that says it has no headers.
-    if unlikely(fields.at + 1 != fields.end or fields.at[0] != 0):
-        record.headers_count = read_varint(&fields)
-        # A header has at least its two lengths.
-        if (fields.failed or record.headers_count < 0
-                or record.headers_count > (fields.end - fields.at) // 2):
-            cursor.error = "a record has more headers than bytes for them"
+    record.headers_count = read_varint(&fields)
+    record.headers = fields.at
+    # A header has at least its two lengths.
+    if (fields.failed or record.headers_count < 0
+            or record.headers_count > (fields.end - fields.at) // 2):
+        read.error = "a record has more headers than bytes for them"
+        return read
+    if record.headers_count == 0 and fields.at != fields.end:
+        read.error = "a record has bytes behind its last header"
+        return read
+    read.got = 1
+    read.error = NULL
+    return read
+
+
+cdef inline bint read_usual_record(RecordCursor* cursor, RecordView* record) noexcept nogil:
+    """Read a record without headers whose sizes and deltas take one or two bytes each.
+
+    Nearly all records are like that; of others nothing is read, and False returned. Eleven bytes
+    hold all in front of the key, two the value's size: so far there is one check for all fields.
+    """
+    cdef const uint8_t* at = cursor.at
+    cdef const uint8_t* end
+    cdef Py_ssize_t key_bytes, value_bytes
+    cdef uint64_t length, timestamp_delta, offset_delta, key_size, value_size, two
+    if unlikely(cursor.end - at < 2 + 9 + 2):
+        return False
+    length = at[0]
+    at += 1
+    if length >= 128:
+        if unlikely(at[0] >= 128):
+            return False
+        length = length & 127 | <uint64_t> at[0] << 7
+        at += 1
+    length >>= 1 if not length & 1 else 63
+    end = at + length
+    if unlikely(length < 9 or <Py_ssize_t> length > cursor.end - at):
+        return False
+    at += 1   # attributes: unused
+    # Timestamps are not in order, so that their size can't be foretold: no branch for it.
+    if unlikely(at[0] & at[1] & 128):
+        return False
+    two = at[0] >> 7
+    timestamp_delta = (at[0] & 127) | (<uint64_t> at[1] << 7 & -two)
+    at += 1 + two
+    offset_delta = at[0]
+    at += 1
+    if offset_delta >= 128:
+        if unlikely(at[0] >= 128):
+            return False
+        offset_delta = offset_delta & 127 | <uint64_t> at[0] << 7
+        at += 1
+    key_size = at[0]
+    at += 1
+    if key_size >= 128:
+        if unlikely(at[0] >= 128):
+            return False
+        key_size = key_size & 127 | <uint64_t> at[0] << 7
+        at += 1
+    record.key = at
+    record.key_size = <int32_t> zig_zag(key_size)
+    key_bytes = max(record.key_size, 0)
+    if unlikely(key_bytes + 2 > end - at):
+        return False
+    at += key_bytes
+    value_size = at[0]
+    at += 1
+    if value_size >= 128:
+        if unlikely(at[0] >= 128):
+            return False
+        value_size = value_size & 127 | <uint64_t> at[0] << 7
+        at += 1
+    record.value = at
+    record.value_size = <int32_t> zig_zag(value_size)
+    value_bytes = max(record.value_size, 0)
+    # Behind the value one byte, which says that there are no headers.
+    if unlikely(end - at != value_bytes + 1 or end[-1] != 0):
+        return False
+    record.offset = wrapping_sum(cursor.base_offset, zig_zag(offset_delta))
+    record.timestamp = wrapping_sum(cursor.base_timestamp, zig_zag(timestamp_delta))
+    record.headers = record.end = end
+    record.headers_count = 0
+    return True
+
+
+cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept nogil:
+    """Read the next record: 1 read, 0 at the end, -1 broken, with `error` set."""
+    cdef RecordRead read
+    if unlikely(cursor.records_left == 0 and cursor.is_v2):
+        if cursor.at != cursor.end:
+            cursor.error = "bytes are left over behind the last record"
             return -1
-        if record.headers_count == 0 and fields.at != fields.end:
-            cursor.error = "a record has bytes behind its last header"
-            return -1
-        record.headers = fields.at
-    else:
-        record.headers_count = 0
-        record.headers = fields.end
+        return 0
+    if unlikely(not cursor.is_v2 or not read_usual_record(cursor, record)):
+        # By value: the cursor's fields can stay in registers where no address is taken.
+        read = read_record(cursor[0]) if cursor.is_v2 else read_message(cursor[0])
+        if read.got <= 0:
+            cursor.error = read.error
+            return read.got
+        record[0] = read.record
+    if cursor.has_append_time:
+        record.timestamp = cursor.append_time
     cursor.at = record.end
     cursor.records_left -= 1
     return 1

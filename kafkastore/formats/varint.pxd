@@ -63,17 +63,6 @@ cdef inline int64_t read_varlong(Cursor* cursor) noexcept nogil:
     return read.value
 
 
-cdef inline int64_t read_unsteady_varlong(Cursor* cursor) noexcept nogil:
-    """The same without a branch between one and two bytes, for numbers that change their size."""
-    cdef const uint8_t* at = cursor.at
-    cdef uint64_t two
-    if cursor.end - at >= 2 and not at[0] & at[1] & 128:
-        two = at[0] >> 7
-        cursor.at = at + 1 + two
-        return zig_zag((at[0] & 127) | (<uint64_t> at[1] << 7 & -two))
-    return read_varlong(cursor)
-
-
 cdef inline int32_t read_varint(Cursor* cursor) noexcept nogil:
     """Read a zig-zag varint that must fit 32 bits."""
     cdef int64_t value = read_varlong(cursor)

@@ -1,14 +1,23 @@
 import pytest
 from models.stub import differences
 
-from kafkastore.formats import batch_header, crc, index_builder, record_batch, record_columns
+from kafkastore.formats import (
+    batch_builder,
+    batch_header,
+    crc,
+    index_builder,
+    record_batch,
+    record_columns,
+    record_rows,
+)
 
 #: Imported for the default of a parameter; its home is `compression`.
 IMPORTED = "constant MAX_DECOMPRESSED_BYTES is not in the stub"
 
 
 @pytest.mark.parametrize(
-    "module", [batch_header, crc, index_builder, record_batch, record_columns],
+    "module",
+    [batch_builder, batch_header, crc, index_builder, record_batch, record_columns, record_rows],
     ids=lambda module: module.__name__.rpartition(".")[2],
 )
 def test_the_stub_says_what_the_module_has(module):

@@ -17,7 +17,8 @@ STRINGS = st.one_of(
 )
 BINARY = st.one_of(st.binary(max_size=9), st.just(bytes(200)))
 UUIDS = st.one_of(
-    st.none(), st.sampled_from(["2P-XnPKnTZG5NwujU8kn6Q", "____________________-w", "AAAAAAAAAAAAAAAAAAAAAQ"])
+    st.none(),
+    st.sampled_from(["2P-XnPKnTZG5NwujU8kn6Q", "____________________-w", 21 * "A" + "Q"]),
 )
 
 

@@ -1,0 +1,126 @@
+"""Columns of records, as Arrow lays them out, as rows that can be written.
+
+The writing half of ``record_columns``: what that takes from a log, `record_builder` gives to one
+by way of these rows, without a Python object a record.
+
+Layout: https://arrow.apache.org/docs/format/Columnar.html
+"""
+cimport cython
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+
+from kafkastore.formats.record_cursor cimport HeaderView, RecordView
+from kafkastore.formats.record_writer cimport header_size, write_header
+
+cdef uint8_t NOTHING = 0
+
+cdef frozenset NEEDED_COLUMNS = frozenset({"offset", "timestamp", "key", "value"})
+
+
+@cython.final
+cdef class RecordRows:
+    """The rows of columns, whose buffers are large enough for them.
+
+    Parameters
+    ----------
+    rows : int
+        How many.
+    columns : dict
+        As for `record_builder.build_batch_from_columns`.
+
+    Raises
+    ------
+    ValueError
+        If a column is not there, or a buffer shorter than its rows.
+    """
+
+    def __init__(self, Py_ssize_t rows, columns):
+        if missing := NEEDED_COLUMNS - columns.keys():
+            raise ValueError(f"records need columns {sorted(missing)} too")
+        if not 0 <= rows <= INT32_MAX:
+            raise ValueError(f"there can't be {rows} rows")
+        self.rows, self.held = rows, []
+        self.offsets = data_of(self, "offset", columns["offset"], 8 * rows)
+        if columns["timestamp"] is not None:
+            self.timestamps = data_of(self, "timestamp", columns["timestamp"], 8 * rows)
+        self.key = binary_rows(self, "key", columns["key"], rows)
+        self.value = binary_rows(self, "value", columns["value"], rows)
+        if "headers" in columns:
+            _, validity, offsets, count, names, values = columns["headers"]
+            if not 0 <= count <= INT32_MAX:
+                raise ValueError(f"there can't be {count} headers")
+            self.header_count = count
+            self.headers_validity = validity_of(self, "headers", validity, rows)
+            self.headers_offsets = data_of(self, "headers", offsets, 4 * (rows + 1))
+            self.header_name = binary_rows(self, "headers", names, count)
+            self.header_value = binary_rows(self, "headers", values, count)
+
+    def __dealloc__(self):
+        free(self.encoded)
+
+    cdef RowStatus encode_headers(self, Py_ssize_t row, RecordView* record) noexcept nogil:
+        """Encode the headers of a row, names and values, and point at them."""
+        cdef int32_t start = int32_of(self.headers_offsets, row)
+        cdef int32_t end = int32_of(self.headers_offsets, row + 1), i
+        cdef HeaderView header
+        cdef int64_t size = 0
+        cdef uint8_t* at
+        if not 0 <= start <= end <= self.header_count:
+            return ROW_BROKEN
+        for i in range(start, end):
+            if not find_header(self, i, &header):
+                return ROW_BROKEN
+            size += header_size(&header)
+            if size > INT32_MAX:
+                return ROW_TOO_LARGE
+        if size > self.capacity:
+            at = <uint8_t*> realloc(self.encoded, 2 * size)
+            if at == NULL:
+                return ROW_NO_MEMORY
+            self.encoded = at
+            self.capacity = 2 * size
+        at = self.encoded
+        for i in range(start, end):
+            find_header(self, i, &header)
+            at = write_header(at, &header)
+        record.headers_count = end - start
+        record.headers = self.encoded
+        record.end = at
+        return ROW_READ
+
+
+cdef bint find_header(RecordRows rows, int32_t i, HeaderView* header) noexcept nogil:
+    """Point at a header; False if it is broken or its name is null."""
+    return (binary_of(&rows.header_name, i, &header.name, &header.name_size)
+            and header.name_size >= 0
+            and binary_of(&rows.header_value, i, &header.value, &header.value_size))
+
+
+cdef const uint8_t* data_of(RecordRows rows, str column, buffer, Py_ssize_t least) except NULL:
+    """The bytes of a buffer, held, of which there must be some number."""
+    cdef const uint8_t[::1] data = memoryview(buffer).cast("B")
+    if data.shape[0] < least:
+        raise ValueError(f"a buffer of column {column!r} has {data.shape[0]} bytes, "
+                         f"but its rows need {least}")
+    rows.held.append(data)
+    return &data[0] if data.shape[0] else &NOTHING
+
+
+cdef const uint8_t* validity_of(RecordRows rows, str column, buffer,
+                                Py_ssize_t count) except? NULL:
+    """A bitmap; None says, as in Arrow, that nothing is null."""
+    if buffer is None:
+        return NULL
+    return data_of(rows, column, buffer, (count + 7) // 8)
+
+
+cdef BinaryRows binary_rows(RecordRows rows, str column, parts, Py_ssize_t count) except *:
+    """A binary column; Arrow leaves out the bytes where all values are empty or null."""
+    cdef BinaryRows binary
+    _, validity, offsets, values = parts
+    values = b"" if values is None else values
+    binary.validity = validity_of(rows, column, validity, count)
+    binary.offsets = data_of(rows, column, offsets, 4 * (count + 1))
+    binary.values = data_of(rows, column, values, 0)
+    binary.values_size = memoryview(values).nbytes
+    return binary
