@@ -9,7 +9,8 @@
         <topic>-<partition>.<uuid>-stray/             not assigned to this broker (from 3.7.0 on)
             <base offset, 20 digits>.log              also .index .timeindex .txnindex .snapshot
             <base offset, 20 digits>.log.deleted      also .cleaned .swap, on any of them
-            <offset, 20 digits>-<epoch, 10 digits>.checkpoint       KRaft snapshot, also .deleted
+            <end offset, 20 digits>-<epoch, 10 digits>.checkpoint   KRaft snapshot, also .deleted
+            <end offset>-<epoch>-<random number>.checkpoint.part    one that is being written
 
 ``docs/formats/file_names.md`` has the rules and the odd cases.
 
@@ -23,7 +24,7 @@ import re
 from typing import Literal, NamedTuple
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.java_text import INT64_MAX, parse_int32
+from kafkastore.formats.java_text import INT32_MAX, INT64_MAX, parse_int32
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -35,6 +36,7 @@ KRAFT_SNAPSHOT_SUFFIX = ".checkpoint"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
+PART_SUFFIX = ".part"
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
@@ -43,6 +45,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
+QUORUM_STATE = "quorum-state"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
@@ -55,11 +58,13 @@ _MARKED_DIRECTORY = re.compile(
 _SEGMENT_FILE = re.compile(
     r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap|)"
 )
-_KRAFT_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})(\.checkpoint)(\.deleted|)")
+_KRAFT_SNAPSHOT = re.compile(
+    r"([0-9]{20})-([0-9]{10})(-[0-9]+)?(\.checkpoint)((?(3)\.part|(?:\.deleted)?))"
+)
 
 DirectorySuffix = Literal["", "delete", "future", "stray"]
 TypeSuffix = Literal[".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"]
-TemporarySuffix = Literal["", ".deleted", ".cleaned", ".swap"]
+TemporarySuffix = Literal["", ".deleted", ".cleaned", ".swap", ".part"]
 
 
 class InvalidNameError(KafkaStoreError, ValueError):
@@ -106,7 +111,7 @@ class SegmentFile(NamedTuple):
     type_suffix : str
         ``.log``, ``.index``, ``.timeindex``, ``.txnindex``, ``.snapshot`` or ``.checkpoint``.
     temporary : str
-        Empty, ``.deleted``, ``.cleaned`` or ``.swap``.
+        Empty, ``.deleted``, ``.cleaned``, ``.swap``; ``.part`` of a KRaft snapshot.
     leader_epoch : int or None
         The epoch in a KRaft snapshot's name.
     """
@@ -203,10 +208,10 @@ def parse_segment_file(name: str) -> SegmentFile | None:
         match = _KRAFT_SNAPSHOT.fullmatch(name)
         if match is None:
             return None
-        digits, epoch_digits, type_suffix, temporary = match.groups()
+        digits, epoch_digits, _, type_suffix, temporary = match.groups()
         leader_epoch = int(epoch_digits)
     base_offset = int(digits)
-    if base_offset > INT64_MAX:
+    if base_offset > INT64_MAX or (leader_epoch or 0) > INT32_MAX:
         return None
     return SegmentFile(base_offset, type_suffix, temporary, leader_epoch)  # type: ignore[arg-type]
 

@@ -151,7 +151,8 @@ cdef inline RecordRead read_message(RecordCursor cursor) noexcept nogil:
     key_at = at + MESSAGE_KEY_SIZE_AT_V0
     if magic == 1:
         key_at = at + MESSAGE_KEY_SIZE_AT_V1
-        record.timestamp = load_i64(at + MESSAGE_TIMESTAMP_AT)
+        record.timestamp = (cursor.append_time if cursor.has_append_time
+                            else load_i64(at + MESSAGE_TIMESTAMP_AT))
     record.end = at + length
     record.headers = record.end
     record.headers_count = 0
@@ -277,7 +278,7 @@ cdef inline bint read_usual_record(RecordCursor* cursor, RecordView* record) noe
     record.value_size = <int32_t> zig_zag(value_size)
     value_bytes = max(record.value_size, 0)
     # Behind the value one byte, which says that there are no headers.
-    if unlikely(end - at != value_bytes + 1 or end[-1] != 0):
+    if unlikely(end - at != value_bytes + 1 or (end - 1)[0] != 0):
         return False
     record.offset = wrapping_sum(cursor.base_offset, zig_zag(offset_delta))
     record.timestamp = wrapping_sum(cursor.base_timestamp, zig_zag(timestamp_delta))
@@ -301,7 +302,7 @@ cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept n
             cursor.error = read.error
             return read.got
         record[0] = read.record
-    if cursor.has_append_time:
+    if cursor.has_append_time and cursor.is_v2:
         record.timestamp = cursor.append_time
     cursor.at = record.end
     cursor.records_left -= 1

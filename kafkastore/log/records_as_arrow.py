@@ -157,7 +157,9 @@ def read(
         **limits,
     )
     arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
-    batches = _read(log, arrow_batches, start, end, start_timestamp, limit, aborted, verify)
+    batches = _read(
+        log, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view
+    )
     return pa.RecordBatchReader.from_batches(
         chosen, batches if limit is None else _first_rows(batches, limit)
     )
@@ -172,6 +174,7 @@ def _read(
     limit: int | None,
     aborted: AbortedBatches | None,
     verify: bool,
+    binary_view: bool,
 ) -> Iterator[pa.RecordBatch]:
     columns = arrow.columns
     for segment in log.segments_between(start, end):
@@ -189,7 +192,7 @@ def _read(
                     position,
                     verify_crc=verify,
                     first_read=SMALLEST_READ if bounded else LARGEST_READ,
-                    mapped=arrow.binary_view,
+                    mapped=binary_view,
                 ):
                     headers, decoded = run.headers, 0
                     if aborted is not None:
@@ -224,10 +227,10 @@ class _ArrowBatches:
         self, chosen: pa.Schema, log: PartitionLog, columns: RecordColumns, batch_rows: int
     ) -> None:
         self.columns = columns
-        self.binary_view = any(pa.types.is_binary_view(field.type) for field in chosen)
         self._schema = chosen
         self._batch_rows = batch_rows
-        # What is the same in every row is made once, and sliced.
+        # Asked once: Arrow makes new objects each time that fields and types are looked at.
+        self._fields = [(field.name, field.type) for field in chosen]
         self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
         self._repeated: dict[str, pa.Array] = {}
 
@@ -236,7 +239,7 @@ class _ArrowBatches:
         rows, buffers = self.columns.take()
         if not rows:
             return
-        arrays = [self._array(field, rows, buffers) for field in self._schema]
+        arrays = [self._array(name, kind, rows, buffers) for name, kind in self._fields]
         if arrays:
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         else:  # rows without columns: only their number
@@ -248,36 +251,37 @@ class _ArrowBatches:
             for first in range(0, rows, self._batch_rows):
                 yield batch.slice(first, self._batch_rows)
 
-    def _array(self, field: pa.Field, rows: int, buffers: dict[str, Any]) -> pa.Array:
+    def _array(self, name: str, kind: pa.DataType, rows: int, buffers: dict[str, Any]) -> pa.Array:
         """Wrap one column's buffers as an Arrow array, without a copy."""
-        if field.name in self._same:
-            return self._repeat(field, rows)
-        parts = buffers[field.name]
-        if field.name in ("key", "value"):
-            return _binary(field.type, rows, parts)
-        if field.name == "timestamp":
+        if name in self._same:
+            return self._repeat(name, kind, rows)
+        parts = buffers[name]
+        if name in ("key", "value"):
+            return _binary(kind, rows, parts)
+        if name == "timestamp":
             nulls, validity, values = parts
             return pa.Array.from_buffers(
-                field.type, rows, [_validity(validity), pa.py_buffer(values)], nulls
+                kind, rows, [_validity(validity), pa.py_buffer(values)], nulls
             )
-        if field.name == HEADERS_COLUMN:
+        if name == HEADERS_COLUMN:
             nulls, validity, offsets, name_count, names, values = parts
             pairs = pa.StructArray.from_arrays(
                 [_text(name_count, names), _binary(pa.binary(), name_count, values)],
                 fields=list(HEADERS_TYPE.value_type),
             )
             wrapped = [_validity(validity), pa.py_buffer(offsets)]
-            return pa.Array.from_buffers(field.type, rows, wrapped, nulls, children=[pairs])
-        if pa.types.is_boolean(field.type):
-            bytes_array = pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(parts)])
+            return pa.Array.from_buffers(kind, rows, wrapped, nulls, children=[pairs])
+        if name in ("is_transactional", "is_control"):
+            bytes_array = pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(parts)], 0)
             return bytes_array.cast(pa.bool_())
-        return pa.Array.from_buffers(field.type, rows, [None, pa.py_buffer(parts)], 0)
+        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(parts)], 0)
 
-    def _repeat(self, field: pa.Field, rows: int) -> pa.Array:
-        made = self._repeated.get(field.name)
+    def _repeat(self, name: str, kind: pa.DataType, rows: int) -> pa.Array:
+        """Slice what is the same in every row."""
+        made = self._repeated.get(name)
         if made is None or len(made) < rows:
-            made = pa.repeat(pa.scalar(self._same[field.name], field.type), rows)
-            self._repeated[field.name] = made
+            made = pa.repeat(pa.scalar(self._same[name], kind), rows)
+            self._repeated[name] = made
         return made.slice(0, rows)
 
 

@@ -162,6 +162,11 @@ def test_any_name_is_what_the_model_reads_or_refused(name):
         ("09223372036854775807.log", (2**63 - 1, ".log", "", None)),
         ("00000000000000000003-0000000001.checkpoint", (3, ".checkpoint", "", 1)),
         ("00000000000000000003-0000000001.checkpoint.deleted", (3, ".checkpoint", ".deleted", 1)),
+        ("00000000000000000003-0000000001-87310.checkpoint.part", (3, ".checkpoint", ".part", 1)),
+        (
+            "09223372036854775807-2147483647.checkpoint",
+            (2**63 - 1, ".checkpoint", "", 2**31 - 1),
+        ),
     ],
 )
 def test_a_segment_file_says_base_offset_type_and_state(name, file):
@@ -189,8 +194,15 @@ def test_a_segment_file_says_base_offset_type_and_state(name, file):
         "x00000000000000000042.log",
         "00000000000000000042.checkpoint",
         "00000000000000000003-0000000001.log",
-        "00000000000000000003-0000000001-8731.checkpoint.part",
+        "00000000000000000003-0000000001.checkpoint.part",
+        "00000000000000000003-0000000001-8731.checkpoint",
+        "00000000000000000003-0000000001-8731.checkpoint.deleted",
+        "00000000000000000003-0000000001-.checkpoint.part",
+        "00000000000000000003-0000000001.checkpoint.swap",
+        "00000000000000000003-2147483648.checkpoint",
+        "09223372036854775808-0000000001.checkpoint",
         "00000000000000000003-1.checkpoint",
+        "00000000000000000042.log.part",
         "leader-epoch-checkpoint",
         "partition.metadata",
     ],
@@ -246,7 +258,11 @@ def test_a_topic_partition_shows_as_its_directory():
 
 
 def test_everything_in_the_log_directories_of_every_broker_has_its_place(golden_case):
-    known = {file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA, "quorum-state"}
+    known = {
+        file_names.LEADER_EPOCH_CHECKPOINT,
+        file_names.PARTITION_METADATA,
+        file_names.QUORUM_STATE,
+    }
     for found in golden_case.logs.iterdir():
         kind = kind_in_log_dir(found.name, is_directory=found.is_dir())
         assert kind == ("partition" if found.is_dir() else "skipped")

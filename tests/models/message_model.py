@@ -280,6 +280,26 @@ def varint(number):
     return bytes([digit | 128 for digit in digits[:-1]] + digits[-1:])
 
 
+def documented(text):
+    """The rows `field | type | versions` of a document's tables."""
+    return re.findall(r"^\| ([a-z_.]+) \| ([\w ,]+) \| (\d+\+?) \|", text, re.MULTILINE)
+
+
+def as_documented(fields, prefix=""):
+    """The rows that a document should have for these fields."""
+    rows = []
+    for field in fields:
+        is_structure = isinstance(field.type, tuple)
+        kind = "array" if is_structure else field.type.replace("[]", "array of ")
+        kind += " or null" if field.nullable else ""
+        kind += f", tag {field.tag}" if field.tag is not None else ""
+        span = f"{field.first}+" if field.last == 99 else str(field.last)
+        rows.append((prefix + field.name, kind, span))
+        if is_structure:
+            rows += as_documented(field.type, f"{prefix}{field.name}.")
+    return rows
+
+
 def plain(value):
     """A named tuple of the package as a dictionary, and those in it."""
     if hasattr(value, "_asdict"):
