@@ -46,6 +46,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 QUORUM_STATE = "quorum-state"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 

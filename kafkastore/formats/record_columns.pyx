@@ -18,6 +18,7 @@ from kafkastore.formats.batch_header cimport (
     CONTROL_FLAG,
     RECORDS_AT,
     SMALLEST_MESSAGE_V0,
+    SMALLEST_MESSAGE_V1,
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
@@ -54,6 +55,12 @@ cdef enum:
     VIEW_SIZE = 16
     LARGEST_INLINE = 12      # bytes of a value that an Arrow view holds itself
     QUICK_COPY = 16          # so many bytes are copied for any smaller value: no call, no branch
+
+
+cdef inline Py_ssize_t smallest_size(int magic) noexcept nogil:
+    if magic == 2:
+        return RECORDS_AT
+    return SMALLEST_MESSAGE_V1 if magic == 1 else SMALLEST_MESSAGE_V0
 
 
 cdef inline bint fits_micros(int64_t millis) noexcept nogil:
@@ -291,17 +298,21 @@ cdef class RecordColumns:
         """
         cdef const uint8_t[::1] header_bytes = bytes_of(headers)
         cdef Py_ssize_t i = first, count = len(headers), at = 0, size = data.shape[0]
+        cdef Py_ssize_t rows, viewed
         cdef int64_t origin
         cdef const BatchHeader* header = NULL
         cdef const BatchHeader* first_header
         cdef const uint8_t* start = NULL
         cdef Outcome outcome = APPENDED
+        if first < 0:
+            raise ValueError(f"there is no header {first}")
         if count == 0:
             return 0
         first_header = <const BatchHeader*> &header_bytes[0]
         origin = first_header.position if position is None else position
         if size:
             start = &data[0]
+        rows, viewed = self.rows, len(self.view_buffers)
         if self.as_views:
             self._view(data.base)
         while True:
@@ -311,7 +322,8 @@ cdef class RecordColumns:
                     if self._is_full(header):
                         break
                     at = header.position - origin
-                    if at < 0 or at > size or header.size > size - at:
+                    if (at < 0 or at > size or header.size > size - at
+                            or header.size < smallest_size(header.magic)):
                         self.error = "the bytes of the batch were not given"
                         outcome = BROKEN
                         break
@@ -325,6 +337,8 @@ cdef class RecordColumns:
             if outcome != APPENDED:
                 break
             i += 1
+        if self.rows == rows:
+            self._unview(viewed)
         if outcome == NO_MEMORY:
             raise MemoryError
         if outcome == BROKEN:
@@ -337,6 +351,7 @@ cdef class RecordColumns:
             batch, header, self.max_decompressed_bytes, self.decompress)
         cdef const uint8_t* start = &records[0] if records.shape[0] else NULL
         cdef int32_t view_buffer = self.view_buffer
+        cdef Py_ssize_t rows = self.rows, viewed = len(self.view_buffers)
         cdef Outcome outcome
         if self.as_views:
             self._view(records.base)
@@ -344,6 +359,8 @@ cdef class RecordColumns:
             outcome = self._decode(header, start, start, start + records.shape[0],
                                    start + records.shape[0])
         self.view_buffer = view_buffer
+        if self.rows == rows:
+            self._unview(viewed)
         return outcome
 
     cdef void _view(self, object buffer):
@@ -352,6 +369,12 @@ cdef class RecordColumns:
             self.viewed = buffer
             self.view_buffers.append(buffer)
         self.view_buffer = <int32_t> len(self.view_buffers) - 1
+
+    cdef void _unview(self, Py_ssize_t count):
+        """Let go of buffers that no row refers to: all behind so many."""
+        if len(self.view_buffers) > count:
+            del self.view_buffers[count:]
+            self.viewed = None
 
     cdef bint _is_in_range(self, const BatchHeader* header) noexcept nogil:
         """Whether a batch may hold offsets asked for; not skipped where that is not sure."""
@@ -425,7 +448,6 @@ cdef class RecordColumns:
             return NO_MEMORY
         if self.want_headers and not self._reserve_headers(self.header_count + size // 2):
             return NO_MEMORY
-        self.bytes_bound += size
         key_bytes, value_bytes = self.key.bytes.data, self.value.bytes.data
         key_places = <int32_t*> self.key.places.data
         value_places = <int32_t*> self.value.places.data
@@ -468,6 +490,8 @@ cdef class RecordColumns:
         if got < 0:
             self.error = cursor.error
             return self._forget_rows()
+        if row > self.rows:
+            self.bytes_bound += size
         self.key.size, self.value.size = key_size, value_size
         self._fill_per_batch(header, row)
         self.rows = row

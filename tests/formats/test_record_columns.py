@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models.golden_batches import smallest_batches
-from models.record_format import GZIP, ZSTD, Batch, Row, message, with_right_crc
+from models.record_format import GZIP, NONE, ZSTD, Batch, Row, message, with_right_crc
 from models.record_strategies import TIMESTAMPS, batches, bounded, in_a_row
 
 from kafkastore import CorruptBatchError, KafkaStoreError, RecordBatch, UnsupportedFormatError
@@ -280,6 +280,39 @@ def test_a_batch_that_nobody_asked_for_is_not_decoded():
     columns = RecordColumns(ALL_COLUMNS, end_offset=2)
     assert columns.append(data, scanned(data)) == 2
     assert table(columns) == rows_of([RIGHT])
+
+
+@pytest.mark.parametrize("first", [-1, -(10**9)])
+def test_a_header_before_the_first_is_refused(first):
+    with pytest.raises(ValueError, match=f"there is no header {first}"):
+        RecordColumns(ALL_COLUMNS).append(RIGHT.data, scanned(RIGHT.data), first)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("size", [-(2**31), -5, 0, 17, 25])
+def test_a_header_of_a_size_that_no_batch_has_is_refused(magic, size):
+    data = Batch((Row(0, 1, None, b"x" * 100),), magic=magic, codec=GZIP).data
+    headers = scanned(data)
+    headers["size"] = size
+    with pytest.raises(CorruptBatchError, match="were not given"):
+        RecordColumns(ALL_COLUMNS).append(data, headers)
+
+
+@pytest.mark.parametrize("binary_view", [False, True])
+@pytest.mark.parametrize("codec", [NONE, ZSTD])
+def test_records_that_nobody_asked_for_take_no_room(codec, binary_view):
+    batch = Batch((Row(0, 10**6, None, bytes(2**20)),), codec=codec)
+    columns = RecordColumns(
+        ["value"], end_timestamp=10**6, max_bytes=2**62, binary_view=binary_view
+    )
+    wanted = Batch((Row(0, 5, None, b"value"),))
+    for _ in range(2**11 + 1):  # in all more than one column can hold
+        columns.append(batch.data, scanned(batch.data))
+    columns.append(wanted.data, scanned(wanted.data))
+    rows, taken = columns.take()
+    assert rows == 1
+    if binary_view:
+        assert len(taken["value"][3]) == 1
 
 
 def test_an_unknown_codec_is_not_supported():

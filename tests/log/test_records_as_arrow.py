@@ -71,23 +71,29 @@ BOUNDS = st.one_of(st.none(), st.integers(-1, 60))
 
 @bounded(150)
 @given(
-    logs(has_headers=True), st.booleans(), BOUNDS, BOUNDS, st.integers(1, 20), st.booleans()
+    logs(has_headers=True), st.booleans(), BOUNDS, BOUNDS, st.integers(1, 20), st.booleans(),
+    st.booleans(), st.one_of(st.none(), st.integers(0, 30)),
 )
 def test_tables_between_offsets_have_what_was_written(
-    log, include_control, start, end, batch_rows, include_headers
+    log, include_control, start, end, batch_rows, include_headers, binary_view, limit
 ):
     wanted = [
         row_of(record)
         for record in log.records(include_control=include_control)
         if (start is None or record[0] >= start) and (end is None or record[0] < end)
     ]
+    wanted = wanted[:limit]
     if not include_headers:
         wanted = [{name: row[name] for name in SPARK_COLUMNS} for row in wanted]
     with tempfile.TemporaryDirectory() as directory:
         (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
         reader = found.to_arrow(
             start_offset=start, end_offset=end, include_control=include_control,
-            batch_rows=batch_rows, include_headers=include_headers,
+            batch_rows=batch_rows, include_headers=include_headers, binary_view=binary_view,
+            limit=limit,
+        )
+        assert reader.schema.field("value").type == (
+            pa.binary_view() if binary_view else pa.binary()
         )
         batches = list(reader)
     for batch in batches:
@@ -203,6 +209,11 @@ def test_a_broken_batch_outside_the_range_is_not_looked_at(opened):
     found = opened(one_segment(*numbered(5), broken))
     table = found.to_arrow(["offset"], end_offset=5).read_all()
     assert table["offset"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_a_broken_batch_behind_the_limit_is_not_looked_at(opened):
+    log = opened(one_segment(*numbered(3), Batch((Row(3, 3),), stated_count=5)))
+    assert log.to_arrow(["offset"], limit=3).read_all()["offset"].to_pylist() == [0, 1, 2]
 
 
 def test_segments_without_the_times_asked_for_are_not_read(opened):

@@ -6,6 +6,7 @@ import java.io.PrintStream;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -14,6 +15,8 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.CompressionType;
@@ -28,6 +31,7 @@ import org.apache.kafka.common.record.RecordBatch;
 import org.apache.kafka.common.record.Records;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
+import org.apache.kafka.common.utils.Time;
 
 /**
  * Has Kafka's own classes write, read and search record batches.
@@ -74,6 +78,8 @@ public class KafkaRecords {
                 try (FileRecords file = FileRecords.open(new File(asked.next()), false)) {
                     return shown(file, asked.flag());
                 }
+            case "recover":
+                return recover(new File(asked.next()), asked.number(), asked.next());
             case "search offset":
                 return searchForOffset(open(asked.next()), asked.number(), (int) asked.number());
             case "search timestamp":
@@ -170,6 +176,74 @@ public class KafkaRecords {
                 file.append(MemoryRecords.readableRecords(ByteBuffer.wrap(asked.bytes())));
             }
             return "" + file.sizeInBytes();
+        }
+    }
+
+    /** Recovers the segment in a directory, of which only the log is there; the bytes that are cut. */
+    private static String recover(File directory, long baseOffset, String indexInterval) throws Exception {
+        Map<String, String> settings = new HashMap<>();
+        settings.put("index.interval.bytes", indexInterval);
+        Class<?> config = type("LogConfig"), segment = type("LogSegment"), producers = type("ProducerStateManager");
+        Object configured = construct(config, settings, optional(config, "$lessinit$greater$default$2"));
+        TopicPartition partition = new TopicPartition("t", 0);
+        Object segments = segment.getMethod("open", File.class, long.class, config, Time.class, boolean.class, int.class,
+            boolean.class, String.class).invoke(null, directory, baseOffset, configured, Time.SYSTEM, true, 0, false, "");
+        Object states = producers.getConstructors()[0].getParameterCount() == 3
+            ? construct(producers, partition, directory, 1000)
+            : construct(producers, partition, directory, 1000, construct(type("ProducerStateManagerConfig"), 1000, false),
+                Time.SYSTEM);
+        for (Method method : segment.getMethods()) {
+            if (method.getName().equals("recover")) {
+                Object cut = method.invoke(segments, states, epochs(method.getParameterTypes()[1], partition, directory));
+                segment.getMethod("close").invoke(segments);
+                return "" + cut;
+            }
+        }
+        throw new NoSuchMethodException("recover");
+    }
+
+    /** No leader epochs; since 4.0 they can't be left out. */
+    private static Object epochs(Class<?> wanted, TopicPartition partition, File directory) throws Exception {
+        if (wanted == Optional.class) {
+            return Optional.empty();
+        }
+        if (wanted.getName().equals("scala.Option")) {
+            return Class.forName("scala.None$").getField("MODULE$").get(null);
+        }
+        Class<?> failures = type("LogDirFailureChannel");
+        Class<?> checkpoint = Class.forName("org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile");
+        Class<?> scheduler = Class.forName("org.apache.kafka.server.util.Scheduler");
+        Object idle = Proxy.newProxyInstance(KafkaRecords.class.getClassLoader(), new Class<?>[] {scheduler},
+            (proxy, method, arguments) -> null);
+        return construct(wanted, partition,
+            construct(checkpoint, new File(directory, "leader-epoch-checkpoint"), construct(failures, 1)), idle);
+    }
+
+    private static Class<?> type(String name) throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.storage.internals.log." + name);
+        } catch (ClassNotFoundException older) {
+            return Class.forName("kafka.log." + name);
+        }
+    }
+
+    /** A new object, of as many arguments as a constructor takes. */
+    private static Object construct(Class<?> type, Object... arguments) throws Exception {
+        Object[] given = Arrays.stream(arguments).filter(argument -> argument != null).toArray();
+        for (Constructor<?> constructor : type.getConstructors()) {
+            if (constructor.getParameterCount() == given.length) {
+                return constructor.newInstance(given);
+            }
+        }
+        throw new NoSuchMethodException(type.getName());
+    }
+
+    /** What a static method returns, null where there is none. */
+    private static Object optional(Class<?> type, String name) throws Exception {
+        try {
+            return type.getMethod(name).invoke(null);
+        } catch (NoSuchMethodException absent) {
+            return null;
         }
     }
 
