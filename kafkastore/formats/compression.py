@@ -43,12 +43,17 @@ LZ4_DICTIONARY_FLAG = 0x01
 LZ4_HEADER_SIZE = LZ4_MAGIC_SIZE + 3
 #: Version 1, independent blocks, neither checksums nor sizes: ``KafkaLZ4BlockOutputStream``.
 LZ4_KAFKA_FLAGS = 0x60
-LZ4_BLOCK_SIZES = {0x40: 64 * 1024, 0x50: 256 * 1024, 0x60: 1024 * 1024, 0x70: 4096 * 1024}
-LZ4_HEADERS = {
-    size: struct.pack("<IBB", 0x184D2204, LZ4_KAFKA_FLAGS, size)
-    + bytes([xxhash.xxh32_intdigest(bytes([LZ4_KAFKA_FLAGS, size])) >> 8 & 0xFF])
-    for size in LZ4_BLOCK_SIZES
+#: The headers of such frames, and the size of their blocks.
+LZ4_KAFKA_HEADERS = {
+    struct.pack(
+        "<IBBB", 0x184D2204, LZ4_KAFKA_FLAGS, descriptor,
+        xxhash.xxh32_intdigest(bytes([LZ4_KAFKA_FLAGS, descriptor])) >> 8 & 0xFF,
+    ): size
+    for descriptor, size in (
+        (0x40, 64 * 1024), (0x50, 256 * 1024), (0x60, 1024 * 1024), (0x70, 4096 * 1024),
+    )
 }
+LITTLE_UINT32 = struct.Struct("<I")
 LZ4_STORED_FLAG = 0x80000000
 LZ4_LARGEST_RATIO = 255
 #: A copy of three bytes gives at most 64.
@@ -196,23 +201,19 @@ class Decompressor:
 
     def _decompress_lz4(self, data: memoryview, magic: int, limit: int) -> bytes | memoryview:
         """Decompress a frame as Kafka's own clients write it block by block, others as a stream."""
-        if (
-            len(data) > LZ4_HEADER_SIZE
-            and data[4] == LZ4_KAFKA_FLAGS
-            and data[5] in LZ4_HEADERS
-            and (data[:LZ4_HEADER_SIZE] == LZ4_HEADERS[data[5]] or magic == 0)
-        ):
-            size = self._decompress_lz4_blocks(data, LZ4_BLOCK_SIZES[data[5]], limit)
+        frame = memoryview(with_right_header_checksum(bytes(data))) if magic == 0 else data
+        block_size = LZ4_KAFKA_HEADERS.get(bytes(frame[:LZ4_HEADER_SIZE]))
+        if block_size is not None:
+            size = self._decompress_lz4_blocks(frame, block_size, limit)
             if size is not None:
                 return self._room[:size]
-        frame = with_right_header_checksum(bytes(data)) if magic == 0 else data
         return _stream(lz4.frame.LZ4FrameDecompressor, frame, limit)
 
     def _decompress_lz4_blocks(self, data: memoryview, block_size: int, limit: int) -> int | None:
         """Decompress the independent blocks of a frame; None where the frame is not just that."""
         total, at = 0, LZ4_HEADER_SIZE
         while at + 4 <= len(data):
-            size = int.from_bytes(data[at : at + 4], "little")
+            (size,) = LITTLE_UINT32.unpack_from(data, at)
             at += 4
             if size == 0:
                 return total if at == len(data) else None
