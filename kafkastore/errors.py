@@ -73,7 +73,7 @@ class CorruptCheckpointError(CorruptionError):
 
 
 class UnsupportedFormatError(CorruptionError):
-    """A magic or a codec that this package does not know."""
+    """A magic, a codec or a version that this package does not know."""
 
 
 class NotALogDirectoryError(KafkaStoreError):

@@ -28,6 +28,8 @@ from kafkastore.cli.times import (
 )
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.record_batch import Record
+from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
+from kafkastore.log.isolation import Isolation
 from kafkastore.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -38,9 +40,9 @@ if TYPE_CHECKING:
 _LARGEST_OFFSET = (1 << 63) - 1
 #: Records between two looks at the progress bar.
 _STRIDE = 10_000
-#: Rows of a Parquet row group: larger than an Arrow batch, for a reader skips by row group.
+#: What a Parquet row group holds: more than an Arrow batch, for a reader skips by row group.
 _ROW_GROUP_ROWS = 100_000
-_BATCH_ROWS = 10_000
+_ROW_GROUP_BYTES = 32 * 1024 * 1024
 
 
 class Bounds(NamedTuple):
@@ -51,6 +53,7 @@ class Bounds(NamedTuple):
     start_timestamp: int | None
     end_timestamp: int | None
     limit: int | None
+    isolation: Isolation
 
     def hold(self, timestamp: int) -> bool:
         """Whether a timestamp is within the bounds of time."""
@@ -70,6 +73,13 @@ class Bounds(NamedTuple):
 @relative_option
 @zone_option
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many records.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed leaves out aborted transactions and what follows the last stable offset.",
+)
 @click.option("--headers", is_flag=True, help="The records' headers too.")
 @click.option(
     "--format",
@@ -96,6 +106,7 @@ def command(
     relative_to: str,
     zone: tzinfo | None,
     limit: int | None,
+    isolation: Isolation,
     headers: bool,
     form: str | None,
     output: Path | None,
@@ -111,7 +122,9 @@ def command(
     moments = [None if text is None else parse_moment(text, zone) for text in times]
     selection = select(paths, topics, partitions)
     start, end = _timestamps(moments, selection, relative_to)
-    bounds = Bounds(_as_offset(from_offset), _as_offset(to_offset), start, end, limit)
+    bounds = Bounds(
+        _as_offset(from_offset), _as_offset(to_offset), start, end, limit, isolation
+    )
     if output is None:
         _Lines(sys.stdout.buffer, form, headers, zone).write(selection, bounds)
         return
@@ -195,7 +208,7 @@ def _records(log: PartitionLog, bounds: Bounds) -> Iterator[Record]:
     """Yield a partition's records within the bounds, passing over segments that are too old."""
     start, end = log.bounds(bounds.start_offset, bounds.end_offset)
     if bounds.start_timestamp is None and bounds.end_timestamp is None:
-        yield from log.records(start, end)
+        yield from log.records(start, end, isolation=bounds.isolation)
         return
     for segment in log.segments_between(start, end):
         if bounds.start_timestamp is not None:
@@ -204,7 +217,10 @@ def _records(log: PartitionLog, bounds: Bounds) -> Iterator[Record]:
             if (-1 if largest is None else largest) < bounds.start_timestamp:
                 continue
         ends = end if segment.next_base_offset is None else min(end, segment.next_base_offset)
-        for record in log.records(max(start, segment.base_offset), ends):
+        records = log.records(
+            max(start, segment.base_offset), ends, isolation=bounds.isolation
+        )
+        for record in records:
             if bounds.hold(record.timestamp):
                 yield record
 
@@ -256,7 +272,9 @@ def _batches(
         start_timestamp=bounds.start_timestamp,
         end_timestamp=bounds.end_timestamp,
         include_headers=headers,
-        batch_rows=_ROW_GROUP_ROWS if form == "parquet" else _BATCH_ROWS,
+        isolation=bounds.isolation,
+        batch_rows=_ROW_GROUP_ROWS if form == "parquet" else BATCH_ROWS,
+        batch_bytes=_ROW_GROUP_BYTES if form == "parquet" else BATCH_BYTES,
     )
 
 

@@ -74,6 +74,8 @@ def _dump_for(path: Path) -> Callable[[Path, DumpOptions], int]:
         )
     if path.name in DUMPS_BY_NAME:
         return DUMPS_BY_NAME[path.name]
+    if path.name == file_names.BOOTSTRAP_CHECKPOINT:
+        return dump_log
     file = file_names.parse_segment_file(path.name)
     if not path.exists():
         raise NotDecodedError(f"{path} does not exist; look for a slip in the path")

@@ -1,8 +1,8 @@
 """Memory that is filled without the GIL and then given to Arrow.
 
-A `Block` is plain memory. Given away, it is seen through the buffer protocol; when nobody sees it any
-more it goes back to the `Spares` it came from, so that a reader who lets each batch go before the one
-after the next keeps using the same few megabytes, which stay in the processor's cache.
+A `Block` is plain memory.  Given away, it is seen through the buffer protocol; when nobody sees it
+any more it goes back to the `Spares` it came from, so that a reader who lets each batch go before
+the one after the next keeps using the same few megabytes, which stay in the processor's cache.
 """
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport uint8_t
@@ -36,7 +36,7 @@ cdef class Spares:
             free(self.blocks[i].data)
 
     cdef Block take(self, Py_ssize_t capacity) except *:
-        """Return a block of at least so many bytes: the smallest spare that will do, or a new one."""
+        """Return a block of at least so many bytes: the smallest such spare, or a new one."""
         cdef int i, best = -1
         cdef Block block
         for i in range(self.count):

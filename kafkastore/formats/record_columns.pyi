@@ -8,7 +8,7 @@ KAFKA_COLUMNS: tuple[str, ...]
 HEADERS_COLUMN: str
 OTHER_COLUMNS: tuple[str, ...]
 BATCH_ROWS: int
-DEFAULT_MAX_BYTES: int
+BATCH_BYTES: int
 
 class RecordColumns:
     rows: int

@@ -44,9 +44,9 @@ OTHER_COLUMNS = ("leader_epoch", "producer_id", "producer_epoch", "is_transactio
 
 #: Rows of one Arrow batch: as many as Spark's own Arrow paths use.
 BATCH_ROWS = 10_000
-#: A set of columns this large is given away before the next batch is decoded: what a core's own cache
-#: holds is copied twice as fast as what it does not.
-DEFAULT_MAX_BYTES = 2 * 1024 * 1024
+#: A set of columns this large is given away before the next batch is decoded: what a core's own
+#: cache holds is copied twice as fast as what it does not.
+BATCH_BYTES = 2 * 1024 * 1024
 
 cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 
@@ -220,7 +220,7 @@ cdef class RecordColumns:
 
     def __init__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
                  start_timestamp=-INT64_MAX - 1, end_timestamp=None, include_control=False,
-                 binary_view=False, max_rows=BATCH_ROWS, max_bytes=DEFAULT_MAX_BYTES,
+                 binary_view=False, max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES,
                  max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         self.columns = frozenset(columns)
         self.want_key = "key" in self.columns
@@ -544,8 +544,8 @@ cdef class RecordColumns:
         self.header_capacity = count
         return True
 
-    cdef void _add_views(self, RecordView record, Py_ssize_t row,
-                                const uint8_t* buffer) noexcept nogil:
+    cdef void _add_views(self, RecordView record, Py_ssize_t row, const uint8_t* buffer
+                         ) noexcept nogil:
         if self.want_key:
             write_view(self.key.places.data + VIEW_SIZE * row, record.key, record.key_size,
                        self.view_buffer, record.key - buffer)

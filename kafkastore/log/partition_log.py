@@ -22,7 +22,7 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
 )
 from kafkastore.formats.record_batch import Record, RecordBatch
-from kafkastore.formats.record_columns import BATCH_ROWS
+from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log import offset_lookup
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_dir import LogDir
@@ -270,6 +270,7 @@ class PartitionLog:
         isolation: Isolation = "read_uncommitted",
         binary_view: bool = False,
         batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> pa.RecordBatchReader:
@@ -289,6 +290,7 @@ class PartitionLog:
             isolation=isolation,
             binary_view=binary_view,
             batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
             verify=verify,
             max_decompressed_bytes=max_decompressed_bytes,
         )

@@ -9,6 +9,7 @@ import pyarrow as pa
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
+    BATCH_BYTES,
     BATCH_ROWS,
     HEADERS_COLUMN,
     KAFKA_COLUMNS,
@@ -94,6 +95,7 @@ def read(
     isolation: Isolation = "read_uncommitted",
     binary_view: bool = False,
     batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
     verify: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> pa.RecordBatchReader:
@@ -125,6 +127,9 @@ def read(
         gone ends the process.
     batch_rows : int
         At most so many rows a batch.
+    batch_bytes : int
+        A batch ends where it holds so many bytes of records. By default as much as stays in a
+        core's own cache until it is used.
     verify : bool
         Check each batch's checksum.
     max_decompressed_bytes : int
@@ -153,6 +158,7 @@ def read(
         include_control=include_control,
         binary_view=binary_view,
         max_rows=batch_rows if limit is None else max(min(batch_rows, limit), 1),
+        max_bytes=batch_bytes,
         max_decompressed_bytes=max_decompressed_bytes,
         **limits,
     )

@@ -148,6 +148,26 @@ def test_columns_are_written_as_spark_has_them(
             "key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
+@pytest.mark.golden_cases(names=["transactions"], answers="answers")
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_committed_records_are_those_that_a_consumer_got(
+    run: Run, golden_case: Any, tmp_path: Path, form: str
+) -> None:
+    for name, answers in golden_case.answers["partitions"].items():
+        if "committed_offsets" not in answers:
+            continue
+        topic, _, partition = name.rpartition("-")
+        wanted = ["--topic", topic, "--partition", partition, "--isolation", "read_committed"]
+        if form == "json":
+            rows = run("cat", golden_case.logs, *wanted, "--json").lines
+            offsets = [row["offset"] for row in rows]
+        else:
+            output = tmp_path / f"{name}.parquet"
+            run("cat", golden_case.logs, *wanted, "--format", form, "-o", output)
+            offsets = pq.read_table(output)["offset"].to_pylist()
+        assert offsets == answers["committed_offsets"]
+
+
 def test_columns_need_a_file(run: Run, sample_root: Path) -> None:
     assert_one_sentence(run("cat", sample_root, "--format", "parquet"), "-o FILE")
     assert_one_sentence(

@@ -1,0 +1,435 @@
+"""Records of ``__consumer_offsets``: committed offsets and the metadata of consumer groups.
+
+The first two bytes of a key are its *record type*, which says what the value is; those of a value
+are its version.  A null value (a tombstone) means that what the key names is no more::
+
+    key of type 0 or 1    type int16 | group string | topic string | partition int32
+    key of type 2         type int16 | group string
+
+    offset commit value   version int16, 0 to 4 | offset int64 | leader_epoch int32 (from 3)
+                          | metadata string | commit_timestamp int64
+                          | expire_timestamp int64 (only 1)
+                          | tagged fields (from 4): 0 topic_id
+
+Types from 3 on are the newer coordinator's (KIP-848, KIP-932, KIP-1071): told by number and name,
+with their group.  Strings, arrays and tagged fields are those of `protocol`.
+
+``docs/formats/group_metadata.md`` has every field, the group metadata value, and the odd cases.
+
+Source: Kafka 4.1.1 ``OffsetCommitKey.json``, ``OffsetCommitValue.json``, ``GroupMetadataKey.json``,
+``GroupMetadataValue.json``, ``GroupCoordinatorRecordSerde``; 2.4.0 ``GroupMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkastore.formats.protocol import ProtocolReader, ProtocolWriter, check_version, pack_uuid
+
+LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA = 0, 1, 2
+NEWEST_OFFSET_COMMIT_VALUE = 4
+NEWEST_GROUP_METADATA_VALUE = 4
+FIRST_FLEXIBLE_VALUE = 4
+NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+
+_TOPIC_ID_TAG = 0
+
+RECORD_TYPE_NAMES: Mapping[int, str] = {
+    0: "LegacyOffsetCommit",
+    1: "OffsetCommit",
+    2: "GroupMetadata",
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    9: "ShareGroupPartitionMetadata",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+}
+"""Kafka's names of the record types, as of 4.1.1; 9 is 3.9's alone."""
+
+
+class OffsetCommitKey(NamedTuple):
+    """Whose committed offset, and for which partition."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class GroupMetadataKey(NamedTuple):
+    """Whose group metadata."""
+
+    group: str
+
+
+class UnknownKey(NamedTuple):
+    """A key of a record type whose value is not decoded here.
+
+    Parameters
+    ----------
+    record_type : int
+        The number.
+    name : str or None
+        Kafka's name; None of a number that is not known either.
+    group : str or None
+        The first field of every type that is known.
+    """
+
+    record_type: int
+    name: str | None
+    group: str | None
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset.
+
+    Parameters
+    ----------
+    offset : int
+        The next offset that the group will read: exclusive end of what it has read.
+    metadata : str
+        What the client wanted to keep; mostly empty.
+    commit_timestamp : int
+        When it was committed, ms since 1970: the broker's clock, or what an old client gave.
+    leader_epoch : int
+        Of the last record read; -1 none, and before version 3.
+    expire_timestamp : int
+        When it may be dropped, ms since 1970; -1 none, and in every version but 1.
+    topic_id : str or None
+        22 characters of URL-safe base64; None before 4.1.
+    """
+
+    offset: int
+    metadata: str
+    commit_timestamp: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    expire_timestamp: int = NO_TIMESTAMP
+    topic_id: str | None = None
+
+
+class MemberMetadata(NamedTuple):
+    """A member of a classic group.
+
+    Parameters
+    ----------
+    member_id, client_id, client_host : str
+        As the broker knows it.
+    session_timeout : int
+        ms.
+    subscription, assignment : bytes
+        What member and leader sent, in the group protocol's own format.
+    rebalance_timeout : int
+        ms; -1 in version 0, where brokers go by the session timeout.
+    group_instance_id : str or None
+        Of a static member; None before version 3.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout: int
+    subscription: bytes
+    assignment: bytes
+    rebalance_timeout: int = -1
+    group_instance_id: str | None = None
+
+
+class GroupMetadata(NamedTuple):
+    """A classic group, as it was after a rebalance.
+
+    Parameters
+    ----------
+    protocol_type : str
+        ``consumer``, ``connect``; empty if offsets were committed without membership.
+    generation : int
+        Counts the rebalances.
+    protocol, leader : str or None
+        The assignor that was agreed on, and the member that ran it; None of an empty group.
+    members : tuple of MemberMetadata
+        Empty of a group without members.
+    current_state_timestamp : int
+        When the group came into its state, ms since 1970; -1 none, and before version 2.
+    """
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    members: tuple[MemberMetadata, ...]
+    current_state_timestamp: int = NO_TIMESTAMP
+
+
+def parse_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | UnknownKey:
+    """Parse a record's key.
+
+    Parameters
+    ----------
+    data : bytes
+        The key. Bytes behind its fields are not looked at, as in Kafka.
+
+    Returns
+    -------
+    OffsetCommitKey, GroupMetadataKey or UnknownKey
+        By the record type.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in the key.
+
+    Notes
+    -----
+    Source: Kafka 4.1.1 ``GroupCoordinatorRecordSerde``; before 4.0 the record type was called the
+    key's version.
+
+    Examples
+    --------
+    >>> parse_key(bytes.fromhex("0001 0005 74656c6c79 0006 6f7264657273 00000003"))
+    OffsetCommitKey(group='telly', topic='orders', partition=3)
+    >>> parse_key(bytes.fromhex("0003 0005 74656c6c79"))
+    UnknownKey(record_type=3, name='ConsumerGroupMetadata', group='telly')
+    """
+    reader = ProtocolReader(data)
+    record_type = reader.int16("record type")
+    if record_type in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT):
+        return OffsetCommitKey(
+            reader.string("group"), reader.string("topic"), reader.int32("partition")
+        )
+    if record_type == GROUP_METADATA:
+        return GroupMetadataKey(reader.string("group"))
+    name = RECORD_TYPE_NAMES.get(record_type)
+    return UnknownKey(record_type, name, None if name is None else reader.string("group"))
+
+
+def pack_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
+    """Write a record's key, that of an offset commit as type 1.
+
+    Parameters
+    ----------
+    key : OffsetCommitKey or GroupMetadataKey
+        The key.
+
+    Raises
+    ------
+    FieldValueError
+        If a name is longer than 32767 bytes.
+    """
+    writer = ProtocolWriter()
+    if isinstance(key, GroupMetadataKey):
+        writer.int16("record type", GROUP_METADATA)
+        writer.string("group", key.group)
+    else:
+        writer.int16("record type", OFFSET_COMMIT)
+        writer.string("group", key.group)
+        writer.string("topic", key.topic)
+        writer.int32("partition", key.partition)
+    return writer.packed()
+
+
+def parse_offset_commit_value(data: bytes | None) -> OffsetAndMetadata | None:
+    """Parse the value behind an `OffsetCommitKey`.
+
+    Parameters
+    ----------
+    data : bytes or None
+        The value. Bytes behind its fields are not looked at, as in Kafka.
+
+    Returns
+    -------
+    OffsetAndMetadata or None
+        None for a tombstone: the offset has expired or was deleted.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in the value.
+    UnsupportedFormatError
+        If the version is not 0 to 4.
+
+    Notes
+    -----
+    Source: Kafka 4.1.1 ``OffsetCommitValue.json``.
+
+    Examples
+    --------
+    >>> value = bytes.fromhex("0003 0000000000000002 ffffffff 0000 000001a1f833d1b1")
+    >>> parse_offset_commit_value(value)[:3]
+    (2, '', 1795165508017)
+    """
+    if data is None:
+        return None
+    reader = ProtocolReader(data)
+    version = reader.version("offset commit value", NEWEST_OFFSET_COMMIT_VALUE)
+    reader.is_flexible = version >= FIRST_FLEXIBLE_VALUE
+    offset = reader.int64("offset")
+    leader_epoch = reader.int32("leader epoch") if version >= 3 else NO_LEADER_EPOCH
+    metadata = reader.string("metadata")
+    commit_timestamp = reader.int64("commit timestamp")
+    expire_timestamp = reader.int64("expire timestamp") if version == 1 else NO_TIMESTAMP
+    tagged = reader.tagged_fields("tagged field", {_TOPIC_ID_TAG: reader.uuid})
+    return OffsetAndMetadata(
+        offset,
+        metadata,
+        commit_timestamp,
+        leader_epoch,
+        expire_timestamp,
+        tagged.get(_TOPIC_ID_TAG),
+    )
+
+
+def pack_offset_commit_value(value: OffsetAndMetadata, version: int) -> bytes:
+    """Write the value behind an `OffsetCommitKey`.
+
+    Parameters
+    ----------
+    value : OffsetAndMetadata
+        Fields that the version does not have are left out, as Kafka does.
+    version : int
+        0 to 4.
+
+    Raises
+    ------
+    FieldValueError
+        If a field cannot hold its value.
+    UnsupportedFormatError
+        If the version is another.
+    """
+    check_version("offset commit value", version, NEWEST_OFFSET_COMMIT_VALUE)
+    writer = ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VALUE)
+    writer.int16("version", version)
+    writer.int64("offset", value.offset)
+    if version >= 3:
+        writer.int32("leader epoch", value.leader_epoch)
+    writer.string("metadata", value.metadata)
+    writer.int64("commit timestamp", value.commit_timestamp)
+    if version == 1:
+        writer.int64("expire timestamp", value.expire_timestamp)
+    if version >= FIRST_FLEXIBLE_VALUE:
+        has_id = value.topic_id is not None
+        topic_id = {_TOPIC_ID_TAG: pack_uuid("topic id", value.topic_id)} if has_id else None
+        writer.tagged_fields("tagged field", topic_id)
+    return writer.packed()
+
+
+def parse_group_metadata_value(data: bytes | None) -> GroupMetadata | None:
+    """Parse the value behind a `GroupMetadataKey`.
+
+    Parameters
+    ----------
+    data : bytes or None
+        The value. Bytes behind its fields are not looked at, as in Kafka.
+
+    Returns
+    -------
+    GroupMetadata or None
+        None for a tombstone: the group is gone.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in the value.
+    UnsupportedFormatError
+        If the version is not 0 to 4.
+
+    Notes
+    -----
+    Source: Kafka 4.1.1 ``GroupMetadataValue.json``.
+    """
+    if data is None:
+        return None
+    reader = ProtocolReader(data)
+    version = reader.version("group metadata value", NEWEST_GROUP_METADATA_VALUE)
+    reader.is_flexible = version >= FIRST_FLEXIBLE_VALUE
+    protocol_type = reader.string("protocol type")
+    generation = reader.int32("generation")
+    protocol = reader.nullable_string("protocol")
+    leader = reader.nullable_string("leader")
+    state_timestamp = reader.int64("current state timestamp") if version >= 2 else NO_TIMESTAMP
+    members = reader.array("members", lambda: _take_member(reader, version))
+    reader.tagged_fields("tagged field")
+    return GroupMetadata(protocol_type, generation, protocol, leader, members, state_timestamp)
+
+
+def _take_member(reader: ProtocolReader, version: int) -> MemberMetadata:
+    """Take one member."""
+    member_id = reader.string("member id")
+    group_instance_id = reader.nullable_string("group instance id") if version >= 3 else None
+    client_id = reader.string("client id")
+    client_host = reader.string("client host")
+    rebalance_timeout = reader.int32("rebalance timeout") if version >= 1 else -1
+    session_timeout = reader.int32("session timeout")
+    subscription = reader.binary("subscription")
+    assignment = reader.binary("assignment")
+    reader.tagged_fields("tagged field")
+    return MemberMetadata(
+        member_id,
+        client_id,
+        client_host,
+        session_timeout,
+        subscription,
+        assignment,
+        rebalance_timeout,
+        group_instance_id,
+    )
+
+
+def pack_group_metadata_value(value: GroupMetadata, version: int) -> bytes:
+    """Write the value behind a `GroupMetadataKey`.
+
+    Parameters
+    ----------
+    value : GroupMetadata
+        Fields that the version does not have are left out, as Kafka does.
+    version : int
+        0 to 4.
+
+    Raises
+    ------
+    FieldValueError
+        If a field cannot hold its value.
+    UnsupportedFormatError
+        If the version is another.
+    """
+    check_version("group metadata value", version, NEWEST_GROUP_METADATA_VALUE)
+    writer = ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VALUE)
+    writer.int16("version", version)
+    writer.string("protocol type", value.protocol_type)
+    writer.int32("generation", value.generation)
+    writer.nullable_string("protocol", value.protocol)
+    writer.nullable_string("leader", value.leader)
+    if version >= 2:
+        writer.int64("current state timestamp", value.current_state_timestamp)
+    writer.array("members", value.members, lambda member: _put_member(writer, member, version))
+    writer.tagged_fields("tagged field")
+    return writer.packed()
+
+
+def _put_member(writer: ProtocolWriter, member: MemberMetadata, version: int) -> None:
+    """Write one member."""
+    writer.string("member id", member.member_id)
+    if version >= 3:
+        writer.nullable_string("group instance id", member.group_instance_id)
+    writer.string("client id", member.client_id)
+    writer.string("client host", member.client_host)
+    if version >= 1:
+        writer.int32("rebalance timeout", member.rebalance_timeout)
+    writer.int32("session timeout", member.session_timeout)
+    writer.binary("subscription", member.subscription)
+    writer.binary("assignment", member.assignment)
+    writer.tagged_fields("tagged field")

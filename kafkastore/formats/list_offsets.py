@@ -1,0 +1,402 @@
+"""ListOffsets, API key 2: the request that asks a broker for offsets by time, and its response.
+
+What stands before them on the wire is in `list_offsets_header`::
+
+    request               replica_id int32 | isolation_level int8 (from 2) | topics
+                          | timeout_ms int32 (from 10)
+      topic               name string | partitions
+        partition         partition_index int32 | current_leader_epoch int32 (from 4)
+                          | timestamp int64 | max_num_offsets int32 (only 0)
+
+    response              throttle_time_ms int32 (from 2) | topics
+      topic               name string | partitions
+        partition         partition_index int32 | error_code int16
+                          | old_style_offsets array of int64 (only 0)
+                          | timestamp int64 (from 1) | offset int64 (from 1)
+                          | leader_epoch int32 (from 4)
+
+The numbers are versions of the request.  From 6 on it is flexible: every structure ends in tagged
+fields, of which none is defined.  Strings and arrays are those of `protocol`.
+
+``docs/formats/list_offsets.md`` has what each version brought, and the odd cases.
+
+Source: Kafka 3.9.1 (versions 0 to 9), 4.1.1 (1 to 10), 4.2.0 (1 to 11) ``ListOffsetsRequest.json``,
+``ListOffsetsResponse.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkastore.formats.protocol import (
+    FieldValueError,
+    ProtocolReader,
+    ProtocolWriter,
+    check_version,
+)
+
+API_KEY = 2
+NEWEST_VERSION = 11
+FIRST_FLEXIBLE_VERSION = 6
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+
+FIRST_VERSION_WITH: Mapping[int, int] = {
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+"""The first version that takes each special timestamp."""
+
+CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+UNKNOWN_TIMESTAMP = -1
+UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
+
+
+class ListOffsetsPartition(NamedTuple):
+    """What is asked about a partition.
+
+    Parameters
+    ----------
+    partition_index : int
+        The partition.
+    timestamp : int
+        ms since 1970, or a special timestamp.
+    current_leader_epoch : int
+        What the client takes for the leader's epoch; -1 none, and before version 4.
+    max_num_offsets : int
+        How many offsets are wanted at most; only version 0.
+    """
+
+    partition_index: int
+    timestamp: int
+    current_leader_epoch: int = UNKNOWN_EPOCH
+    max_num_offsets: int = 1
+
+
+class ListOffsetsTopic(NamedTuple):
+    """What is asked about a topic."""
+
+    name: str
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+class ListOffsetsRequest(NamedTuple):
+    """A request.
+
+    Parameters
+    ----------
+    topics : tuple of ListOffsetsTopic
+        What is asked.
+    replica_id : int
+        Of the broker that asks; -1 for a consumer, -2 for debugging.
+    isolation_level : int
+        0 read_uncommitted, 1 read_committed; from version 2 on.
+    timeout_ms : int
+        How long to wait for the remote storage; from version 10 on.
+    """
+
+    topics: tuple[ListOffsetsTopic, ...]
+    replica_id: int = CONSUMER_REPLICA_ID
+    isolation_level: int = READ_UNCOMMITTED
+    timeout_ms: int = 0
+
+
+class ListOffsetsPartitionResponse(NamedTuple):
+    """What is answered about a partition.
+
+    Parameters
+    ----------
+    partition_index : int
+        The partition.
+    error_code : int
+        Kafka's number; 0 none.
+    timestamp : int
+        Of the record found, ms since 1970; -1 none, and in version 0.
+    offset : int
+        Of the record found; -1 none, and in version 0.
+    leader_epoch : int
+        Of the record found; -1 none, and before version 4.
+    old_style_offsets : tuple of int
+        Descending; only version 0.
+    """
+
+    partition_index: int
+    error_code: int = 0
+    timestamp: int = UNKNOWN_TIMESTAMP
+    offset: int = UNKNOWN_OFFSET
+    leader_epoch: int = UNKNOWN_EPOCH
+    old_style_offsets: tuple[int, ...] = ()
+
+
+class ListOffsetsTopicResponse(NamedTuple):
+    """What is answered about a topic."""
+
+    name: str
+    partitions: tuple[ListOffsetsPartitionResponse, ...]
+
+
+class ListOffsetsResponse(NamedTuple):
+    """A response.
+
+    Parameters
+    ----------
+    topics : tuple of ListOffsetsTopicResponse
+        The answers.
+    throttle_time_ms : int
+        How long the client is held back by a quota; from version 2 on.
+    """
+
+    topics: tuple[ListOffsetsTopicResponse, ...]
+    throttle_time_ms: int = 0
+
+
+def pack_request(request: ListOffsetsRequest, version: int) -> bytes:
+    """Write a request, without header.
+
+    Parameters
+    ----------
+    request : ListOffsetsRequest
+        Leader epochs and the timeout are left out of versions that do not have them, as Kafka does.
+    version : int
+        0 to 11. Whether it takes the timestamps is not checked; see `FIRST_VERSION_WITH`.
+
+    Raises
+    ------
+    FieldValueError
+        If a field cannot hold its value, or the version has no field for an isolation level or a
+        number of offsets that is set.
+    UnsupportedFormatError
+        If the version is another.
+
+    Examples
+    --------
+    >>> topic = ListOffsetsTopic("t", (ListOffsetsPartition(0, LATEST_TIMESTAMP),))
+    >>> pack_request(ListOffsetsRequest((topic,)), 1).hex(" ", -4)
+    'ffffffff 00000001 00017400 00000100 000000ff ffffffff ffffff'
+    """
+    writer = _writer(version)
+    writer.int32("replica id", request.replica_id)
+    if version >= 2:
+        writer.int8("isolation level", request.isolation_level)
+    elif request.isolation_level != READ_UNCOMMITTED:
+        raise _no_field("isolation level", version)
+    writer.array("topics", request.topics, lambda topic: _put_topic(writer, topic, version))
+    if version >= 10:
+        writer.int32("timeout", request.timeout_ms)
+    writer.tagged_fields("tagged field")
+    return writer.packed()
+
+
+def _put_topic(writer: ProtocolWriter, topic: ListOffsetsTopic, version: int) -> None:
+    """Write what is asked about a topic."""
+    writer.string("topic", topic.name)
+    writer.array(
+        "partitions", topic.partitions, lambda partition: _put_partition(writer, partition, version)
+    )
+    writer.tagged_fields("tagged field")
+
+
+def _put_partition(writer: ProtocolWriter, partition: ListOffsetsPartition, version: int) -> None:
+    """Write what is asked about a partition."""
+    writer.int32("partition", partition.partition_index)
+    if version >= 4:
+        writer.int32("current leader epoch", partition.current_leader_epoch)
+    writer.int64("timestamp", partition.timestamp)
+    if version == 0:
+        writer.int32("max number of offsets", partition.max_num_offsets)
+    elif partition.max_num_offsets != 1:
+        raise _no_field("max number of offsets", version)
+    writer.tagged_fields("tagged field")
+
+
+def parse_request(data: bytes, version: int) -> ListOffsetsRequest:
+    """Parse a request.
+
+    Parameters
+    ----------
+    data : bytes
+        The request behind its header. Bytes behind its fields are not looked at, as in Kafka.
+    version : int
+        0 to 11, from the header.
+
+    Returns
+    -------
+    ListOffsetsRequest
+        Fields that the version does not have are at their defaults.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in `data`.
+    UnsupportedFormatError
+        If the version is another.
+    """
+    reader = _reader(data, version)
+    replica_id = reader.int32("replica id")
+    isolation_level = reader.int8("isolation level") if version >= 2 else READ_UNCOMMITTED
+    topics = reader.array("topics", lambda: _take_topic(reader, version))
+    timeout_ms = reader.int32("timeout") if version >= 10 else 0
+    reader.tagged_fields("tagged field")
+    return ListOffsetsRequest(topics, replica_id, isolation_level, timeout_ms)
+
+
+def _take_topic(reader: ProtocolReader, version: int) -> ListOffsetsTopic:
+    """Take what is asked about a topic."""
+    name = reader.string("topic")
+    partitions = reader.array("partitions", lambda: _take_partition(reader, version))
+    reader.tagged_fields("tagged field")
+    return ListOffsetsTopic(name, partitions)
+
+
+def _take_partition(reader: ProtocolReader, version: int) -> ListOffsetsPartition:
+    """Take what is asked about a partition."""
+    index = reader.int32("partition")
+    epoch = reader.int32("current leader epoch") if version >= 4 else UNKNOWN_EPOCH
+    timestamp = reader.int64("timestamp")
+    max_num_offsets = reader.int32("max number of offsets") if version == 0 else 1
+    reader.tagged_fields("tagged field")
+    return ListOffsetsPartition(index, timestamp, epoch, max_num_offsets)
+
+
+def pack_response(response: ListOffsetsResponse, version: int) -> bytes:
+    """Write a response, without header.
+
+    Parameters
+    ----------
+    response : ListOffsetsResponse
+        The throttle time is left out of versions that do not have it, as Kafka does.
+    version : int
+        Of the request, 0 to 11.
+
+    Raises
+    ------
+    FieldValueError
+        If a field cannot hold its value, or the version has no field for an answer that is set.
+    UnsupportedFormatError
+        If the version is another.
+    """
+    writer = _writer(version)
+    if version >= 2:
+        writer.int32("throttle time", response.throttle_time_ms)
+    writer.array(
+        "topics", response.topics, lambda topic: _put_topic_response(writer, topic, version)
+    )
+    writer.tagged_fields("tagged field")
+    return writer.packed()
+
+
+def _put_topic_response(
+    writer: ProtocolWriter, topic: ListOffsetsTopicResponse, version: int
+) -> None:
+    """Write what is answered about a topic."""
+    writer.string("topic", topic.name)
+    writer.array(
+        "partitions",
+        topic.partitions,
+        lambda partition: _put_partition_response(writer, partition, version),
+    )
+    writer.tagged_fields("tagged field")
+
+
+def _put_partition_response(
+    writer: ProtocolWriter, partition: ListOffsetsPartitionResponse, version: int
+) -> None:
+    """Write what is answered about a partition."""
+    writer.int32("partition", partition.partition_index)
+    writer.int16("error code", partition.error_code)
+    if version == 0:
+        writer.array(
+            "offsets", partition.old_style_offsets, lambda offset: writer.int64("offset", offset)
+        )
+        if (partition.timestamp, partition.offset) != (UNKNOWN_TIMESTAMP, UNKNOWN_OFFSET):
+            raise _no_field("timestamp and offset", version)
+    else:
+        writer.int64("timestamp", partition.timestamp)
+        writer.int64("offset", partition.offset)
+        if partition.old_style_offsets:
+            raise _no_field("old style offsets", version)
+    if version >= 4:
+        writer.int32("leader epoch", partition.leader_epoch)
+    elif partition.leader_epoch != UNKNOWN_EPOCH:
+        raise _no_field("leader epoch", version)
+    writer.tagged_fields("tagged field")
+
+
+def parse_response(data: bytes, version: int) -> ListOffsetsResponse:
+    """Parse a response.
+
+    Parameters
+    ----------
+    data : bytes
+        The response behind its header. Bytes behind its fields are not looked at, as in Kafka.
+    version : int
+        Of the request, 0 to 11.
+
+    Returns
+    -------
+    ListOffsetsResponse
+        Fields that the version does not have are at their defaults.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in `data`.
+    UnsupportedFormatError
+        If the version is another.
+    """
+    reader = _reader(data, version)
+    throttle_time_ms = reader.int32("throttle time") if version >= 2 else 0
+    topics = reader.array("topics", lambda: _take_topic_response(reader, version))
+    reader.tagged_fields("tagged field")
+    return ListOffsetsResponse(topics, throttle_time_ms)
+
+
+def _take_topic_response(reader: ProtocolReader, version: int) -> ListOffsetsTopicResponse:
+    """Take what is answered about a topic."""
+    name = reader.string("topic")
+    partitions = reader.array("partitions", lambda: _take_partition_response(reader, version))
+    reader.tagged_fields("tagged field")
+    return ListOffsetsTopicResponse(name, partitions)
+
+
+def _take_partition_response(reader: ProtocolReader, version: int) -> ListOffsetsPartitionResponse:
+    """Take what is answered about a partition."""
+    index, error_code = reader.int32("partition"), reader.int16("error code")
+    if version == 0:
+        offsets = reader.array("offsets", lambda: reader.int64("offset"))
+        return ListOffsetsPartitionResponse(index, error_code, old_style_offsets=offsets)
+    timestamp, offset = reader.int64("timestamp"), reader.int64("offset")
+    leader_epoch = reader.int32("leader epoch") if version >= 4 else UNKNOWN_EPOCH
+    reader.tagged_fields("tagged field")
+    return ListOffsetsPartitionResponse(index, error_code, timestamp, offset, leader_epoch)
+
+
+def _reader(data: bytes, version: int) -> ProtocolReader:
+    """Start to read a message of this version."""
+    check_version("ListOffsets", version, NEWEST_VERSION)
+    return ProtocolReader(data, is_flexible=version >= FIRST_FLEXIBLE_VERSION)
+
+
+def _writer(version: int) -> ProtocolWriter:
+    """Start to write a message of this version."""
+    check_version("ListOffsets", version, NEWEST_VERSION)
+    return ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VERSION)
+
+
+def _no_field(name: str, version: int) -> FieldValueError:
+    """Build the error for a value that would be lost without a word."""
+    return FieldValueError(f"ListOffsets version {version} has no field for {name}")

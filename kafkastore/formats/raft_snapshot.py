@@ -1,0 +1,84 @@
+"""The control records that frame a KRaft snapshot, ``<end offset>-<epoch>.checkpoint``.
+
+A snapshot is a log: record batches v2 from offset 0 on, without index.  Its first batch holds a
+control record SNAPSHOT_HEADER, its last a SNAPSHOT_FOOTER (see `control_records`); both values are
+flexible messages (see `protocol`)::
+
+    header    version int16, 0 | last_contained_log_timestamp int64 | tagged fields
+    footer    version int16, 0 | tagged fields
+
+``docs/formats/raft_checkpoint.md`` has the names, the life of the file, and a worked example.
+
+Source: Kafka 3.9.1 ``SnapshotHeaderRecord.json``, ``SnapshotFooterRecord.json``,
+``RecordsSnapshotWriter``, ``RecordsSnapshotReader``; KIP-630.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkastore.formats.protocol import ProtocolReader
+
+
+class SnapshotHeader(NamedTuple):
+    """What a snapshot says at its start.
+
+    Parameters
+    ----------
+    version : int
+        0. Kafka does not look at it.
+    last_contained_log_timestamp : int
+        Of the last batch of the log that the snapshot covers, ms since 1970; 0 of what a cluster
+        begins with.
+    """
+
+    version: int
+    last_contained_log_timestamp: int
+
+
+def parse_snapshot_header(value: bytes) -> SnapshotHeader:
+    """Parse the value of a SNAPSHOT_HEADER.
+
+    Parameters
+    ----------
+    value : bytes
+        The value of the control record.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in the value.
+
+    Examples
+    --------
+    >>> parse_snapshot_header(bytes.fromhex("0000 000001a1f849b0f6 00"))
+    SnapshotHeader(version=0, last_contained_log_timestamp=1795166941430)
+    """
+    reader = ProtocolReader(value, is_flexible=True)
+    header = SnapshotHeader(reader.int16("version"), reader.int64("last contained log timestamp"))
+    reader.tagged_fields("tagged field")
+    return header
+
+
+def parse_snapshot_footer(value: bytes) -> int:
+    """Parse the value of a SNAPSHOT_FOOTER.
+
+    Parameters
+    ----------
+    value : bytes
+        The value of the control record.
+
+    Returns
+    -------
+    int
+        Its version, 0. Kafka does not look at it.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in the value.
+    """
+    reader = ProtocolReader(value, is_flexible=True)
+    version = reader.int16("version")
+    reader.tagged_fields("tagged field")
+    return version

@@ -1,0 +1,262 @@
+"""Records of ``__transaction_state``: where each transactional id stands.
+
+A null value (a tombstone) means that the transactional id has expired::
+
+    key      version int16, 0 | transactional_id string
+
+    value    version int16, 0 or 1 | producer_id int64 | producer_epoch int16
+             | transaction_timeout_ms int32 | transaction_status int8
+             | transaction_partitions array or null: topic string, partition_ids array of int32
+             | transaction_last_update_timestamp_ms int64 | transaction_start_timestamp_ms int64
+             | tagged fields (from 1): 0 previous_producer_id int64, 1 next_producer_id int64,
+               2 client_transaction_version int16, 3 next_producer_epoch int16
+
+Strings, arrays and tagged fields are those of `protocol`; version 1 is flexible (KIP-890).
+
+``docs/formats/transaction_state.md`` has the meaning of each field and state, and the odd cases.
+
+Source: Kafka 4.1.1 ``TransactionLogKey.json``, ``TransactionLogValue.json``, ``TransactionState``;
+2.4.0 ``TransactionLog``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from kafkastore.formats.protocol import ProtocolReader, ProtocolWriter, check_version, pack_int
+
+NEWEST_KEY = 0
+NEWEST_VALUE = 1
+FIRST_FLEXIBLE_VALUE = 1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+# Tag, field, bytes.
+_TAGGED_FIELDS = (
+    (0, "previous_producer_id", 8),
+    (1, "next_producer_id", 8),
+    (2, "client_transaction_version", 2),
+    (3, "next_producer_epoch", 2),
+)
+
+
+class TransactionState(enum.IntEnum):
+    """Where a transactional id stands."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
+_KNOWN_STATES = {int(state): state for state in TransactionState}
+
+
+class TransactionPartitions(NamedTuple):
+    """The partitions of one topic that take part in a transaction."""
+
+    topic: str
+    partition_ids: tuple[int, ...]
+
+
+class TransactionLogValue(NamedTuple):
+    """Where a transactional id stands.
+
+    Parameters
+    ----------
+    producer_id, producer_epoch : int
+        In use by the transactional id.
+    transaction_timeout_ms : int
+        After so long the coordinator aborts.
+    transaction_status : TransactionState or int
+        The plain number where its meaning is not known here; brokers refuse those.
+    transaction_partitions : tuple of TransactionPartitions, or None
+        None where null was written, as brokers do in the state EMPTY.
+    transaction_last_update_timestamp_ms : int
+        ms since 1970, by the coordinator's clock.
+    transaction_start_timestamp_ms : int
+        ms since 1970; -1 before the first transaction.
+    previous_producer_id : int
+        Of the last committed transaction, where it was another; -1 none.
+    next_producer_id, next_producer_epoch : int
+        Sent to the producer, and not in use yet; -1 none.
+    client_transaction_version : int
+        The feature level ``transaction.version`` that the client goes by; 0 before version 1.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_status: TransactionState | int
+    transaction_partitions: tuple[TransactionPartitions, ...] | None
+    transaction_last_update_timestamp_ms: int
+    transaction_start_timestamp_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_transaction_version: int = 0
+    next_producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+def parse_key(data: bytes) -> str:
+    """Parse a record's key.
+
+    Parameters
+    ----------
+    data : bytes
+        The key. Bytes behind its fields are not looked at, as in Kafka.
+
+    Returns
+    -------
+    str
+        The transactional id.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in the key.
+    UnsupportedFormatError
+        If the version is not 0; brokers leave such a record out.
+
+    Examples
+    --------
+    >>> parse_key(bytes.fromhex("0000 0004 74782d61"))
+    'tx-a'
+    """
+    reader = ProtocolReader(data)
+    reader.version("transaction log key", NEWEST_KEY)
+    return reader.string("transactional id")
+
+
+def pack_key(transactional_id: str) -> bytes:
+    """Write a record's key.
+
+    Parameters
+    ----------
+    transactional_id : str
+        At most 32767 bytes of UTF-8.
+
+    Raises
+    ------
+    FieldValueError
+        If it is longer.
+    """
+    writer = ProtocolWriter()
+    writer.int16("version", NEWEST_KEY)
+    writer.string("transactional id", transactional_id)
+    return writer.packed()
+
+
+def parse_value(data: bytes | None) -> TransactionLogValue | None:
+    """Parse a record's value.
+
+    Parameters
+    ----------
+    data : bytes or None
+        The value. Bytes behind its fields are not looked at, as in Kafka.
+
+    Returns
+    -------
+    TransactionLogValue or None
+        None for a tombstone.
+
+    Raises
+    ------
+    CorruptionError
+        If a field is not there whole, with its position in the value.
+    UnsupportedFormatError
+        If the version is not 0 or 1.
+
+    Notes
+    -----
+    Source: Kafka 4.1.1 ``TransactionLogValue.json``.
+    """
+    if data is None:
+        return None
+    reader = ProtocolReader(data)
+    version = reader.version("transaction log value", NEWEST_VALUE)
+    reader.is_flexible = version >= FIRST_FLEXIBLE_VALUE
+    producer_id = reader.int64("producer id")
+    producer_epoch = reader.int16("producer epoch")
+    timeout_ms = reader.int32("transaction timeout")
+    status = reader.int8("transaction status")
+    partitions = reader.nullable_array("partitions", lambda: _take_partitions(reader))
+    last_update_ms = reader.int64("last update timestamp")
+    start_ms = reader.int64("start timestamp")
+    take = {tag: reader.int64 if size == 8 else reader.int16 for tag, _, size in _TAGGED_FIELDS}
+    tagged = reader.tagged_fields("tagged field", take)
+    return TransactionLogValue(
+        producer_id,
+        producer_epoch,
+        timeout_ms,
+        _KNOWN_STATES.get(status, status),
+        partitions,
+        last_update_ms,
+        start_ms,
+        **{name: tagged[tag] for tag, name, _ in _TAGGED_FIELDS if tag in tagged},
+    )
+
+
+def pack_value(value: TransactionLogValue, version: int) -> bytes:
+    """Write a record's value.
+
+    Parameters
+    ----------
+    value : TransactionLogValue
+        The value.
+    version : int
+        0 or 1.
+
+    Raises
+    ------
+    FieldValueError
+        If a field cannot hold its value, or version 0 has no field for one that is set.
+    UnsupportedFormatError
+        If the version is another.
+    """
+    check_version("transaction log value", version, NEWEST_VALUE)
+    writer = ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VALUE)
+    writer.int16("version", version)
+    writer.int64("producer id", value.producer_id)
+    writer.int16("producer epoch", value.producer_epoch)
+    writer.int32("transaction timeout", value.transaction_timeout_ms)
+    writer.int8("transaction status", value.transaction_status)
+    writer.nullable_array(
+        "partitions", value.transaction_partitions, lambda topic: _put_partitions(writer, topic)
+    )
+    writer.int64("last update timestamp", value.transaction_last_update_timestamp_ms)
+    writer.int64("start timestamp", value.transaction_start_timestamp_ms)
+    writer.tagged_fields("tagged field", _tagged_fields(value))
+    return writer.packed()
+
+
+def _take_partitions(reader: ProtocolReader) -> TransactionPartitions:
+    """Take the partitions of one topic."""
+    topic = reader.string("topic")
+    partition_ids = reader.array("partition ids", lambda: reader.int32("partition id"))
+    reader.tagged_fields("tagged field")
+    return TransactionPartitions(topic, partition_ids)
+
+
+def _put_partitions(writer: ProtocolWriter, partitions: TransactionPartitions) -> None:
+    """Write the partitions of one topic."""
+    writer.string("topic", partitions.topic)
+    writer.array(
+        "partition ids",
+        partitions.partition_ids,
+        lambda partition: writer.int32("partition id", partition),
+    )
+    writer.tagged_fields("tagged field")
+
+
+def _tagged_fields(value: TransactionLogValue) -> dict[int, bytes]:
+    """Pack the tagged fields that do not have their default."""
+    return {
+        tag: pack_int(name, getattr(value, name), size)
+        for tag, name, size in _TAGGED_FIELDS
+        if getattr(value, name) != value._field_defaults[name]
+    }

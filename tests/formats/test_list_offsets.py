@@ -1,0 +1,355 @@
+"""ListOffsets requests and responses, every version against the model; and their headers."""
+
+import doctest
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models import format_document, message_model, message_strategies
+from models.message_model import LIST_OFFSETS_REQUEST, LIST_OFFSETS_RESPONSE, plain
+from models.record_strategies import bounded
+
+from kafkastore.errors import CorruptionError, KafkaStoreError, UnsupportedFormatError
+from kafkastore.formats import list_offsets, list_offsets_header
+from kafkastore.formats.list_offsets import (
+    FIRST_VERSION_WITH,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+    pack_request,
+    pack_response,
+    parse_request,
+    parse_response,
+)
+from kafkastore.formats.list_offsets_header import (
+    RequestHeader,
+    pack_request_header,
+    pack_response_header,
+    parse_request_header,
+    parse_response_header,
+)
+from kafkastore.formats.protocol import FieldValueError
+
+VERSIONS = range(12)
+
+
+def made(message_type, topic_type, partition_type):
+    """A function that builds a message of the package from the model's dictionaries."""
+
+    def build(fields):
+        topics = tuple(
+            topic_type(
+                topic["name"],
+                tuple(partition_type(**partition) for partition in topic["partitions"]),
+            )
+            for topic in fields["topics"]
+        )
+        return message_type(**fields | {"topics": topics})
+
+    return build
+
+
+KINDS = {
+    "request": (
+        LIST_OFFSETS_REQUEST,
+        parse_request,
+        pack_request,
+        made(ListOffsetsRequest, ListOffsetsTopic, ListOffsetsPartition),
+    ),
+    "response": (
+        LIST_OFFSETS_RESPONSE,
+        parse_response,
+        pack_response,
+        made(ListOffsetsResponse, ListOffsetsTopicResponse, ListOffsetsPartitionResponse),
+    ),
+}
+KIND_AND_VERSION = [(kind, version) for kind in KINDS for version in VERSIONS]
+
+
+def sample(kind, version):
+    """A message with every field of this version set, in two topics and three partitions."""
+    if kind == "request":
+        asked = {
+            "current_leader_epoch": 9 if version >= 4 else -1,
+            "max_num_offsets": 100 if version == 0 else 1,
+        }
+        partitions = (
+            ListOffsetsPartition(0, -1, **asked),
+            ListOffsetsPartition(70_000, 1795166447595, **asked),
+        )
+        topics = (ListOffsetsTopic("t\xe9", partitions), ListOffsetsTopic("u", partitions[:1]))
+        return ListOffsetsRequest(
+            topics, 3, int(version >= 2), timeout_ms=30_000 if version >= 10 else 0
+        )
+    epoch = 9 if version >= 4 else -1
+    found = ListOffsetsPartitionResponse(70_000, 0, 1795166447595, 2**40, epoch)
+    if version == 0:
+        found = ListOffsetsPartitionResponse(70_000, old_style_offsets=(2**40, 0))
+    topics = (
+        ListOffsetsTopicResponse("t\xe9", (ListOffsetsPartitionResponse(0, 3), found)),
+        ListOffsetsTopicResponse("u", (found,)),
+    )
+    return ListOffsetsResponse(topics, throttle_time_ms=250 if version >= 2 else 0)
+
+
+def outcome(read, data):
+    """What a reader gives; None where it refuses in its own words."""
+    try:
+        return read(data)
+    except (KafkaStoreError, message_model.Broken):
+        return None
+
+
+@pytest.mark.parametrize(("kind", "version"), KIND_AND_VERSION)
+def test_every_message_is_written_and_read_as_the_model_does(kind, version):
+    message, parse, pack, build = KINDS[kind]
+
+    @bounded(30)
+    @given(message_strategies.values(message, version))
+    def check(fields):
+        value = build(fields)
+        data = pack(value, version)
+        assert data == message_model.write(message, version, fields)
+        assert parse(data, version) == value
+        assert parse(data + b"more", version) == value
+
+    check()
+
+
+@pytest.mark.parametrize(("kind", "version"), KIND_AND_VERSION)
+def test_a_harmed_message_is_read_as_the_model_does_or_refused(kind, version):
+    message, parse, _, _ = KINDS[kind]
+    sound = message_strategies.values(message, version).map(
+        lambda fields: message_model.write(message, version, fields)
+    )
+
+    @bounded(50)
+    @given(message_strategies.harmed(sound) | st.binary(max_size=60))
+    def check(data):
+        expected = outcome(lambda data: message_model.read(message, version, data)[0], data)
+        assert plain(outcome(lambda data: parse(data, version), data)) == expected
+
+    check()
+
+
+@pytest.mark.parametrize(("kind", "version"), KIND_AND_VERSION)
+def test_a_message_cut_anywhere_is_refused_with_its_place(kind, version):
+    _, parse, pack, _ = KINDS[kind]
+    data = pack(sample(kind, version), version)
+    assert parse(data, version) == sample(kind, version)
+    for size in range(len(data)):
+        with pytest.raises(CorruptionError) as refused:
+            parse(data[:size], version)
+        assert refused.value.position <= size
+
+
+@pytest.mark.parametrize(("kind", "version"), KIND_AND_VERSION)
+def test_a_message_with_any_bit_flipped_is_a_message_or_refused(kind, version):
+    message, parse, pack, _ = KINDS[kind]
+    sound = pack(sample(kind, version), version)
+    outcomes = set()
+    for bit in range(8 * len(sound)):
+        data = bytearray(sound)
+        data[bit // 8] ^= 1 << bit % 8
+        data = bytes(data)
+        expected = outcome(lambda data: message_model.read(message, version, data)[0], data)
+        assert plain(outcome(lambda data: parse(data, version), data)) == expected
+        outcomes.add(expected is None)
+    assert outcomes == {True, False}
+
+
+def test_versions_that_differ_in_meaning_alone_have_the_same_bytes():
+    for kind, (_, _, pack, _) in KINDS.items():
+        for same in ((2, 3), (4, 5), (6, 7, 8, 9), (10, 11)):
+            assert len({pack(sample(kind, same[0]), version) for version in same}) == 1
+    response = {pack_response(sample("response", 6), version) for version in range(6, 12)}
+    assert len(response) == 1
+
+
+def test_the_bytes_of_a_request_of_each_form():
+    topics = (ListOffsetsTopic("t", (ListOffsetsPartition(1, -1, -1, 1),)),)
+    request = ListOffsetsRequest(topics, timeout_ms=5)
+    nobody, one, name, partition, latest = "ffffffff", "00000001", "0001 74", "00000001", 8 * "ff"
+    flexible = f"{nobody} 00 02 02 74 02 {partition} {nobody} {latest} 00 00"
+    expected = {
+        0: f"{nobody} {one} {name} {one} {partition} {latest} 00000001",
+        1: f"{nobody} {one} {name} {one} {partition} {latest}",
+        2: f"{nobody} 00 {one} {name} {one} {partition} {latest}",
+        4: f"{nobody} 00 {one} {name} {one} {partition} {nobody} {latest}",
+        6: f"{flexible} 00",
+        10: f"{flexible} 00000005 00",
+    }
+    for version, data in expected.items():
+        assert pack_request(request, version) == bytes.fromhex(data)
+
+
+def test_the_bytes_of_a_response_of_each_form():
+    partition = ListOffsetsPartitionResponse(1, 0, 16, 17)
+    old = ListOffsetsPartitionResponse(1, 0, old_style_offsets=(17,))
+    head, found = "00000001 0001 74 00000001 00000001 0000", f"{16:016x} {17:016x}"
+    throttle, epoch = "00000000", "ffffffff"
+    expected = {
+        0: f"{head} 00000001 {17:016x}",
+        1: f"{head} {found}",
+        2: f"{throttle} {head} {found}",
+        4: f"{throttle} {head} {found} {epoch}",
+        6: f"{throttle} 02 02 74 02 00000001 0000 {found} {epoch} 00 00 00",
+    }
+    for version, data in expected.items():
+        topic = ListOffsetsTopicResponse("t", (partition if version else old,))
+        assert pack_response(ListOffsetsResponse((topic,)), version) == bytes.fromhex(data)
+
+
+@pytest.mark.parametrize(
+    ("version", "request_", "message"),
+    [
+        (1, ListOffsetsRequest((), isolation_level=1), "1 has no field for isolation level"),
+        (
+            1,
+            ListOffsetsRequest((ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, -1, 2),)),)),
+            "1 has no field for max number of offsets",
+        ),
+        (2, ListOffsetsRequest((), isolation_level=128), "isolation level: 128 does not fit"),
+        (2, ListOffsetsRequest((), replica_id=2**31), "replica id: 2147483648 does not fit"),
+        (7, ListOffsetsRequest((ListOffsetsTopic("x" * 32768, ()),)), "topic: string of 32768"),
+    ],
+)
+def test_a_request_that_would_lose_something_is_refused(version, request_, message):
+    with pytest.raises(FieldValueError, match=message):
+        pack_request(request_, version)
+
+
+@pytest.mark.parametrize(
+    ("version", "partition", "message"),
+    [
+        (0, ListOffsetsPartitionResponse(0, offset=1), "0 has no field for timestamp and offset"),
+        (0, ListOffsetsPartitionResponse(0, timestamp=1), "0 has no field for timestamp"),
+        (1, ListOffsetsPartitionResponse(0, old_style_offsets=(1,)), "1 has no field for old"),
+        (3, ListOffsetsPartitionResponse(0, leader_epoch=1), "3 has no field for leader epoch"),
+        (4, ListOffsetsPartitionResponse(0, error_code=2**15), "error code: 32768 does not fit"),
+    ],
+)
+def test_a_response_that_would_lose_something_is_refused(version, partition, message):
+    with pytest.raises(FieldValueError, match=message):
+        pack_response(ListOffsetsResponse((ListOffsetsTopicResponse("t", (partition,)),)), version)
+
+
+def test_what_may_be_ignored_is_left_out():
+    topics = (ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, current_leader_epoch=5),)),)
+    request = ListOffsetsRequest(topics, timeout_ms=5)
+    partition = parse_request(pack_request(request, 3), 3).topics[0].partitions[0]
+    assert partition.current_leader_epoch == -1
+    assert parse_request(pack_request(request, 9), 9).timeout_ms == 0
+    response = ListOffsetsResponse((), throttle_time_ms=5)
+    assert parse_response(pack_response(response, 1), 1).throttle_time_ms == 0
+
+
+def test_an_unknown_tag_is_stepped_over():
+    request = sample("request", 10)
+    data = pack_request(request, 10)
+    assert parse_request(data[:-1] + bytes.fromhex("01 00 03 aabbcc"), 10) == request
+
+
+@pytest.mark.parametrize("version", [-1, 12])
+def test_another_version_is_refused(version):
+    for kind, (_, parse, pack, _) in KINDS.items():
+        with pytest.raises(UnsupportedFormatError, match=f"version {version}, not one of 0 to 11"):
+            parse(bytes(100), version)
+        with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+            pack(sample(kind, 11), version)
+    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+        pack_request_header(RequestHeader(version, 0, None))
+    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+        parse_request_header(b"\0\2" + version.to_bytes(2, "big", signed=True) + bytes(9))
+    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+        pack_response_header(0, version)
+    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+        parse_response_header(bytes(9), version)
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("header", "data"),
+    [
+        (RequestHeader(0, -1, None), "0002 0000 ffffffff ffff"),
+        (RequestHeader(5, 7, "me"), "0002 0005 00000007 0002 6d65"),
+        (RequestHeader(6, 7, "me"), "0002 0006 00000007 0002 6d65 00"),
+        (RequestHeader(11, 7, None), "0002 000b 00000007 ffff 00"),
+    ],
+)
+def test_a_request_header_is_written_and_read(header, data):
+    data = bytes.fromhex(data)
+    assert pack_request_header(header) == data
+    assert parse_request_header(data + b"request") == (header, len(data))
+    for size in range(len(data)):
+        with pytest.raises(CorruptionError, match="the bytes end in"):
+            parse_request_header(data[:size])
+
+
+@pytest.mark.parametrize(
+    ("version", "data"), [(0, "00000007"), (5, "00000007"), (6, "00000007 00")]
+)
+def test_a_response_header_is_written_and_read(version, data):
+    data = bytes.fromhex(data)
+    assert pack_response_header(7, version) == data
+    assert parse_response_header(data + b"response", version) == (7, len(data))
+    for size in range(len(data)):
+        with pytest.raises(CorruptionError, match="the bytes end in"):
+            parse_response_header(data[:size], version)
+
+
+def test_a_request_of_another_kind_is_refused():
+    with pytest.raises(UnsupportedFormatError, match="request has API key 18, not 2"):
+        parse_request_header(bytes.fromhex("0012 0000 00000007 ffff"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_whole_exchange_is_read_from_its_frames(version):
+    asked, answered = sample("request", version), sample("response", version)
+    header = RequestHeader(version, 42, "client")
+    sent = pack_request_header(header) + pack_request(asked, version)
+    read, position = parse_request_header(sent)
+    assert (read, parse_request(sent[position:], read.api_version)) == (header, asked)
+    sent = pack_response_header(42, version) + pack_response(answered, version)
+    correlation_id, position = parse_response_header(sent, version)
+    assert (correlation_id, parse_response(sent[position:], version)) == (42, answered)
+
+
+# Special timestamps
+
+
+def test_every_special_timestamp_has_the_first_version_that_takes_it():
+    assert FIRST_VERSION_WITH == {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
+    names = {name: value for name, value in vars(list_offsets).items() if "_TIMESTAMP" in name}
+    names.pop("UNKNOWN_TIMESTAMP")
+    assert sorted(names.values()) == sorted(FIRST_VERSION_WITH)
+
+
+def test_the_examples_of_the_document_and_the_modules_are_true():
+    for failed, run in (
+        format_document.run_examples("list_offsets"),
+        doctest.testmod(list_offsets),
+        doctest.testmod(list_offsets_header),
+    ):
+        assert run > 0
+        assert failed == 0
+
+
+def test_the_documents_tables_are_those_of_the_model():
+    text = (format_document.DOCUMENTS / "list_offsets.md").read_text()
+    expected = [
+        row
+        for message in (LIST_OFFSETS_REQUEST, LIST_OFFSETS_RESPONSE)
+        for row in message_model.as_documented(message.fields)
+    ]
+    assert message_model.documented(text) == expected
+    special = re.findall(r"^\| (\w+) \| (-\d) \| .* \| (\d+) \|$", text, re.M)
+    assert {int(number): int(version) for _, number, version in special} == FIRST_VERSION_WITH
+    for name, number, _ in special:
+        assert getattr(list_offsets, name) == int(number)

@@ -1,0 +1,203 @@
+"""ListOffsets frames that real brokers answer, and the records they write for a group's members."""
+
+import socket
+import time
+
+import pytest
+from confluent_kafka import Consumer
+from golden.make import brokers
+from golden.make.case_context import CaseContext, Surroundings
+from golden.make.java_client import JavaClients
+from models import record_reader
+
+from kafkastore.formats.group_metadata import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    UnknownKey,
+    pack_group_metadata_value,
+    pack_key,
+    pack_offset_commit_value,
+    parse_group_metadata_value,
+    parse_key,
+    parse_offset_commit_value,
+)
+from kafkastore.formats.list_offsets import (
+    FIRST_VERSION_WITH,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    pack_request,
+    parse_response,
+)
+from kafkastore.formats.list_offsets_header import (
+    RequestHeader,
+    pack_request_header,
+    parse_response_header,
+)
+from kafkastore.formats.record_batch import RecordBatch
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+COUNT = 10
+UNKNOWN_TOPIC_OR_PARTITION = 3
+#: Lowest and highest version of ListOffsets; versions of a group's values.
+BROKERS = {
+    "0.11.0.3": ((0, 2), 1, 1),
+    "2.4.0": ((0, 5), 3, 3),
+    "3.9.1": ((0, 9), 3, 3),
+    "4.1.1": ((1, 10), 4, 3),
+}
+
+
+@pytest.fixture(params=BROKERS)
+def context(request, require_broker, tmp_path):
+    """A running broker of each version with ten records in t-0."""
+    require_broker(request.param)
+    with JavaClients(brokers.WORK) as clients:
+        around = Surroundings("payloads", brokers.WORK, clients)
+        made = CaseContext(request.param, "payloads", tmp_path / "out", around)
+        try:
+            made.start({"group.initial.rebalance.delay.ms": 0})
+            made.create_topic("t")
+            stamps = [made.first_timestamp + number for number in range(COUNT)]
+            made.produce("t", made.batches(stamps))
+            yield made
+            if made.cluster.broker is not None:
+                made.stop()
+        finally:
+            made.abandon()
+            made.remove_run_directory()
+
+
+def asked(context, version, request):
+    """What the broker answers to a request, over a connection of its own."""
+    header = RequestHeader(version, 4711, "tests")
+    frame = pack_request_header(header) + pack_request(request, version)
+    host, port = context.cluster.address.split(":")
+    with (
+        socket.create_connection((host, int(port)), 15) as connection,
+        connection.makefile("rb") as stream,
+    ):
+        connection.sendall(len(frame).to_bytes(4, "big") + frame)
+        data = stream.read(int.from_bytes(stream.read(4), "big"))
+    correlation_id, position = parse_response_header(data, version)
+    assert correlation_id == 4711
+    return parse_response(data[position:], version)
+
+
+def test_every_version_of_list_offsets_is_answered(context):
+    (lowest, highest), *_ = BROKERS[context.version]
+    assert context.cluster.list_offsets_versions == (lowest, highest)
+    for version in range(lowest, highest + 1):
+        times = [context.first_timestamp + 3, context.first_timestamp + COUNT]
+        times += [special for special, first in FIRST_VERSION_WITH.items() if first <= version]
+        for timestamp in times:
+            one = ListOffsetsPartition(0, timestamp)
+            topics = (ListOffsetsTopic("t", (one,)), ListOffsetsTopic("unknown", (one,)))
+            response = asked(context, version, ListOffsetsRequest(topics, timeout_ms=5000))
+            names = {topic.name: topic.partitions for topic in response.topics}
+            assert sorted(names) == ["t", "unknown"]
+            ((unknown,), (answer,)) = names["unknown"], names["t"]
+            assert unknown.error_code == UNKNOWN_TOPIC_OR_PARTITION
+            compare(context, version, timestamp, answer)
+
+
+def compare(context, version, timestamp, answer):
+    """The same as the scripts that make golden data get, which pack and parse by themselves."""
+    assert answer.partition_index == 0
+    if version == 0:
+        error, offsets = context.cluster.wire.list_offsets_v0("t", 0, timestamp, 1)
+        assert (answer.error_code, list(answer.old_style_offsets)) == (error, offsets)
+        return
+    expected = context.cluster.wire.list_offsets("t", 0, timestamp, version=version)
+    assert answer.error_code == expected["error"]
+    assert answer.offset == expected["offset"]
+    assert answer.timestamp == expected["result_timestamp"]
+    assert answer.leader_epoch == (-1 if version < 4 else expected["leader_epoch"])
+    if timestamp == context.first_timestamp + 3:
+        assert answer[1:4] == (0, timestamp, 3)
+
+
+def test_what_a_broker_writes_for_a_groups_member_is_read_and_packed_again(context):
+    _, offset_version, group_version = BROKERS[context.version]
+    consume(context, "classic-group")
+    is_new = context.version == "4.1.1"
+    if is_new:
+        consume(context, "new-group", {"group.protocol": "consumer"})
+    context.stop()
+    offsets, groups, others = read_records(context)
+
+    members = {"classic-group", "new-group"} if is_new else {"classic-group"}
+    assert set(offsets) == {(group, "t", 0) for group in members}
+    for values in offsets.values():
+        parsed = [parse_offset_commit_value(value) for value in values]
+        assert parsed[-1].offset == COUNT
+        for value, data in zip(parsed, values, strict=True):
+            assert pack_offset_commit_value(value, offset_version) == data
+
+    assert "classic-group" in groups
+    values = [value for value in groups["classic-group"] if value is not None]
+    parsed = [parse_group_metadata_value(value) for value in values]
+    for value, data in zip(parsed, values, strict=True):
+        assert pack_group_metadata_value(value, group_version) == data
+    stable = next(value for value in parsed if value.members)
+    (member,) = stable.members
+    assert (stable.protocol_type, stable.protocol) == ("consumer", "range")
+    assert stable.generation == 1
+    assert stable.leader == member.member_id
+    assert (member.client_id, member.session_timeout) == ("tests", 6000)
+    assert member.client_host == "/127.0.0.1"
+    assert b"\0\1t" in member.subscription
+    assert b"\0\1t\0\0\0\1\0\0\0\0" in member.assignment
+    assert parsed[-1].members == ()
+    assert parsed[-1].protocol is None
+    if group_version >= 3:
+        assert abs(stable.current_state_timestamp / 1000 - time.time()) < 300
+
+    assert bool(others) == is_new
+    for key in others:
+        assert key.name.startswith("ConsumerGroup")
+        assert key.group == "new-group"
+
+
+def consume(context, group, settings=None):
+    """Join a group, read everything, commit, leave."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": context.cluster.address,
+            "group.id": group,
+            "client.id": "tests",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **(settings or {"session.timeout.ms": 6000}),
+        }
+    )
+    try:
+        consumer.subscribe(["t"])
+        read, deadline = 0, time.monotonic() + 60
+        while read < COUNT and time.monotonic() < deadline:
+            message = consumer.poll(1)
+            read += message is not None and message.error() is None
+        assert read == COUNT
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def read_records(context):
+    """Values by key of offset commits and of groups, and the other keys, in offset order."""
+    offsets, groups, others = {}, {}, []
+    for path in sorted((context.cluster.logs / "__consumer_offsets-0").glob("*.log")):
+        for _, batch in record_reader.split(path.read_bytes())[0]:
+            for record in RecordBatch(batch).records():
+                key = parse_key(record.key)
+                match key:
+                    case OffsetCommitKey():
+                        offsets.setdefault(key, []).append(record.value)
+                        assert pack_key(key) == record.key
+                    case GroupMetadataKey(group):
+                        groups.setdefault(group, []).append(record.value)
+                        assert pack_key(key) == record.key
+                    case UnknownKey():
+                        others.append(key)
+    return offsets, groups, others
