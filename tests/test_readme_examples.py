@@ -52,13 +52,21 @@ def test_the_tour_prints_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_the_python_example_prints_what_its_comments_say(old_logs: Path) -> None:
-    (block,) = (block for block in blocks("python") if "spark" not in block.text)
+    (block,) = (block for block in blocks("python") if "store =" in block.text)
     before = files_of(old_logs)
     printed = run_python(block.text, old_logs.parents[1]).splitlines()
     assert printed == ["0 80", "35 1500000030813", "None", "35 b'k1'", "36 b'k1'", "40"]
     for line in printed:
         assert f"# {line}" in block.text or f", {line}" in block.text
     assert files_of(old_logs) == before
+
+
+def test_the_formats_example_prints_what_its_comments_say(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks("python") if "formats" in block.text)
+    printed = run_python(block.text, tmp_path).splitlines()
+    assert len(printed) == 2
+    for line in printed:
+        assert f"# {line}" in block.text
 
 
 def test_the_spark_example_shows_what_its_comments_say(old_logs: Path) -> None:

@@ -1,0 +1,18 @@
+"""Bytes ↔ values: everything that lies in a log directory, and the searches over it.
+
+Nothing here opens a file, reads a clock or logs; functions take buffers and give values, arrays or
+bytes.  Each module is one format and can be used by itself:
+
+=========================  =========================================================================
+records                    `record_batch` (as Python values), `record_columns` (as Arrow buffers),
+                           `record_builder` (written), `batch_header` (headers alone, checksums),
+                           `control_records`, `compression`, `crc`
+indexes                    `offset_index`, `time_index`, `index_growth`, `index_builder`,
+                           `transaction_index`
+transactions               `transactions`, `producer_snapshot`, `transaction_state`
+small files, names         `checkpoints`, `raft_snapshot`, `file_names`
+requests, internal topics  `list_offsets`, `group_metadata`
+=========================  =========================================================================
+
+``docs/formats/`` has a page for each, byte by byte.
+"""
