@@ -245,33 +245,35 @@ def shown_transactions(entries):
     return " ".join(":".join(map(str, entry)) for entry in entries.tolist())
 
 
+def questions_about_transactions(path, base_offset, random):
+    """Yield what both sides are asked of a file, with our answer: (answer, path, operation...)."""
+    data = path.read_bytes()
+    index = TransactionIndex.open(path, base_offset)
+    yield shown_transactions(index.entries()), path, "all"
+    if len(data) % transaction_index.ENTRY_SIZE == 0:  # brokers do not look at a torn end
+        yield verdict(transaction_index, data, base_offset), path, "check"
+    for start, end in random.integers(-10, 400, (20, 2)).tolist():
+        found = index.collect_aborted_txns(start, end)
+        answer = f"{str(found.is_complete).lower()} {shown_transactions(found.aborted_txns)}"
+        yield answer.strip(), path, "collect", start, end
+    for offset in random.integers(-10, 400, 4).tolist():
+        copy = path.with_name(f"{path.stem}-{offset}.txnindex")
+        copy.write_bytes(data)
+        yield str(index.truncate_to(offset)), copy, "truncate", offset
+
+
 @pytest.mark.parametrize("version", WITH_TRANSACTIONS)
 def test_every_answer_about_transactions_is_that_of_the_broker(tmp_path, require_broker, version):
     require_broker(version)
     random = np.random.default_rng(3)
     requests, expected = [], []
-
-    def ask(answer, *request):
-        requests.append(("transaction", path, base_offset, *request))
-        expected.append(answer)
-
     for number, data in enumerate(transaction_index_files(seed=4)):
         base_offset = int(random.choice([0, 45, 80]))
         path = tmp_path / f"{number}.txnindex"
         path.write_bytes(data)
-        index = TransactionIndex.open(path, base_offset)
-        ask(shown_transactions(index.entries()), "all")
-        if len(data) % transaction_index.ENTRY_SIZE == 0:  # a torn end is not looked at
-            ask(verdict(transaction_index, data, base_offset), "check")
-        for start, end in random.integers(-10, 400, (20, 2)).tolist():
-            found = index.collect_aborted_txns(start, end)
-            answer = f"{str(found.is_complete).lower()} {shown_transactions(found.aborted_txns)}"
-            ask(answer.strip(), "collect", start, end)
-        for offset in random.integers(-10, 400, 4).tolist():
-            copy, path = path, tmp_path / f"{number}-{offset}.txnindex"
-            path.write_bytes(data)
-            ask(str(index.truncate_to(offset)), "truncate", offset)
-            path = copy
+        for answer, asked, *question in questions_about_transactions(path, base_offset, random):
+            requests.append(("transaction", asked, base_offset, *question))
+            expected.append(answer)
     answers = kafka_classes.ask(version, requests)
     wrong = [
         (request, theirs, ours)
