@@ -28,6 +28,12 @@ from kafkastore.formats.big_endian cimport load_i32, load_i64, wrapping_sum
 from kafkastore.formats.varint cimport Cursor, read_varint, read_varlong, unlikely, zig_zag
 
 
+cdef enum:
+    # Attributes, then two bytes each for both deltas and the key's size.
+    LONGEST_USUAL_START = 1 + 2 + 2 + 2
+    TOO_LONG = 1 << 16
+
+
 cdef struct RecordView:
     int64_t offset
     int64_t timestamp
@@ -217,29 +223,37 @@ cdef inline RecordRead read_record(RecordCursor cursor) noexcept nogil:
     return read
 
 
+cdef inline uint64_t read_short(const uint8_t** at) noexcept nogil:
+    """Read a varint of one or two bytes, without its zig-zag; `TOO_LONG` for one of more."""
+    cdef uint64_t raw = at[0][0]
+    if raw < 128:
+        at[0] += 1
+        return raw
+    if unlikely(at[0][1] >= 128):
+        return TOO_LONG
+    raw = raw & 127 | <uint64_t> at[0][1] << 7
+    at[0] += 2
+    return raw
+
+
 cdef inline bint read_usual_record(RecordCursor* cursor, RecordView* record) noexcept nogil:
     """Read a record without headers whose sizes and deltas take one or two bytes each.
 
-    Nearly all records are like that; of others nothing is read, and False returned. Eleven bytes
-    hold all in front of the key, two the value's size: so far there is one check for all fields.
+    Nearly all records are like that; of others nothing is read, and False returned. The first look
+    at the bytes left serves all fields before the key, the second the value's size.
     """
     cdef const uint8_t* at = cursor.at
     cdef const uint8_t* end
     cdef Py_ssize_t key_bytes, value_bytes
     cdef uint64_t length, timestamp_delta, offset_delta, key_size, value_size, two
-    if unlikely(cursor.end - at < 2 + 9 + 2):
+    if unlikely(cursor.end - at < 2):
         return False
-    length = at[0]
-    at += 1
-    if length >= 128:
-        if unlikely(at[0] >= 128):
-            return False
-        length = length & 127 | <uint64_t> at[0] << 7
-        at += 1
-    length >>= 1 if not length & 1 else 63
-    end = at + length
-    if unlikely(length < 9 or <Py_ssize_t> length > cursor.end - at):
+    length = read_short(&at)
+    # Odd ones are negative.
+    if unlikely(length == TOO_LONG or length & 1 or length < 2 * LONGEST_USUAL_START
+                or <Py_ssize_t> (length >> 1) > cursor.end - at):
         return False
+    end = at + (length >> 1)
     at += 1   # attributes: unused
     # Timestamps are not in order, so that their size can't be foretold: no branch for it.
     if unlikely(at[0] & at[1] & 128):
@@ -247,33 +261,21 @@ cdef inline bint read_usual_record(RecordCursor* cursor, RecordView* record) noe
     two = at[0] >> 7
     timestamp_delta = (at[0] & 127) | (<uint64_t> at[1] << 7 & -two)
     at += 1 + two
-    offset_delta = at[0]
-    at += 1
-    if offset_delta >= 128:
-        if unlikely(at[0] >= 128):
-            return False
-        offset_delta = offset_delta & 127 | <uint64_t> at[0] << 7
-        at += 1
-    key_size = at[0]
-    at += 1
-    if key_size >= 128:
-        if unlikely(at[0] >= 128):
-            return False
-        key_size = key_size & 127 | <uint64_t> at[0] << 7
-        at += 1
+    offset_delta = read_short(&at)
+    if unlikely(offset_delta == TOO_LONG):
+        return False
+    key_size = read_short(&at)
+    if unlikely(key_size == TOO_LONG):
+        return False
     record.key = at
     record.key_size = <int32_t> zig_zag(key_size)
     key_bytes = max(record.key_size, 0)
     if unlikely(key_bytes + 2 > end - at):
         return False
     at += key_bytes
-    value_size = at[0]
-    at += 1
-    if value_size >= 128:
-        if unlikely(at[0] >= 128):
-            return False
-        value_size = value_size & 127 | <uint64_t> at[0] << 7
-        at += 1
+    value_size = read_short(&at)
+    if unlikely(value_size == TOO_LONG):
+        return False
     record.value = at
     record.value_size = <int32_t> zig_zag(value_size)
     value_bytes = max(record.value_size, 0)
