@@ -12,7 +12,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from kafkastore.formats.batch_header cimport BatchHeader
 from kafkastore.formats.big_endian cimport store_i32, store_i64
 
-from kafkastore.errors import OffsetOverflowError
+from kafkastore.errors import OffsetOverflowError, OutOfOrderAppendError
 
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
@@ -38,6 +38,7 @@ cdef class IndexBuilder:
 
     cdef int64_t base_offset, index_interval_bytes, last_entry_position, last_time_entry
     cdef readonly int64_t largest_timestamp, offset_of_max_timestamp
+    cdef int64_t last_offset_in_index, last_offset_in_time_index
     cdef bytearray offset_entries, time_entries
 
     def __init__(self, int64_t base_offset, int64_t index_interval_bytes):
@@ -46,6 +47,7 @@ cdef class IndexBuilder:
         self.last_entry_position = 0
         self.last_time_entry = self.largest_timestamp = -1
         self.offset_of_max_timestamp = base_offset
+        self.last_offset_in_index = self.last_offset_in_time_index = -1
         self.offset_entries, self.time_entries = bytearray(), bytearray()
 
     def append(self, const BatchHeader[::1] headers not None):
@@ -59,6 +61,8 @@ cdef class IndexBuilder:
         ------
         OffsetOverflowError
             If an offset does not fit the 31 bits above the base offset.
+        OutOfOrderAppendError
+            If an entry's offset is not above the one before it; a recovering broker gives up there.
         """
         cdef Py_ssize_t i
         cdef int64_t last_offset
@@ -90,6 +94,11 @@ cdef class IndexBuilder:
 
     cdef int _add_offset_entry(self, int64_t offset, int64_t position) except -1:
         cdef uint8_t entry[8]
+        if offset <= self.last_offset_in_index:
+            raise OutOfOrderAppendError(
+                f"offset {offset} of the batch at byte {position} is not greater than "
+                f"{self.last_offset_in_index}, which the offset index has before it")
+        self.last_offset_in_index = offset
         store_i32(entry, <int32_t> (offset - self.base_offset))
         store_i32(entry + 4, <int32_t> position)
         self.offset_entries += entry[:8]
@@ -99,6 +108,12 @@ cdef class IndexBuilder:
         cdef uint8_t entry[12]
         if self.largest_timestamp <= self.last_time_entry:
             return 0
+        if self.offset_of_max_timestamp < self.last_offset_in_time_index:
+            raise OutOfOrderAppendError(
+                f"offset {self.offset_of_max_timestamp} of the timestamp "
+                f"{self.largest_timestamp} is less than {self.last_offset_in_time_index}, which "
+                "the time index has before it")
+        self.last_offset_in_time_index = self.offset_of_max_timestamp
         store_i64(entry, self.largest_timestamp)
         store_i32(entry + 8, <int32_t> (self.offset_of_max_timestamp - self.base_offset))
         self.time_entries += entry[:12]

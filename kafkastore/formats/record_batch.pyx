@@ -83,7 +83,7 @@ cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* head
         return memoryview(batch)[RECORDS_AT:]
     at = MESSAGE_KEY_SIZE_AT_V1 if header.magic == 1 else MESSAGE_KEY_SIZE_AT_V0
     size = load_i32(&batch[at])
-    if size < -1 or size > batch.shape[0] - at - 8:
+    if size > batch.shape[0] - at - 8:
         raise broken("the wrapper's key has a length that can't be", header)
     at += 4 + max(size, 0)
     size = load_i32(&batch[at])

@@ -88,7 +88,7 @@ cdef inline bint open_cursor(
 ) noexcept nogil:
     """Set a cursor before the first record; False, with `error` set, if the bytes can't be read."""
     cdef const uint8_t* at
-    cdef int64_t last_inner = -1
+    cdef int64_t last_inner = -1, left
     cursor.at = records
     cursor.end = records + size
     cursor.error = NULL
@@ -106,13 +106,18 @@ cdef inline bint open_cursor(
     if not is_wrapper(header):
         return True
     # Inner offsets of a v1 wrapper count from 0: the wrapper has the offset of the last one.
+    # A torn message behind the last whole one is left out, as by Kafka's DataLogInputStream.
     at = records
     while cursor.end - at >= LOG_OVERHEAD:
-        last_inner = load_i64(at + BASE_OFFSET_AT)
-        if not 0 <= load_i32(at + LENGTH_AT) <= cursor.end - at - LOG_OVERHEAD:
-            cursor.error = "an inner message runs past the end of its wrapper"
+        left = cursor.end - at - LOG_OVERHEAD
+        if load_i32(at + LENGTH_AT) < SMALLEST_MESSAGE_V0 - LOG_OVERHEAD:
+            cursor.error = "an inner message has a length that can't be"
             return False
+        if load_i32(at + LENGTH_AT) > left:
+            break
+        last_inner = load_i64(at + BASE_OFFSET_AT)
         at += LOG_OVERHEAD + load_i32(at + LENGTH_AT)
+    cursor.end = at
     if at == records:
         cursor.error = "a compressed message set is empty"
         return False
@@ -165,13 +170,13 @@ cdef inline RecordRead read_message(RecordCursor cursor) noexcept nogil:
     record.key_size = load_i32(key_at)
     record.key = key_at + 4
     left = record.end - record.key - 4
-    if record.key_size < -1 or record.key_size > left:
+    if record.key_size > left:
         read.error = "a message's key runs past its end"
         return read
     key_at = record.key + (record.key_size if record.key_size > 0 else 0)
     record.value_size = load_i32(key_at)
     record.value = key_at + 4
-    if record.value_size < -1 or record.value_size > record.end - record.value:
+    if record.value_size > record.end - record.value:
         read.error = "a message's value runs past its end"
         return read
     read.got = 1

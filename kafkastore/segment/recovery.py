@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.segment.log_file import LogFile
 
@@ -58,6 +58,8 @@ def rebuild_indexes(
     ------
     OffsetOverflowError
         If an offset does not fit the 31 bits above the base offset.
+    OutOfOrderAppendError
+        If offsets go back from one index entry to the next: a recovering broker gives up there.
 
     Notes
     -----
@@ -81,6 +83,8 @@ def rebuild_indexes(
                     break
         except CorruptionError as error:
             reason = str(error)
+        except (OffsetOverflowError, OutOfOrderAppendError) as error:
+            raise type(error)(f"{log_path}: {error}") from error
     offset_index, time_index = builder.finish()
     return RebuiltIndexes(
         offset_index,

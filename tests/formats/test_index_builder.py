@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from models.record_strategies import NEAR_TIMESTAMPS, bounded
 from models.segment_indexes import offset_entries_of, recovered_entries, time_entries_of
 
-from kafkastore import OffsetOverflowError
+from kafkastore import OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats.batch_header import BATCH_HEADER
 from kafkastore.formats.index_builder import IndexBuilder
 
@@ -80,6 +80,14 @@ def test_timestamp_0_is_a_time():
 def test_an_offset_beyond_31_bits_is_an_error(last_offset):
     with pytest.raises(OffsetOverflowError, match=str(last_offset)):
         built([(0, last_offset, 1)], base_offset=7)
+
+
+def test_offsets_that_go_back_are_an_error_where_both_would_be_indexed():
+    assert built([(0, 1, 1), (101, 9, 2), (110, 3, 1), (120, 10, 3)])[0] == [(9, 101)]
+    with pytest.raises(OutOfOrderAppendError, match="offset 3 of the batch at byte 202 is not"):
+        built([(0, 1, 1), (101, 9, 2), (202, 3, 3)])
+    with pytest.raises(OutOfOrderAppendError, match="offset 3 of the timestamp 3 is less than 9"):
+        built([(0, 1, 1), (101, 9, 2), (110, 3, 3)])
 
 
 @pytest.mark.parametrize("last_offset", [7, 7 + 2**31 - 1])

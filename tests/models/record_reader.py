@@ -49,9 +49,7 @@ class Fields:
 
     def sized(self):
         size = self.number("i")
-        if size < -1:
-            raise Broken(f"size {size}")
-        return None if size == -1 else self.take(size)
+        return None if size < 0 else self.take(size)
 
     def varint_sized(self):
         size = self.varint()
@@ -143,7 +141,12 @@ def _read_message(batch):
     if value is None:
         raise Broken("a wrapper without value")
     fields, inner = Fields(_decompressed(attributes & 7, value, magic)), []
-    while not fields.is_done:
+    while len(fields.data) - fields.at >= 12:
+        size = as_signed(int.from_bytes(fields.data[fields.at + 8 : fields.at + 12], "big"), 32)
+        if size < 14:
+            raise Broken("a length that can't be")
+        if size > len(fields.data) - fields.at - 12:
+            break  # torn
         inner.append(_message(fields))
     if not inner:
         raise Broken("an empty message set")
