@@ -183,34 +183,33 @@ def _read(
     binary_view: bool,
 ) -> Iterator[pa.RecordBatch]:
     columns = arrow.columns
+    has_end = end < log.bounds(None, None)[1]
     for segment in log.segments_between(start, end):
         if start_timestamp is not None and start_timestamp >= 0:
             largest = segment.largest_record_timestamp()
             if largest is None or largest < start_timestamp:
                 continue
-        position = segment.position_before(start) if start > segment.base_offset else 0
+        first = segment.position_before(start) if start > segment.base_offset else 0
         # A whole segment is read in large pieces, the few records of a bounded read in small ones.
         most_records = end - start if limit is None else min(limit, end - start)
-        bounded = position > 0 or most_records < SMALL_RANGE
+        bounded = first > 0 or most_records < SMALL_RANGE
         with segment.open_log() as file:
             try:
                 for run in file.runs(
-                    position,
+                    first,
                     verify_crc=verify,
                     first_read=SMALLEST_READ if bounded else LARGEST_READ,
                     mapped=binary_view,
                 ):
-                    headers, decoded = run.headers, 0
+                    headers, position, decoded = run.headers, None, 0
                     if aborted is not None:
-                        headers = headers[~aborted.of(headers)]
+                        headers, position = headers[~aborted.of(headers)], run.position
                     while True:
-                        decoded = columns.append(
-                            run.data, headers, decoded, position=run.position
-                        )
+                        decoded = columns.append(run.data, headers, decoded, position=position)
                         if decoded == len(headers):
                             break
                         yield from arrow.take()
-                    if run.headers["last_offset"][-1] >= end:
+                    if has_end and run.headers["last_offset"][-1] >= end:
                         break
             except CorruptionError as error:
                 yield from arrow.take()
