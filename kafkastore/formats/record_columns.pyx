@@ -6,7 +6,7 @@ were not asked for are stepped over, never copied.
 
 Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
@@ -55,6 +55,10 @@ cdef enum:
     VIEW_SIZE = 16
     LARGEST_INLINE = 12      # bytes of a value that an Arrow view holds itself
     QUICK_COPY = 16          # so many bytes are copied for any smaller value: no call, no branch
+
+
+cdef inline int64_t wrapping_difference(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t> (<uint64_t> a - <uint64_t> b)
 
 
 cdef inline Py_ssize_t smallest_size(int magic) noexcept nogil:
@@ -321,8 +325,8 @@ cdef class RecordColumns:
                     header = first_header + i
                     if self._is_full(header):
                         break
-                    at = header.position - origin
-                    if (at < 0 or at > size or header.size > size - at
+                    at = wrapping_difference(header.position, origin)
+                    if (header.position < origin or at < 0 or at > size or header.size > size - at
                             or header.size < smallest_size(header.magic)):
                         self.error = "the bytes of the batch were not given"
                         outcome = BROKEN
@@ -382,10 +386,9 @@ cdef class RecordColumns:
                 or (header.last_offset >= self.start_offset
                     and header.base_offset < self.end_offset))
 
-    cdef bint _is_asked_for(self, int64_t offset, int64_t timestamp) noexcept nogil:
-        return (self.start_offset <= offset < self.end_offset
-                and timestamp >= self.start_timestamp
-                and not (self.has_end_timestamp and timestamp >= self.end_timestamp))
+    cdef bint _is_in_time(self, int64_t timestamp) noexcept nogil:
+        return timestamp >= self.start_timestamp and not (
+            self.has_end_timestamp and timestamp >= self.end_timestamp)
 
     cdef bint _is_wanted(self, const BatchHeader* header) noexcept nogil:
         """Whether a batch may hold records asked for, by what its checksum covers."""
@@ -417,10 +420,9 @@ cdef class RecordColumns:
         cdef int got
         cdef Py_ssize_t row = self.rows, size = end - records, most_rows
         cdef Py_ssize_t key_size = self.key.size, value_size = self.value.size
-        # A record's own offset and timestamp are looked at only where its batch may be cut.
-        cdef bint is_bounded = (
-            header.base_offset < self.start_offset or header.last_offset >= self.end_offset
-            or self.start_timestamp > -INT64_MAX - 1 or self.has_end_timestamp)
+        # Fields that every record asks for, where the compiler can keep them.
+        cdef int64_t start_offset = self.start_offset, end_offset = self.end_offset
+        cdef bint has_times = self.start_timestamp > -INT64_MAX - 1 or self.has_end_timestamp
         cdef bint want_headers = self.want_headers, as_views = self.as_views
         cdef bint copy_key = self.want_key and not self.as_views
         cdef bint copy_value = self.want_value and not self.as_views
@@ -457,7 +459,8 @@ cdef class RecordColumns:
             got = next_record(&cursor, &record)
             if got <= 0:
                 break
-            if is_bounded and not self._is_asked_for(record.offset, record.timestamp):
+            if (record.offset < start_offset or record.offset >= end_offset
+                    or (has_times and not self._is_in_time(record.timestamp))):
                 continue
             if want_headers and not self._add_headers(record, row):
                 cursor.error = "a record's headers do not end where it ends"

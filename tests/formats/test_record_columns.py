@@ -298,6 +298,20 @@ def test_a_header_of_a_size_that_no_batch_has_is_refused(magic, size):
         RecordColumns(ALL_COLUMNS).append(data, headers)
 
 
+def test_headers_that_are_further_apart_than_64_bits_hold_are_refused():
+    headers = scanned(RIGHT.data * 2)
+    headers["position"] = [2**63 - 1, -(2**62)]
+    with pytest.raises(CorruptBatchError, match="were not given"):
+        RecordColumns(ALL_COLUMNS).append(RIGHT.data * 2, headers)
+
+
+def test_records_outside_the_offsets_of_their_batch_are_kept_by_their_own_offsets():
+    data = with_right_crc(RIGHT.data[:64] + b"\x21" + RIGHT.data[65:])  # delta -17 for 0
+    columns = RecordColumns(["offset"], start_offset=0, end_offset=2)
+    columns.append(data, scanned(data))
+    assert [row["offset"] for row in table(columns)] == [1]
+
+
 @pytest.mark.parametrize("binary_view", [False, True])
 @pytest.mark.parametrize("codec", [NONE, ZSTD])
 def test_records_that_nobody_asked_for_take_no_room(codec, binary_view):
