@@ -170,9 +170,9 @@ def test_any_negative_size_is_null(size):
     null = struct.pack(">i", size)
     without_key = GOOD[:26] + null + GOOD[33:]
     without_value = GOOD[:33] + null
-    for data, wanted in ((without_key, (None, b"value")), (without_value, (b"key", None))):
-        data = FRAME.pack(0, len(data) - 12) + data[12:]
-        (record,) = RecordBatch(wrapper(data)).records()
+    for inner, wanted in ((without_key, (None, b"value")), (without_value, (b"key", None))):
+        framed = FRAME.pack(0, len(inner) - 12) + inner[12:]
+        (record,) = RecordBatch(wrapper(framed)).records()
         assert (record.key, record.value) == wanted
 
 
