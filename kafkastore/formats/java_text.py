@@ -150,25 +150,26 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
     """Yield properties lines: continued ones joined, comments and blank ones left out."""
-    whole, whole_position = "", -1
+    pieces: list[str] = []
+    first_position = -1
     for position, raw in lines_with_positions(data):
         line = raw.decode("latin-1").lstrip(" \t\f")
-        if whole_position < 0:
+        if first_position < 0:
             if not line or line[0] in "#!":
                 continue
-            whole_position = position
-        whole += line
+            first_position = position
         backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            whole = whole[:-1]
-            if position + len(raw) < len(data):
-                continue
-            yield whole_position, whole  # the file ends in a backslash: even "" is a line
-        elif whole:
-            yield whole_position, whole
-        whole, whole_position = "", -1
-    if whole:
-        yield whole_position, whole
+        continues = backslashes % 2 == 1
+        pieces.append(line[:-1] if continues else line)
+        at_end = position + len(raw) >= len(data)
+        if continues and not at_end:
+            continue
+        whole = "".join(pieces)
+        if whole or continues:  # the file ends in a backslash: even "" is a line
+            yield first_position, whole
+        pieces, first_position = [], -1
+    if any(pieces):
+        yield first_position, "".join(pieces)
 
 
 def _unescaped(text: str, position: int) -> str:
