@@ -8,10 +8,26 @@ Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 cimport cython
 
+from kafkastore.formats.arrow_column cimport (
+    QUICK_COPY,
+    VIEW_SIZE,
+    Binary,
+    Nulls,
+    add_binary,
+    add_null,
+    begin_places,
+    copy_bytes,
+    fill_i32,
+    fill_i64,
+    forget_nulls,
+    free_binary,
+    grow_nulls,
+    write_view,
+)
 from kafkastore.formats.arrow_memory cimport Block, Spares, grow
 from kafkastore.formats.batch_header cimport (
     CODEC_MASK,
@@ -52,9 +68,6 @@ cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 
 cdef enum:
     SMALLEST_RECORD = 7      # v2: seven one-byte fields
-    VIEW_SIZE = 16
-    LARGEST_INLINE = 12      # bytes of a value that an Arrow view holds itself
-    QUICK_COPY = 16          # so many bytes are copied for any smaller value: no call, no branch
 
 
 cdef inline int64_t wrapping_difference(int64_t a, int64_t b) noexcept nogil:
@@ -76,100 +89,6 @@ cdef enum Outcome:
     COMPRESSED
     BROKEN
     NO_MEMORY
-
-
-cdef struct Nulls:
-    Block bits               # of an Arrow bitmap: all 1 but for the rows counted here
-    Py_ssize_t count
-
-
-cdef struct Binary:
-    Nulls nulls
-    Block places             # int32 offsets, one more than rows; or views
-    Block bytes
-    Py_ssize_t size          # bytes used
-
-
-cdef bint grow_nulls(Nulls* nulls, Py_ssize_t rows) noexcept nogil:
-    cdef Py_ssize_t before = nulls.bits.capacity
-    if not grow(&nulls.bits, (rows + 7) // 8):
-        return False
-    memset(nulls.bits.data + before, 0xff, nulls.bits.capacity - before)
-    return True
-
-
-cdef void forget_nulls(Nulls* nulls, Py_ssize_t rows) noexcept nogil:
-    """Count only the nulls before a row, and make the bits behind it 1 again."""
-    cdef Py_ssize_t row
-    nulls.count = 0
-    for row in range(8 * nulls.bits.capacity):
-        if row >= rows:
-            nulls.bits.data[row >> 3] |= <uint8_t> (1 << (row & 7))
-        elif not nulls.bits.data[row >> 3] >> (row & 7) & 1:
-            nulls.count += 1
-
-
-cdef void free_binary(Binary* column) noexcept:
-    free(column.nulls.bits.data)
-    free(column.places.data)
-    free(column.bytes.data)
-
-
-cdef inline void begin_places(Block* offsets) noexcept:
-    (<int32_t*> offsets.data)[0] = 0
-
-
-cdef inline void add_null(Nulls* nulls, Py_ssize_t row) noexcept nogil:
-    nulls.bits.data[row >> 3] &= <uint8_t> ~(1 << (row & 7))
-    nulls.count += 1
-
-
-cdef inline void copy_bytes(uint8_t* to, const uint8_t* at, Py_ssize_t size,
-                            const uint8_t* readable_end) noexcept nogil:
-    """Copy; `to` has room for `QUICK_COPY` bytes more."""
-    if size <= QUICK_COPY and readable_end - at >= QUICK_COPY:
-        memcpy(to, at, QUICK_COPY)
-    else:
-        memcpy(to, at, size)
-
-
-cdef inline void add_binary(Binary* column, Py_ssize_t row, const uint8_t* at, int32_t size
-                            ) noexcept nogil:
-    """Add a value; size -1 is null. Room was reserved."""
-    if size > 0:
-        memcpy(column.bytes.data + column.size, at, size)
-        column.size += size
-    elif size < 0:
-        add_null(&column.nulls, row)
-    (<int32_t*> column.places.data)[row + 1] = <int32_t> column.size
-
-
-cdef inline void write_view(uint8_t* to, const uint8_t* at, int32_t size, int32_t buffer,
-                            int64_t place) noexcept nogil:
-    """Write an Arrow view of a value that lies in a buffer; size -1 (null) as an empty one."""
-    cdef int32_t* words = <int32_t*> to
-    words[0] = max(size, 0)
-    if size > LARGEST_INLINE:
-        memcpy(to + 4, at, 4)
-        words[2] = buffer
-        words[3] = <int32_t> place
-    else:
-        memset(to + 4, 0, LARGEST_INLINE)
-        memcpy(to + 4, at, words[0])
-
-
-cdef inline void fill_i32(Block* column, Py_ssize_t row, Py_ssize_t end, int32_t value
-                          ) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(row, end):
-        (<int32_t*> column.data)[i] = value
-
-
-cdef inline void fill_i64(Block* column, Py_ssize_t row, Py_ssize_t end, int64_t value
-                          ) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(row, end):
-        (<int64_t*> column.data)[i] = value
 
 
 @cython.final
