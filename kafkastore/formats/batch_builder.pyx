@@ -44,8 +44,7 @@ from kafkastore.formats.record_writer cimport (
 from kafkastore.formats.varint_writer cimport varint_size
 
 from kafkastore.errors import OffsetOverflowError, OutOfOrderAppendError
-from kafkastore.formats.compressing import check_codec, compress
-from kafkastore.formats.compression import Codec
+from kafkastore.formats.compression import Codec, check_codec, compress
 
 cdef Crc crc = crc_functions()
 

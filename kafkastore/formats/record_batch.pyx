@@ -46,7 +46,8 @@ import numpy as np
 
 from kafkastore.errors import CorruptBatchError, UnsupportedFormatError
 from kafkastore.formats.batch_header import BATCH_HEADER, bytes_of
-from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES, decompress
 
 cdef int LAST_CODEC = max(Codec)
 

@@ -51,7 +51,7 @@ class BatchFields(TypedDict, total=False):
     codec : Codec
         How the records are compressed; not at all by default.
     compression_level : int or None
-        Within `compressing.COMPRESSION_LEVELS`; None is what `compressing` says of the codec.
+        Within `compression.COMPRESSION_LEVELS`; None is what `compression` says of the codec.
     log_append_time : int or None
         ms; the timestamps of all records are then LogAppendTime, and this one. None: they are
         CreateTime. A record batch keeps the records' own beside it, where no reader looks at them.

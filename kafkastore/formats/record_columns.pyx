@@ -51,7 +51,7 @@ from kafkastore.formats.record_cursor cimport (
 from kafkastore.formats.varint cimport Cursor
 
 from kafkastore.formats.batch_header import bytes_of
-from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES, Decompressor, decompress
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES, Decompressor, decompress
 
 #: Columns in the order of Spark's Kafka source, then our own.
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")

@@ -14,7 +14,7 @@ from kafkastore.errors import (
     NotALogDirectoryError,
 )
 from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
-from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import (
     LEADER_EPOCH_CHECKPOINT,

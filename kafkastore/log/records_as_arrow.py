@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
     BATCH_BYTES,
     BATCH_ROWS,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFormatError
 from kafkastore.formats import batch_header
 from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.compression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import LogOffsetPosition, TimestampOffset
 from kafkastore.formats.record_batch import RecordBatch, first_record_from
 

@@ -17,7 +17,8 @@ from models.record_strategies import HEADERS, batches, bounded, in_a_row, rows
 from kafkastore import KafkaStoreError, OffsetOverflowError, OutOfOrderAppendError, RecordBatch
 from kafkastore.formats import batch_header
 from kafkastore.formats.batch_builder import BatchBuilder
-from kafkastore.formats.compression import Codec, decompress
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.decompression import decompress
 from kafkastore.formats.record_builder import (
     build_batch,
     build_batch_from_columns,

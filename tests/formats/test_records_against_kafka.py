@@ -44,7 +44,8 @@ from kafkastore import (
     UnsupportedFormatError,
 )
 from kafkastore.formats import offset_index, time_index
-from kafkastore.formats.compression import Codec, decompress
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.decompression import decompress
 from kafkastore.formats.record_builder import build_batch, build_end_transaction_marker
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes

@@ -1,0 +1,97 @@
+"""Every parser is fed its golden inputs cut at each byte, with each bit flipped, and random bytes.
+
+The result is a value, or an error of ours that says where the bytes are corrupt; `fuzz.parsers` has
+the parsers. Tests beside this one look at what a parser makes of harm; `tests/fuzz` goes on from
+here, led by coverage.
+"""
+
+import pkgutil
+import random
+
+import fuzz.column_parsers
+import fuzz.parsers
+import pytest
+from fuzz.golden_inputs import golden_inputs, inputs_of
+from fuzz.parsers import PARSERS, feed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkastore.formats
+
+#: Larger inputs are not harmed everywhere, but in so many places by chance.
+SOME_PLACES = 120
+MOST_BITS = 4000
+
+
+#: Modules that parse nothing, or whose parsing others of the registry do: why.
+NOT_IN_THE_REGISTRY = {
+    "arrow_memory": "memory",
+    "batch_builder": "writes, by record_builder",
+    "crc": "any bytes are right",
+    "entries": "types",
+    "index_builder": "takes headers, by batch_header",
+    "index_growth": "numbers",
+    "java_text": "lines and numbers, by checkpoints and file_names",
+    "protocol": "fields, by the messages",
+    "record_rows": "columns, by record_builder",
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(golden):
+    return golden_inputs(lambda version, case: golden(version, case, "answers").root)
+
+
+def places(count, most):
+    """All of `count` places, or so many of them by chance; alike in every run."""
+    return range(count) if count <= most else random.Random(count).sample(range(count), most)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_golden_inputs_are_read(name, inputs):
+    errors = [feed(name, data) for data in inputs_of(name, inputs)]
+    assert None in errors
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_an_input_cut_at_any_byte_is_a_value_or_an_error_with_its_position(name, inputs):
+    for data in inputs_of(name, inputs):
+        for end in places(len(data), SOME_PLACES):
+            feed(name, data[:end])
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_an_input_with_any_bit_flipped_is_a_value_or_an_error_with_its_position(name, inputs):
+    bits_left = MOST_BITS
+    for data in inputs_of(name, inputs):
+        bits = places(8 * len(data), max(bits_left, SOME_PLACES // 4))
+        bits_left -= len(bits)
+        for bit in bits:
+            harmed = bytearray(data)
+            harmed[bit // 8] ^= 1 << bit % 8
+            feed(name, bytes(harmed))
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_random_bytes_are_a_value_or_an_error_with_its_position(name, inputs):
+    golden = inputs_of(name, inputs)
+    # Alone, and as a piece of a golden input: headers let few random bytes through.
+    pieces = st.builds(
+        lambda data, at, piece: data[: at % (len(data) + 1)] + piece + data[at % 97 :],
+        st.sampled_from(golden),
+        st.integers(0, 2000),
+        st.binary(max_size=20),
+    )
+
+    @settings(max_examples=60)
+    @given(st.binary(max_size=200) | pieces)
+    def check(data):
+        feed(name, data)
+
+    check()
+
+
+def test_every_module_of_formats_is_in_the_registry():
+    modules = {module.name for module in pkgutil.iter_modules(kafkastore.formats.__path__)}
+    used = {*vars(fuzz.parsers), *vars(fuzz.column_parsers)}
+    assert modules - used == NOT_IN_THE_REGISTRY.keys() - used

@@ -1,0 +1,159 @@
+"""Columns of records, filled from any bytes, and held against the same records one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+from fuzz.reading import (
+    MAX_DECOMPRESSED_BYTES,
+    exactly,
+    raise_first,
+    records_from,
+    scanned,
+)
+
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats import batch_header, compression, record_batch, record_columns
+
+ALL_COLUMNS = (
+    *record_columns.KAFKA_COLUMNS,
+    record_columns.HEADERS_COLUMN,
+    *record_columns.OTHER_COLUMNS,
+)
+LAST_OFFSET = 2**63 - 1
+HEADER_SIZE = batch_header.BATCH_HEADER.itemsize
+
+
+def read_record_columns(data):
+    """Fill columns from a log; the first byte chooses how, and what the log's records lie in."""
+    options, log = (data[0], data[1:]) if data else (0, b"")
+    if options & 0x30:
+        log = compressed(log, (options >> 4) & 3)
+    log = exactly(log)
+    headers = scanned(log)
+    columns = record_columns.RecordColumns(
+        ALL_COLUMNS if options & 1 else ("value", "timestamp"),
+        binary_view=bool(options & 2),
+        include_control=not options & 4,
+        max_rows=3 if options & 8 else record_columns.BATCH_ROWS,
+        max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+        **({"start_offset": 5, "end_offset": 9, "end_timestamp": 2**40} if options & 64 else {}),
+    )
+    errors = []
+    offsets = list(column_offsets(columns, log, headers, errors))
+    if options & 1 and options & 0x44 == 0:
+        assert offsets == offsets_of_records(log, headers, stop=bool(errors))
+    raise_first(errors)
+
+
+def column_offsets(columns, log, headers, errors):
+    """Fill, take and check until the headers or the log end; yield the offsets."""
+    done = 0
+    while True:
+        try:
+            done = columns.append(log, headers, done)
+        except KafkaStoreError as error:
+            errors.append(error)
+        yield from checked_offsets(*columns.take())
+        if errors or done == len(headers):
+            return
+
+
+def checked_offsets(rows, taken):
+    """Check that buffers hold what they say, and return the offsets."""
+    for name in taken.keys() & {"key", "value"}:
+        check_binary(rows, taken[name])
+    if "headers" in taken:
+        nulls, validity, places, count, names, values = taken["headers"]
+        check_nulls(rows, nulls, validity)
+        check_places(rows, places, count)
+        check_binary(count, names)
+        check_binary(count, values)
+    for name in taken.keys() - {"key", "value", "headers", "timestamp"}:
+        assert len(bytes(taken[name])) >= rows
+    nulls, validity, values = taken["timestamp"]
+    check_nulls(rows, nulls, validity)
+    assert len(bytes(values)) >= 8 * rows
+    return np.frombuffer(taken.get("offset", b""), np.int64)[:rows].tolist()
+
+
+def check_nulls(rows, nulls, validity):
+    if validity is None:
+        assert nulls == 0
+        return
+    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+    assert nulls == rows - bits[:rows].sum()
+
+
+def check_places(rows, places, size):
+    ends = np.frombuffer(places, np.int32)[: rows + 1]
+    assert len(ends) == rows + 1
+    assert ends[0] == 0
+    assert (np.diff(ends) >= 0).all()
+    assert ends[-1] == size
+
+
+def check_binary(rows, parts):
+    nulls, validity, places, content = parts
+    check_nulls(rows, nulls, validity)
+    if not isinstance(content, list):
+        check_places(rows, places, len(bytes(content)))
+        return
+    view = np.dtype([("size", "i4"), ("prefix", "S4"), ("buffer", "i4"), ("place", "i4")])
+    sizes = [memoryview(buffer).nbytes for buffer in content]
+    for size, _, buffer, place in np.frombuffer(places, view)[:rows].tolist():
+        assert size >= 0
+        if size > 12:
+            assert place >= 0
+            assert place + size <= sizes[buffer]
+
+
+def offsets_of_records(log, headers, *, stop):
+    """What the same batches hold one by one, up to the first broken one: all offsets from 0 on."""
+    offsets = []
+    for header in headers:
+        if 0 <= header["last_offset"] >= header["base_offset"] >= LAST_OFFSET:
+            continue  # nobody asked for it, and columns do not look inside
+        start = int(header["position"])
+        batch = record_batch.RecordBatch(log[start : start + header["size"]], start)
+        try:
+            offsets += [record.offset for record in records_from(batch)]
+        except KafkaStoreError:
+            assert stop
+            break
+    return [offset for offset in offsets if 0 <= offset < LAST_OFFSET]
+
+
+def compressed(records, codec):
+    """Put any bytes into a batch as its records, so that the decoders get them behind a codec."""
+    if not records:
+        return b""
+    kind, records = records[0], records[1:]
+    magic = 1 if kind & 1 else 2
+    payload = compression.compress(codec, records, magic=magic)
+    if magic == 1:
+        body = bytes([1, codec]) + bytes(8) + b"\xff\xff\xff\xff"
+        body += len(payload).to_bytes(4, "big") + payload
+        return (kind >> 1).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big") + bytes(4) + body
+    count = records[0] if records else 0
+    header = bytearray(batch_header.LARGEST_HEADER)
+    header[8:12] = (len(header) - 12 + len(payload)).to_bytes(4, "big")
+    header[16], header[22], header[60] = 2, codec, count
+    return bytes(header) + payload
+
+
+def read_foreign_headers(data):
+    """Fill columns by headers that are not those of the log: the bytes are not trusted."""
+    count = min(data[0] % 4 + 1 if data else 0, (len(data) - 1) // HEADER_SIZE)
+    first = data[0] >> 6 if data else 0
+    end = 1 + max(count, 0) * HEADER_SIZE
+    headers = np.frombuffer(data[1:end], batch_header.BATCH_HEADER).copy()
+    log = exactly(data[end:])
+    columns = record_columns.RecordColumns(
+        ALL_COLUMNS,
+        binary_view=bool(data and data[0] & 4),
+        max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+    )
+    try:
+        columns.append(log, headers, first, position=None if data and data[0] & 8 else 0)
+    finally:
+        checked_offsets(*columns.take())

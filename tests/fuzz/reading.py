@@ -1,0 +1,64 @@
+"""What the parsers of the registry share: bytes that end where they say, batches, errors."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.formats import batch_header
+
+MOST_HEADERS = 64
+MAX_DECOMPRESSED_BYTES = 1024 * 1024
+
+
+def exactly(data):
+    """Copy bytes to memory that ends where they do: `bytes` have a zero behind them."""
+    return np.frombuffer(data, np.uint8).copy()
+
+
+def or_error(parse, *arguments, **options):
+    """Call, and let an error of ours be a result: what comes next in a parser is called too."""
+    with contextlib.suppress(KafkaStoreError):
+        return parse(*arguments, **options)
+
+
+def scanned(data, *, position=0, verify_crc=False):
+    headers = np.zeros(MOST_HEADERS, batch_header.BATCH_HEADER)
+    count, size, status, wanted = batch_header.scan(data, position, headers, verify_crc=verify_crc)
+    assert 0 <= count <= MOST_HEADERS
+    assert size == headers["size"][:count].sum() <= len(data)
+    assert wanted >= 0
+    if status == batch_header.ALL_SCANNED:
+        assert size == len(data) or count == MOST_HEADERS
+    return headers[:count]
+
+
+def each_batch(data):
+    """Split a log; of bytes that are no batch at all, give them as one."""
+    headers = scanned(data)
+    if not len(headers):
+        yield 0, data
+    for header in headers:
+        position = int(header["position"])
+        yield position, data[position : position + header["size"]]
+
+
+def records_from(batch):
+    return batch.records(max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+
+
+def raise_first(errors):
+    """Raise what a caller would have seen first; the positions of the others are checked too."""
+    for error in errors:
+        check_position(error)
+    if errors:
+        raise errors[0]
+
+
+def check_position(error, size=2**63):
+    """Check where an error says that bytes are corrupt."""
+    if isinstance(error, CorruptionError):
+        assert error.position is not None, f"{error!r} has no position"
+        assert 0 <= error.position <= size, f"{error!r} is outside {size} bytes"

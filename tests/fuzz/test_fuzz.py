@@ -1,0 +1,82 @@
+"""Half a minute of fuzzing for each parser, led by coverage; and that it would find something."""
+
+import os
+import platform
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fuzz import campaign, sanitized_build
+from fuzz.golden_inputs import golden_inputs, inputs_of
+from fuzz.parsers import PARSERS
+
+pytestmark = [
+    pytest.mark.fuzz,
+    # Targets run beside each other, and a test may wait for all those before its own.
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(
+        sys.platform != "linux" or platform.machine() != "x86_64",
+        reason="atheris is there for x86-64 Linux",
+    ),
+]
+
+SECONDS = 30
+FAULTS = {
+    "find_magic": "the magic bytes were found",
+    "read_past_end": "heap-buffer-overflow",
+    "hang": "timeout",
+    "use_much_memory": "MemoryError",
+}
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return sanitized_build.build(with_coverage=True)
+
+
+@pytest.fixture(scope="module")
+def campaigns(request, compiled, golden):
+    """A future of what is found in each parser whose test will run; as many at a time as cores."""
+    inputs = golden_inputs(lambda version, case: golden(version, case, "answers").root)
+    seed = random.randrange(1, 2**31)
+    names = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if getattr(item, "originalname", None) == test_a_parser_is_fuzzed.__name__
+    ]
+
+    def run(name):
+        return campaign.fuzz(
+            compiled,
+            name,
+            inputs_of(name, inputs),
+            seconds=SECONDS,
+            seed=seed,
+            folder=campaign.FOLDER / "test",
+            anew=True,
+        )
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {name: pool.submit(run, name) for name in names}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_parser_is_fuzzed(name, campaigns):
+    outcome = campaigns[name].result()
+    print(outcome)
+    assert not outcome.findings, f"{outcome}\n{outcome.output[-6000:]}"
+    # Golden inputs alone do not reach so far: what is found is led by what was reached.
+    assert outcome.features > outcome.features_at_start > 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_and_its_input_kept(fault, compiled, tmp_path):
+    outcome = campaign.fuzz(compiled, fault, [b"0"], seconds=120, seed=1, folder=tmp_path)
+    assert len(outcome.findings) == 1, outcome.output[-4000:]
+    assert FAULTS[fault] in outcome.output
+    if fault == "find_magic":
+        assert outcome.findings[0].read_bytes()[:8] == b"kafka\xfe\x00\x2a"
+    again = campaign.run_target(compiled, fault, str(outcome.findings[0]))
+    assert again.returncode != 0
+    assert FAULTS[fault] in again.stdout

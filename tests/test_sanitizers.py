@@ -1,0 +1,83 @@
+"""Tests of the formats again, in a build with AddressSanitizer and UndefinedBehaviorSanitizer."""
+
+import pytest
+from fuzz import sanitized_build
+
+pytestmark = [pytest.mark.sanitizer, pytest.mark.timeout(1200)]
+
+#: What reads bytes in compiled code, or hands bytes of its own to it.
+TESTS = (
+    "batch_header",
+    "compression",
+    "crc",
+    "decompression",
+    "harmed_bytes",
+    "index_builder",
+    "message_set",
+    "offset_index",
+    "record_batch",
+    "record_builder",
+    "record_columns",
+    "time_index",
+    "varint",
+)
+#: It goes through gigabytes, which takes minutes here.
+LEFT_OUT = "not test_records_that_nobody_asked_for_take_no_room"
+
+WHERE_MODULES_LIE = """
+import sys
+from pathlib import Path
+import {modules}
+packages = Path(sys.argv[1])
+for module in ({modules},):
+    assert Path(module.__file__).is_relative_to(packages), module.__file__
+    assert b"__asan_report_load" in Path(module.__file__).read_bytes(), module.__file__
+"""
+
+
+@pytest.fixture(scope="module")
+def sanitized():
+    return sanitized_build.build()
+
+
+def reported(build, code):
+    result = build.run("-c", f"import self_check; {code}")
+    assert result.returncode != 0, result.stdout
+    return result.stderr
+
+
+def test_every_compiled_module_that_is_imported_is_the_sanitized_one(sanitized):
+    modules = [
+        ".".join(path.relative_to(sanitized.packages).with_suffix("").parts).partition(".cp")[0]
+        for path in sanitized.packages.rglob("*.so")
+    ]
+    assert "kafkastore.formats.record_columns" in modules
+    code = WHERE_MODULES_LIE.format(modules=", ".join(modules))
+    result = sanitized.run("-c", code, str(sanitized.packages))
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("size", [100, 8, 1])
+def test_a_byte_read_behind_the_last_is_reported(sanitized, size):
+    said = reported(sanitized, f"from fuzz.reading import exactly; "
+                               f"self_check.read_past_end(exactly(bytes({size})))")  # fmt: skip
+    assert "heap-buffer-overflow" in said
+    assert "read_past_end" in said
+
+
+def test_an_overflow_is_reported(sanitized):
+    assert "signed integer overflow" in reported(sanitized, "self_check.overflow(2**31 - 1)")
+
+
+def test_tests_of_the_formats_are_clean(sanitized, tmp_path):
+    files = [f"tests/formats/test_{name}.py" for name in TESTS]
+    result = sanitized.run(
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", LEFT_OUT, "--durations=10"),
+        *("--timeout=300", f"--basetemp={tmp_path / 'pytest'}"),
+        *files,
+        reports=tmp_path,
+    )
+    said = [path.read_text() for path in sorted(tmp_path.glob("report*"))]
+    assert not said, f"{said[0][:8000]}\n{result.stdout[-2000:]}"
+    assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
+    assert " passed" in result.stdout
