@@ -71,11 +71,11 @@ REQUIRED = $(BIN)/python -c 'import sys, tomllib; \
     asked = tomllib.load(open("pyproject.toml", "rb")); project = asked["project"]; \
     extras = project["optional-dependencies"]; \
     print(*{"build": asked["build-system"]["requires"], \
-        "run": project["dependencies"] + extras["spark"], "dev": extras["dev"]}[sys.argv[1]])'
+        "run": project["dependencies"] + extras["spark"], "dev": extras["dev"]}[sys.argv[1]], sep="\n")'
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
 	@echo "installing what tests and lint need"
-	@$(PIP) install -q $$($(REQUIRED) dev)
+	@$(REQUIRED) dev >$(VENV)/required.txt && $(PIP) install -q -r $(VENV)/required.txt
 	@touch $@
 
 .PHONY: installed layout
@@ -88,7 +88,8 @@ installed: $(VENV)/.stamp-editable
 # throws away, with a Cython and a numpy downloaded for each time.
 $(VENV)/.stamp-requirements: $(VENV)/.stamp-venv pyproject.toml
 	@echo "installing what kafkastore needs, PySpark and a Java runtime among it"
-	@$(PIP) install -q $$($(REQUIRED) build) $$($(REQUIRED) run)
+	@{ $(REQUIRED) build && $(REQUIRED) run; } >$(VENV)/required.txt \
+	    && $(PIP) install -q -r $(VENV)/required.txt
 	@touch $@
 
 $(VENV)/.stamp-compiled: $(VENV)/.stamp-requirements setup.py $(COMPILED)
