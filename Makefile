@@ -75,7 +75,7 @@ REQUIRED = $(BIN)/python -c 'import sys, tomllib; \
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
 	@echo "installing what tests and lint need"
-	@$(REQUIRED) dev >$(VENV)/required.txt && $(PIP) install -q -r $(VENV)/required.txt
+	@$(REQUIRED) dev >$(VENV)/required-dev.txt && $(PIP) install -q -r $(VENV)/required-dev.txt
 	@touch $@
 
 .PHONY: installed layout
