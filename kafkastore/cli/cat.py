@@ -207,8 +207,10 @@ class _Lines:
 def _records(log: PartitionLog, bounds: Bounds) -> Iterator[Record]:
     """Yield a partition's records within the bounds, passing over segments that are too old."""
     start, end = log.bounds(bounds.start_offset, bounds.end_offset)
-    if bounds.start_timestamp is None and bounds.end_timestamp is None:
-        yield from log.records(start, end, isolation=bounds.isolation)
+    if bounds.isolation == "read_committed":  # which goes over much of the log each time
+        for record in log.records(start, end, isolation=bounds.isolation):
+            if bounds.hold(record.timestamp):
+                yield record
         return
     for segment in log.segments_between(start, end):
         if bounds.start_timestamp is not None:
@@ -217,10 +219,7 @@ def _records(log: PartitionLog, bounds: Bounds) -> Iterator[Record]:
             if (-1 if largest is None else largest) < bounds.start_timestamp:
                 continue
         ends = end if segment.next_base_offset is None else min(end, segment.next_base_offset)
-        records = log.records(
-            max(start, segment.base_offset), ends, isolation=bounds.isolation
-        )
-        for record in records:
+        for record in log.records(max(start, segment.base_offset), ends):
             if bounds.hold(record.timestamp):
                 yield record
 

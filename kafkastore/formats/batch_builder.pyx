@@ -89,11 +89,12 @@ cdef class BatchBuilder:
     cdef bint is_relative, has_append_time, has_delete_horizon, has_base_offset
     cdef int64_t append_time
     cdef object codec, compression_level
+    cdef bint is_busy                   # a thread writes rows, without the GIL
 
-    def __init__(self, *, magic=2, codec=Codec.NONE, compression_level=None, log_append_time=None,
-                 leader_epoch=-1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
-                 is_transactional=False, is_control=False, delete_horizon_ms=None,
-                 max_batch_bytes=None):
+    def __cinit__(self, *, magic=2, codec=Codec.NONE, compression_level=None, log_append_time=None,
+                  leader_epoch=-1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+                  is_transactional=False, is_control=False, delete_horizon_ms=None,
+                  max_batch_bytes=None):
         cdef BatchHeader* header = &self.header
         if magic not in (0, 1, 2):
             raise ValueError(f"magic {magic} is not 0, 1 or 2")
@@ -326,10 +327,14 @@ cdef class BatchBuilder:
         cdef Outcome outcome
         if first < 0:
             raise ValueError(f"there is no row {first}")
+        if self.is_busy:
+            raise RuntimeError("another thread writes rows with this BatchBuilder")
         if not self.reserve(min(bytes_of_all(rows), self.max_batch_bytes)):
             raise MemoryError
+        self.is_busy = True
         with nogil:
             outcome = self.add_rows(rows, &row)
+        self.is_busy = False
         if outcome > FULL:
             raise self.refusal(outcome, offset_of(rows, row))
         return row

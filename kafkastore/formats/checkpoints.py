@@ -22,7 +22,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkastore.errors import CorruptCheckpointError
@@ -100,10 +100,16 @@ def pack_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     -------
     bytes
         The file.
+
+    Raises
+    ------
+    ValueError
+        If it could not be read back: a topic with a blank, a number that does not fit.
     """
-    return _pack_checkpoint(
+    data = _pack_checkpoint(
         f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
     )
+    return _read_back(data, parse_offset_checkpoint, dict(offsets))
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[EpochStart, ...]:
@@ -156,8 +162,15 @@ def pack_leader_epoch_checkpoint(epochs: Iterable[tuple[int, int]]) -> bytes:
     -------
     bytes
         The file.
+
+    Raises
+    ------
+    ValueError
+        If it could not be read back: a number that does not fit.
     """
-    return _pack_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in epochs)
+    wanted = tuple(epochs)
+    data = _pack_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in wanted)
+    return _read_back(data, parse_leader_epoch_checkpoint, wanted)
 
 
 def parse_meta_properties(data: bytes) -> dict[str, str]:
@@ -248,8 +261,14 @@ def pack_partition_metadata(topic_id: str) -> bytes:
     -------
     bytes
         The file; no newline at its end.
+
+    Raises
+    ------
+    ValueError
+        If the id is none.
     """
-    return f"version: 0\ntopic_id: {topic_id}".encode()
+    data = f"version: 0\ntopic_id: {topic_id}".encode()
+    return _read_back(data, parse_partition_metadata, topic_id)
 
 
 def parse_clean_shutdown_marker(data: bytes) -> int | None:
@@ -370,3 +389,14 @@ def _malformed(form: str, line: str, position: int) -> CorruptCheckpointError:
     """Build the error for a line that is not of its form."""
     shown = line if len(line) <= 80 else line[:77] + "..."
     return CorruptCheckpointError(f"{form!r} wanted, {shown!r} found", position=position)
+
+
+def _read_back(data: bytes, parse: Callable[[bytes], object], wanted: object) -> bytes:
+    """Return what was packed, unless a broker could not read it, or would read something else."""
+    try:
+        found = parse(data)
+    except CorruptCheckpointError as error:
+        raise ValueError(f"{wanted!r} can't be written: {error.reason}") from error
+    if found != wanted:
+        raise ValueError(f"{wanted!r} can't be written: it would be read as {found!r}")
+    return data

@@ -121,7 +121,11 @@ def first_control_record(batch: RecordBatch) -> ControlRecord | None:
     ------
     CorruptBatchError
         If the batch or the record breaks its format.
+    ValueError
+        If it is no control batch.
     """
+    if not batch.is_control:
+        raise ValueError(f"{batch!r} is no control batch")
     for record in batch.records():
         return parse_control_record(record, position=batch.position)
     return None

@@ -41,7 +41,7 @@ cdef class IndexBuilder:
     cdef int64_t last_offset_in_index, last_offset_in_time_index
     cdef bytearray offset_entries, time_entries
 
-    def __init__(self, int64_t base_offset, int64_t index_interval_bytes):
+    def __cinit__(self, int64_t base_offset, int64_t index_interval_bytes):
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.last_entry_position = 0

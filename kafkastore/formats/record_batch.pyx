@@ -52,7 +52,8 @@ from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES, decompress
 cdef int LAST_CODEC = max(Codec)
 
 Record = namedtuple(
-    "Record", "offset timestamp timestamp_type key value headers leader_epoch")
+    "Record", "offset timestamp timestamp_type key value headers leader_epoch",
+    module="kafkastore.formats.record_batch")
 Record.__doc__ = """One record: what a consumer is given.
 
 `offset`; `timestamp` in ms since 1970, -1 where the message format has none; `timestamp_type` as in
@@ -162,7 +163,7 @@ cdef class RecordBatch:
     cdef BatchHeader _header
     cdef const uint8_t[::1] data
 
-    def __init__(self, const uint8_t[::1] data not None, int64_t position=0):
+    def __cinit__(self, const uint8_t[::1] data not None, int64_t position=0):
         cdef HeaderStatus status = HEADER_BAD_LENGTH
         if data.shape[0]:
             status = parse_header(&data[0], data.shape[0], &self._header)
@@ -350,6 +351,9 @@ cdef class RecordBatch:
                 view.offset, view.timestamp, kind, optional_bytes(view.key, view.key_size),
                 optional_bytes(view.value, view.value_size),
                 headers_of(&view, &self._header) if view.headers_count else (), epoch))
+
+    def __reduce__(self):
+        return RecordBatch, (bytes(self.data), self.position)
 
     def __repr__(self):
         cdef int codec = self._header.attributes & CODEC_MASK

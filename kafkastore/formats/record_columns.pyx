@@ -58,6 +58,8 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "t
 HEADERS_COLUMN = "headers"
 OTHER_COLUMNS = ("leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control")
 
+cdef object KNOWN_COLUMNS = frozenset((*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS))
+
 #: Rows of one Arrow batch: as many as Spark's own Arrow paths use.
 BATCH_ROWS = 10_000
 #: A set of columns this large is given away before the next batch is decoded: what a core's own
@@ -93,7 +95,7 @@ cdef enum Outcome:
 
 @cython.final
 cdef class RecordColumns:
-    """Columns of records, being filled.
+    """Columns of records, being filled; for one thread at a time.
 
     Parameters
     ----------
@@ -136,16 +138,17 @@ cdef class RecordColumns:
     cdef int32_t view_buffer
     cdef const char* error
     cdef object columns, decompress
+    cdef bint is_busy        # a thread decodes into the columns, without the GIL
 
-    def __cinit__(self):
+    def __cinit__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
+                  start_timestamp=-INT64_MAX - 1, end_timestamp=None, include_control=False,
+                  binary_view=False, max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES,
+                  max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         self.spares = Spares()
         self.view_buffers = []
-
-    def __init__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
-                 start_timestamp=-INT64_MAX - 1, end_timestamp=None, include_control=False,
-                 binary_view=False, max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES,
-                 max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         self.columns = frozenset(columns)
+        if unknown := self.columns - KNOWN_COLUMNS:
+            raise ValueError(f"no column {', '.join(sorted(map(repr, unknown)))}")
         self.want_key = "key" in self.columns
         self.want_value = "value" in self.columns
         self.want_headers = HEADERS_COLUMN in self.columns
@@ -220,28 +223,49 @@ cdef class RecordColumns:
             If a checksum is wrong or records break their format. Whole batches before are kept.
         """
         cdef const uint8_t[::1] header_bytes = bytes_of(headers)
-        cdef Py_ssize_t i = first, count = len(headers), at = 0, size = data.shape[0]
-        cdef Py_ssize_t rows, viewed
+        cdef Py_ssize_t i = first, count = len(headers), rows, viewed
         cdef int64_t origin
-        cdef const BatchHeader* header = NULL
         cdef const BatchHeader* first_header
-        cdef const uint8_t* start = NULL
-        cdef Outcome outcome = APPENDED
+        cdef Outcome outcome
         if first < 0:
             raise ValueError(f"there is no header {first}")
+        self._check_idle()
         if count == 0:
             return 0
         first_header = <const BatchHeader*> &header_bytes[0]
         origin = first_header.position if position is None else position
-        if size:
-            start = &data[0]
         rows, viewed = self.rows, len(self.view_buffers)
         if self.as_views:
             self._view(data.base)
+        self.is_busy = True
+        try:
+            outcome = self._append(data, first_header, origin, count, &i)
+        finally:
+            self.is_busy = False
+        if self.rows == rows:
+            self._unview(viewed)
+        if outcome == NO_MEMORY:
+            raise MemoryError
+        if outcome == BROKEN:
+            raise broken(self.error.decode(), first_header + i)
+        return i
+
+    cdef int _check_idle(self) except -1:
+        if self.is_busy:
+            raise RuntimeError("another thread uses these RecordColumns")
+        return 0
+
+    cdef Outcome _append(self, const uint8_t[::1] data, const BatchHeader* headers, int64_t origin,
+                         Py_ssize_t count, Py_ssize_t* first) except *:
+        """Decode batches; `first` is then the header of the first that was not decoded."""
+        cdef Py_ssize_t i = first[0], at = 0, size = data.shape[0]
+        cdef const uint8_t* start = &data[0] if size else NULL
+        cdef const BatchHeader* header = NULL
+        cdef Outcome outcome = APPENDED
         while True:
             with nogil:
                 while i < count:
-                    header = first_header + i
+                    header = headers + i
                     if self._is_full(header):
                         break
                     at = wrapping_difference(header.position, origin)
@@ -260,13 +284,8 @@ cdef class RecordColumns:
             if outcome != APPENDED:
                 break
             i += 1
-        if self.rows == rows:
-            self._unview(viewed)
-        if outcome == NO_MEMORY:
-            raise MemoryError
-        if outcome == BROKEN:
-            raise broken(self.error.decode(), header)
-        return i
+        first[0] = i
+        return outcome
 
     cdef Outcome _append_compressed(self, const BatchHeader* header,
                                     const uint8_t[::1] batch) except *:
@@ -543,6 +562,7 @@ cdef class RecordColumns:
         """
         cdef Py_ssize_t rows = self.rows
         cdef dict taken = {}
+        self._check_idle()
         if self.want_key:
             taken["key"] = self._take_binary(&self.key, rows)
         if self.want_value:

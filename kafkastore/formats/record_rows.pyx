@@ -34,7 +34,7 @@ cdef class RecordRows:
         If a column is not there, or a buffer shorter than its rows.
     """
 
-    def __init__(self, Py_ssize_t rows, columns):
+    def __cinit__(self, Py_ssize_t rows, columns):
         if missing := NEEDED_COLUMNS - columns.keys():
             raise ValueError(f"records need columns {sorted(missing)} too")
         if not 0 <= rows <= INT32_MAX:

@@ -1,8 +1,8 @@
 """What a reader of committed records gets: where the log is decided, and what was aborted before.
 
 The transaction indexes say what was aborted.  Behind the newest producer snapshot, where a crash
-may have cost them entries, and in a directory that has no snapshot at all (of a log that was copied
-alone), the batches themselves are gone over.
+may have cost them entries, and from the first segment on that has none, the batches themselves are
+gone over: a broker makes no index where nothing was aborted, and a copy may have lost one.
 """
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kafkastore.formats import producer_snapshot
 from kafkastore.formats.control_records import first_control_record
 from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, parse_segment_file
 from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import AbortedBatches, TransactionReplay
 from kafkastore.segment.log_file import is_control
 
@@ -57,7 +58,9 @@ def reads_committed(isolation: str) -> bool:
     return isolation == "read_committed"
 
 
-def find_committed(log: PartitionLog, start_offset: int, end_offset: int) -> Committed:
+def find_committed(
+    log: PartitionLog, start_offset: int, end_offset: int, *, verify: bool = True
+) -> Committed:
     """Find what is decided from one offset to another.
 
     Parameters
@@ -66,6 +69,8 @@ def find_committed(log: PartitionLog, start_offset: int, end_offset: int) -> Com
         The partition.
     start_offset, end_offset : int
         Inclusive, exclusive.
+    verify : bool
+        Check the checksums of the batches that are gone over.
 
     Returns
     -------
@@ -74,34 +79,51 @@ def find_committed(log: PartitionLog, start_offset: int, end_offset: int) -> Com
     Raises
     ------
     CorruptionError
-        If a transaction index or a log can't be read.
+        If a transaction index, or a batch that is gone over, is broken: what was aborted behind it
+        is then not known.
 
     Notes
     -----
     Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``,
     ``ProducerStateManager.firstUnstableOffset``.
     """
-    undecided, aborted = _replay(log)
+    first_to_replay = log.log_end_offset
+    aborted = []
     # Also behind the end: the marker of a transaction may lie in a later segment.
     for segment in log.segments_between(start_offset, log.log_end_offset):
-        found = segment.transaction_index.collect_aborted_txns(start_offset, end_offset)
+        index = segment.transaction_index
+        if not index.path.exists():
+            first_to_replay = segment.base_offset
+            break
+        index.check()
+        found = index.collect_aborted_txns(start_offset, end_offset)
         aborted.append(found.aborted_txns)
         if found.is_complete:
             break
+    undecided, replayed = _replay(log, first_to_replay, verify)
+    aborted += replayed
     last_stable_offset = log.log_end_offset if undecided is None else undecided
-    return Committed(last_stable_offset, AbortedBatches(np.concatenate(aborted)))
+    return Committed(last_stable_offset, AbortedBatches(_joined(aborted)))
 
 
-def _replay(log: PartitionLog) -> tuple[int | None, list[NDArray[np.void]]]:
-    """Go over the batches behind the newest snapshot: the first undecided offset, what aborted."""
-    start, replay = _newest_snapshot(log)
+def _joined(parts: list[NDArray[np.void]]) -> NDArray[np.void]:
+    return np.concatenate([np.empty(0, ABORTED_TXN), *parts])
+
+
+def _replay(
+    log: PartitionLog, from_offset: int, verify: bool
+) -> tuple[int | None, list[NDArray[np.void]]]:
+    """Go over batches from an offset or before it: the first undecided offset, what aborted."""
+    start, replay = _newest_snapshot(log, from_offset)
     aborted = []
     for segment in log.segments_between(start, log.log_end_offset):
         position = segment.position_before(start) if start > segment.base_offset else 0
         with segment.open_log() as file:
-            for run in file.runs(position):
+            for run in file.runs(position, verify_crc=verify):
                 headers = run.headers
                 try:
+                    for index in np.flatnonzero(headers["crc_valid"] == 0)[:1].tolist():
+                        RecordBatch(run.batch(index), int(headers["position"][index])).verify()
                     types = [
                         None if control is None else control.type
                         for index in np.flatnonzero(
@@ -119,8 +141,8 @@ def _replay(log: PartitionLog) -> tuple[int | None, list[NDArray[np.void]]]:
     return replay.first_undecided_offset, aborted
 
 
-def _newest_snapshot(log: PartitionLog) -> tuple[int, TransactionReplay]:
-    """Read the newest producer snapshot that is whole: its offset, and a replay from there."""
+def _newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, TransactionReplay]:
+    """Read the newest whole producer snapshot up to an offset: its own, and a replay from there."""
     offsets = sorted(
         (
             named.base_offset
@@ -128,7 +150,7 @@ def _newest_snapshot(log: PartitionLog) -> tuple[int, TransactionReplay]:
             if (named := parse_segment_file(path.name)) is not None
             and named.type_suffix == PRODUCER_SNAPSHOT_SUFFIX
             and not named.temporary
-            and named.base_offset <= log.log_end_offset
+            and named.base_offset <= up_to
         ),
         reverse=True,
     )

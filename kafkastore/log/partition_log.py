@@ -238,7 +238,7 @@ class PartitionLog:
         start, end = self.bounds(start_offset, end_offset)
         aborted = None
         if reads_committed(isolation):
-            last_stable_offset, aborted = find_committed(self, start, end)
+            last_stable_offset, aborted = find_committed(self, start, end, verify=verify)
             end = min(end, last_stable_offset)
         for path, batch in self._batches_with_paths(start, end):
             try:

@@ -69,6 +69,8 @@ def schema(
     ValueError
         If a name is not known.
     """
+    if isinstance(columns, str):
+        raise TypeError(f"columns is a sequence of names, not one: [{columns!r}]")
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
     if columns is None:
         columns = (*KAFKA_COLUMNS, HEADERS_COLUMN) if include_headers else KAFKA_COLUMNS
@@ -115,7 +117,7 @@ def read(
     limit : int, optional
         At most so many rows; nothing much behind the last of them is read.
     include_headers : bool
-        Add the `headers` column.
+        Add the `headers` column where `columns` is not given.
     include_control : bool
         Whether transaction markers are rows.
     isolation : str
@@ -124,7 +126,8 @@ def read(
     binary_view : bool
         Let keys and values refer to the mapped file, or to a batch's decompressed bytes, instead of
         copying them. The file must not be cut while the result is in use: touching a page that is
-        gone ends the process.
+        gone ends the process. Not every function of Arrow takes the type binary_view; a cast to
+        binary copies.
     batch_rows : int
         At most so many rows a batch.
     batch_bytes : int
@@ -140,13 +143,19 @@ def read(
     pyarrow.RecordBatchReader
         Memory is bounded by a few batches, whatever the size of the log. A timestamp whose
         microseconds do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first
-        broken batch; all rows before it have been given.
+        broken batch; all rows before it have been given. For one thread at a time.
     """
+    if batch_rows < 1 or batch_bytes < 1:
+        raise ValueError(
+            f"batch_rows and batch_bytes are at least 1, not {batch_rows} and {batch_bytes}"
+        )
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit is at least 0, not {limit}")
     chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
     start, end = log.bounds(start_offset, end_offset)
     aborted = None
     if reads_committed(isolation):
-        last_stable_offset, aborted = find_committed(log, start, end)
+        last_stable_offset, aborted = find_committed(log, start, end, verify=verify)
         end = min(end, last_stable_offset)
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
     if start_timestamp is not None:

@@ -365,3 +365,22 @@ def test_the_examples_of_the_document_and_the_module_are_true():
 def test_packed_offsets_are_parsed_again(offsets):
     packed = checkpoints.pack_offset_checkpoint(offsets)
     assert checkpoints.parse_offset_checkpoint(packed) == offsets
+
+
+@pytest.mark.parametrize(
+    ("pack", "value"),
+    [
+        (checkpoints.pack_offset_checkpoint, {("a\nb", 0): 1}),
+        (checkpoints.pack_offset_checkpoint, {("a b", 0): 1}),
+        (checkpoints.pack_offset_checkpoint, {("a", None): 1}),
+        (checkpoints.pack_offset_checkpoint, {("a", 0): 1.5}),
+        (checkpoints.pack_offset_checkpoint, {("a", 0): 1 << 70}),
+        (checkpoints.pack_leader_epoch_checkpoint, [(1 << 40, 2)]),
+        (checkpoints.pack_leader_epoch_checkpoint, [("x", "y")]),
+        (checkpoints.pack_partition_metadata, "hello"),
+        (checkpoints.pack_partition_metadata, None),
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(pack, value):
+    with pytest.raises(ValueError, match="can't be written"):
+        pack(value)

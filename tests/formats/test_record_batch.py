@@ -1,5 +1,7 @@
 """One record batch of magic 2 as Python values; `test_message_set` has the older formats."""
 
+import copy
+import pickle
 import random
 import struct
 
@@ -262,3 +264,27 @@ def test_random_bytes_are_a_batch_or_an_error():
             data[16] = source.randrange(3)
         outcome(lambda data=bytes(data): RecordBatch(data).records())
         outcome(lambda data=bytes(data): [first_record_from(data, 0, 5, 5) or ()])
+
+
+def test_records_and_batches_can_be_pickled_and_copied():
+    batch = RecordBatch(Batch((Row(7, 5, b"k", b"v", (("name", None),)),)).data, 123)
+    (record,) = batch.records()
+    assert pickle.loads(pickle.dumps(record)) == record
+    for made in (pickle.loads(pickle.dumps(batch)), copy.copy(batch)):
+        assert made.records() == [record]
+        assert made.position == 123
+
+
+def test_a_batch_is_made_whole_or_not_at_all():
+    class Named(RecordBatch):
+        """A class whose own constructor forgets the one of its base."""
+
+        def __init__(self, *_):
+            self.name = "x"
+
+    with pytest.raises(TypeError):
+        RecordBatch.__new__(RecordBatch)
+    with pytest.raises(CorruptBatchError):
+        Named(b"")
+    data = Batch((Row(0, 5),)).data
+    assert Named(data).is_valid()

@@ -1,6 +1,8 @@
 """Arrow's buffers as `RecordColumns` fills them, read back byte by byte."""
 
 import struct
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -327,6 +329,29 @@ def test_records_that_nobody_asked_for_take_no_room(codec, binary_view):
     assert rows == 1
     if binary_view:
         assert len(taken["value"][3]) == 1
+
+
+def test_a_column_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="no column 'values'"):
+        RecordColumns(["value", "values"])
+
+
+def test_columns_are_for_one_thread_at_a_time():
+    data = Batch((Row(0, 1, b"k", b"v" * 1000),) ).data * 2000
+    headers = np.zeros(2000, batch_header.BATCH_HEADER)
+    batch_header.scan(data, 0, headers)
+    columns = RecordColumns(ALL_COLUMNS, max_rows=2**40, max_bytes=2**40)
+
+    def append(_):
+        try:
+            return columns.append(data, headers)
+        except RuntimeError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = Counter(pool.map(append, range(40)))
+    assert set(outcomes) <= {2000, "another thread uses these RecordColumns"}
+    assert columns.rows == 2000 * outcomes[2000]
 
 
 def test_an_unknown_codec_is_not_supported():

@@ -182,7 +182,8 @@ def read_control_records(data):
         whole = record_batch.RecordBatch(batch, position)
         for record in records_from(whole):
             control_records.parse_control_record(record, position=position)
-        control_records.first_control_record(whole)
+        if whole.is_control:
+            control_records.first_control_record(whole)
 
 
 def read_producer_snapshot(data):

@@ -1,11 +1,13 @@
 """Readers of committed records, against what brokers gave to such consumers."""
 
+import contextlib
 import shutil
 
 import numpy as np
 import pytest
 
 import kafkastore
+from kafkastore import CorruptBatchError, CorruptIndexError
 
 TRANSACTIONS = pytest.mark.golden_cases(names=["transactions"], answers="answers")
 
@@ -48,7 +50,9 @@ def test_bounds_choose_among_committed_records(golden_case):
 
 
 @TRANSACTIONS
-@pytest.mark.parametrize("lost", [[".txnindex", ".snapshot"], [".snapshot"]], ids=" and ".join)
+@pytest.mark.parametrize(
+    "lost", [[".txnindex", ".snapshot"], [".snapshot"], [".txnindex"]], ids=" and ".join
+)
 def test_a_log_that_was_copied_without_its_other_files_is_gone_over(golden_case, tmp_path, lost):
     for log, answer in partitions(golden_case):
         copied = tmp_path / log.path.name
@@ -59,6 +63,58 @@ def test_a_log_that_was_copied_without_its_other_files_is_gone_over(golden_case,
         alone = kafkastore.open(copied)[log.path.name]
         assert committed_offsets(alone) == answer["committed_offsets"]
         assert alone.last_stable_offset == log.last_stable_offset
+
+
+def copied(log, tmp_path, *suffixes):
+    """A copy of a partition with only some files."""
+    target = tmp_path / log.path.name
+    target.mkdir()
+    for path in log.path.iterdir():
+        if path.suffix in suffixes:
+            shutil.copy2(path, target)
+    return target
+
+
+@TRANSACTIONS
+def test_a_torn_transaction_index_is_an_error_and_not_believed(golden_case, tmp_path):
+    torn = 0
+    for log, answer in partitions(golden_case):
+        directory = copied(log, tmp_path, ".log", ".txnindex", ".snapshot")
+        alone = kafkastore.open(directory)[log.path.name]
+        for path in directory.glob("*.txnindex"):
+            path.write_bytes(path.read_bytes()[:-5])
+        for path in directory.glob("*.txnindex"):
+            if path.stat().st_size:
+                torn += 1
+                with pytest.raises(CorruptIndexError, match="txnindex"):
+                    committed_offsets(alone, start_offset=int(path.stem))
+        # From a segment that has no index on the log itself tells.
+        with contextlib.suppress(CorruptIndexError):
+            assert committed_offsets(alone) == answer["committed_offsets"]
+    assert torn
+
+
+def test_a_batch_of_a_wrong_checksum_decides_nothing(golden, tmp_path):
+    """Neither the producer of a header nor the type of a marker is believed then."""
+    log = kafkastore.open(golden("4.1.1", "transactions", "answers").logs)["txn-0"]
+    for number, batch in enumerate(log.batches()):
+        if not (batch.is_transactional or batch.is_control):
+            continue
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        directory = copied(log, folder, ".log")
+        (path,) = directory.glob("*.log") if len(log.segments) == 1 else [
+            directory / segment.log_path.name for segment in log.segments
+            if segment.base_offset <= batch.base_offset < (segment.next_base_offset or 2**62)
+        ]
+        data = bytearray(path.read_bytes())
+        data[batch.position + (batch.size - 8 if batch.is_control else 46)] ^= 1
+        path.write_bytes(data)
+        harmed = kafkastore.open(directory)["txn-0"]
+        with pytest.raises(CorruptBatchError, match="checksum"):
+            list(harmed.records(isolation="read_committed"))
+        with pytest.raises(CorruptBatchError, match="checksum"):
+            harmed.to_arrow(isolation="read_committed").read_all()
 
 
 @TRANSACTIONS

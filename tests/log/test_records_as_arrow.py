@@ -164,6 +164,24 @@ def test_unknown_columns_are_an_error_that_names_them(opened, columns):
         opened(one_segment(*numbered(1))).to_arrow(columns)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"batch_rows": 0}, "batch_rows and batch_bytes are at least 1, not 0 and"),
+        ({"batch_bytes": -1}, "are at least 1, not 10000 and -1"),
+        ({"limit": -1}, "limit is at least 0, not -1"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(opened, options, told):
+    with pytest.raises(ValueError, match=told):
+        opened(one_segment(*numbered(3))).to_arrow(**options)
+
+
+def test_one_name_is_no_sequence_of_names():
+    with pytest.raises(TypeError, match=r"not one: \['offset'\]"):
+        schema("offset")
+
+
 def test_timestamps_are_utc_with_milliseconds(opened):
     (value,) = opened(one_segment(Batch((Row(0, 1_500_000_000_123),)))).to_arrow(
         ["timestamp"]
