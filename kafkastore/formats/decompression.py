@@ -56,6 +56,8 @@ LZ4_STORED_FLAG = 0x80000000
 LZ4_LARGEST_RATIO = 255
 #: A copy of three bytes gives at most 64.
 SNAPPY_LARGEST_RATIO = 22
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_CHECKSUM_FLAG = 0x04
 SMALLEST_CHUNK = 64 * 1024
 #: What is set aside for a frame that does not say its size.
 LARGEST_AT_ONCE = 4 * 1024 * 1024
@@ -221,11 +223,10 @@ class Decompressor:
 
     def _decompress_zstd(self, data: bytes | memoryview, limit: int) -> bytes:
         """Decompress one frame at once where it is as large as those before; else as a stream."""
-        with contextlib.suppress(zstandard.ZstdError):
-            if max(zstandard.frame_content_size(data), self._zstd_size) <= limit:
-                return self._zstd.decompress(
-                    data, max_output_size=self._zstd_size, allow_extra_data=False
-                )
+        if _is_one_zstd_frame(memoryview(data)):
+            with contextlib.suppress(zstandard.ZstdError):
+                if max(zstandard.frame_content_size(data), self._zstd_size) <= limit:
+                    return self._zstd.decompress(data, max_output_size=self._zstd_size)
         decompressed = _stream_zstd(data, limit)
         self._zstd_size = max(self._zstd_size, min(2 * len(decompressed), LARGEST_AT_ONCE))
         return decompressed
@@ -281,6 +282,29 @@ def _stream(
             pieces.append(piece)
         left = decompressor.unused_data or b""
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _is_one_zstd_frame(data: memoryview) -> bool:
+    """Tell whether there is just one frame; raise where one ends too early, which no call tells."""
+    at = 0
+    while data[at : at + len(ZSTD_MAGIC)] == ZSTD_MAGIC:
+        has_checksum = data[at + len(ZSTD_MAGIC)] & ZSTD_CHECKSUM_FLAG if len(data) > at + 4 else 0
+        start, at = at, at + zstandard.frame_header_size(data[at:])
+        is_last = False
+        while not is_last:
+            # Bit 0: the last one; bits 1 and 2: its kind, 1 is a byte repeated; then its size.
+            block = int.from_bytes(data[at : at + 3], "little")
+            is_last = bool(block & 1) or at >= len(data)
+            at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
+        at += 4 if has_checksum else 0
+        if at > len(data):
+            raise EOFError("the compressed bytes end too early")
+        if start == 0 and at == len(data):
+            return True
+    rest = bytes(data[at : at + len(ZSTD_MAGIC)])
+    if len(rest) < len(ZSTD_MAGIC) and ZSTD_MAGIC.startswith(rest) and (rest or at == 0):
+        raise EOFError("the compressed bytes end too early")
+    return False
 
 
 def _stream_zstd(data: bytes | memoryview, limit: int) -> bytes:

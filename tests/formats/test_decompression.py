@@ -25,7 +25,7 @@ from models.record_format import (
 
 from kafkastore import CorruptBatchError, UnsupportedFormatError
 from kafkastore.formats.compression import Codec
-from kafkastore.formats.decompression import decompress, with_right_header_checksum
+from kafkastore.formats.decompression import Decompressor, decompress, with_right_header_checksum
 
 RECORDS = b"hello world " * 50 + random.Random(3).randbytes(200)
 ZEROS = bytes(64 * 1024 * 1024)
@@ -95,10 +95,23 @@ def test_every_cut_is_an_error(codec, is_raw_snappy):
             decompress(codec, data[:size], magic=2)
 
 
-def test_a_cut_zstd_frame_gives_no_more_than_there_is():
-    data = compress(ZSTD, RECORDS)
-    for size in range(len(data)):
-        assert RECORDS.startswith(decompress(ZSTD, data[:size], magic=2))
+@pytest.mark.parametrize("first", [b"", zstd(b"another frame before")])
+@pytest.mark.parametrize("has_checksum", [False, True])
+def test_every_cut_of_a_zstd_frame_is_an_error(first, has_checksum):
+    data = zstd(RECORDS + bytes(300_000), write_checksum=has_checksum)
+    reused = Decompressor()
+    for size in range(1 if first else 0, len(data)):
+        for reader in (decompress, reused.decompress):
+            with pytest.raises(CorruptBatchError, match="zstd records can't be decompressed"):
+                reader(ZSTD, first + data[:size], magic=2)
+
+
+def test_zstd_frames_are_read_to_the_last_whatever_was_read_before():
+    frames = zstd(RECORDS, write_content_size=False) + zstd(b"more", write_content_size=False)
+    reused = Decompressor()
+    for _ in range(3):
+        assert reused.decompress(ZSTD, frames, magic=2) == RECORDS + b"more"
+        assert reused.decompress(ZSTD, zstd(bytes(200_000)), magic=2) == bytes(200_000)
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES[1:])
