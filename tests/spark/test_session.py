@@ -1,21 +1,15 @@
 """What a session is set to, seen from a process of its own: a JVM lives as long as its Python."""
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from models.pyspark_noise import without_noise
 
 from kafkastore.spark.java import NoJavaError, find_java
 from kafkastore.spark.session import NoSparkError, session
-
-# PySpark's daemon prints this now and then, when a session ends before a worker has noticed.
-NOT_OURS = re.compile(
-    r"Traceback \(most recent call last\):\n"
-    r"(?:  .*\n)*?  .*pyspark/daemon\.py.*\n(?:  .*\n)*BrokenPipeError: .*\n"
-)
 
 PROBE = """
 import json, os, sys
@@ -60,7 +54,7 @@ def probe(folder: Path, environment: dict[str, str], **conf: str) -> dict[str, o
         cwd=folder, env=environment, capture_output=True, text=True, timeout=240,
     )
     assert ran.returncode == 0, ran.stderr
-    assert NOT_OURS.sub("", ran.stderr) == "", "a session starts and ends without a word"
+    assert without_noise(ran.stderr) == "", "a session starts and ends without a word"
     assert list(folder.iterdir()) == [], "a session leaves nothing in the working directory"
     return json.loads(ran.stdout)
 
