@@ -31,7 +31,9 @@ from hypothesis import settings
 from kafkastore.samples.unpacking import unpack_archive
 
 # A deadline would measure what else the machine does.
-settings.register_profile("kafkastore", deadline=None, print_blob=True)
+settings.register_profile("kafkastore", deadline=None, print_blob=True, derandomize=True)
+# Other examples each time: pytest --hypothesis-profile=explore --randomly-seed=$RANDOM
+settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("kafkastore")
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -41,7 +41,7 @@ from kafkastore.formats.record_writer cimport (
     write_message,
     write_record,
 )
-from kafkastore.formats.varint_writer cimport varint_size
+from kafkastore.formats.varint cimport varint_size
 
 from kafkastore.errors import OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats.compression import Codec, check_codec, compress

@@ -36,7 +36,7 @@ from kafkastore.formats.batch_header cimport (
 from kafkastore.formats.big_endian cimport store_i16, store_i32, store_i64, store_u32
 from kafkastore.formats.crc cimport crc_function
 from kafkastore.formats.record_cursor cimport HeaderView, RecordView
-from kafkastore.formats.varint_writer cimport varint_size, write_varint
+from kafkastore.formats.varint cimport varint_size, write_varint
 
 
 cdef inline uint8_t* write_bytes(uint8_t* at, const uint8_t* data, int64_t size) noexcept nogil:

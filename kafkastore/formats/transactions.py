@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 
+def is_control(headers: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Tell which batches are control batches, as transaction markers are.
+
+    Parameters
+    ----------
+    headers : numpy.ndarray
+        Of dtype `batch_header.BATCH_HEADER`.
+    """
+    found: NDArray[np.bool_] = (headers["magic"] == 2) & (headers["attributes"] & _CONTROL != 0)
+    return found
+
+
 class AbortedBatches:
     """Tells which batches a reader of committed records passes over.
 
@@ -73,7 +85,7 @@ class AbortedBatches:
         """
         if not len(self._sorted_txns):
             return np.zeros(len(headers), bool)
-        is_aborted = _is_of_transaction(headers) & ~_is_control(headers)
+        is_aborted = _is_of_transaction(headers) & ~is_control(headers)
         is_aborted &= np.isin(headers["producer_id"], self._producer_ids)
         asked = headers[is_aborted]
         # The first transaction of the producer whose marker does not lie before the batch.
@@ -154,14 +166,14 @@ class TransactionReplay:
         ValueError
             If there are not as many control types as control batches.
         """
-        is_control = _is_control(headers)
-        if len(control_types) != int(is_control.sum()):
+        of_control = is_control(headers)
+        if len(control_types) != int(of_control.sum()):
             raise ValueError(
-                f"{len(control_types)} control types for {int(is_control.sum())} control batches"
+                f"{len(control_types)} control types for {int(of_control.sum())} control batches"
             )
         remaining_types = iter(control_types)
         aborted = []
-        followed = headers[is_control | _is_of_transaction(headers)]
+        followed = headers[of_control | _is_of_transaction(headers)]
         fields = followed[["producer_id", "base_offset", "attributes"]].tolist()
         for producer_id, base_offset, attributes in fields:
             if not attributes & _CONTROL:
@@ -185,10 +197,4 @@ def _is_of_transaction(headers: NDArray[np.void]) -> NDArray[np.bool_]:
         & (headers["attributes"] & _TRANSACTIONAL != 0)
         & (headers["producer_id"] >= 0)
     )
-    return found
-
-
-def _is_control(headers: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Tell which batches are control batches."""
-    found: NDArray[np.bool_] = (headers["magic"] == 2) & (headers["attributes"] & _CONTROL != 0)
     return found

@@ -1,9 +1,9 @@
 """Zig-zag varints, as protocol buffers have them: seven bits a byte, lowest first.
 
-A cursor with a sticky error: read fields straight down, check ``failed`` once.  No byte at or past
-``end`` is read.
+They are read by a cursor with a sticky error: read fields straight down, check ``failed`` once.  No
+byte at or past ``end`` is read.
 
-Source: Kafka 2.4.0 ``ByteUtils.readVarint`` and ``readVarlong``.
+Source: Kafka 2.4.0 ``ByteUtils``.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
@@ -13,6 +13,7 @@ cdef extern from *:
     #define KAFKASTORE_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
     """
     bint unlikely "KAFKASTORE_UNLIKELY" (bint) noexcept nogil
+    int __builtin_clzll(unsigned long long) noexcept nogil
 
 
 cdef struct Cursor:
@@ -70,3 +71,24 @@ cdef inline int32_t read_varint(Cursor* cursor) noexcept nogil:
         cursor.failed = True
         return 0
     return <int32_t> value
+
+
+cdef inline uint64_t sign_lowest(int64_t value) noexcept nogil:
+    """Move the sign to the lowest bit, so that small numbers of either sign are short."""
+    return <uint64_t> value << 1 ^ <uint64_t> (value >> 63)
+
+
+cdef inline int varint_size(int64_t value) noexcept nogil:
+    """Bytes that `write_varint` writes: one for seven bits, at most ten."""
+    return (64 - __builtin_clzll(sign_lowest(value) | 1) + 6) // 7
+
+
+cdef inline uint8_t* write_varint(uint8_t* at, int64_t value) noexcept nogil:
+    """Write a varint of 32 bits or 64, which look the same, and return the place behind it."""
+    cdef uint64_t raw = sign_lowest(value)
+    while raw > 127:
+        at[0] = <uint8_t> (raw | 128)
+        raw >>= 7
+        at += 1
+    at[0] = <uint8_t> raw
+    return at + 1

@@ -13,16 +13,22 @@ import numpy as np
 from kafkastore.errors import CorruptionError
 from kafkastore.formats import producer_snapshot
 from kafkastore.formats.control_records import first_control_record
-from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, parse_segment_file
+from kafkastore.formats.file_names import (
+    PRODUCER_SNAPSHOT_SUFFIX,
+    parse_segment_file,
+    segment_file_name,
+)
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
-from kafkastore.formats.transactions import AbortedBatches, TransactionReplay
-from kafkastore.segment.log_file import is_control
+from kafkastore.formats.transactions import AbortedBatches, TransactionReplay, is_control
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from kafkastore.log.partition_log import PartitionLog
+    from kafkastore.segment.log_file import BatchRun
 
 #: As Kafka's consumer names them.
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -120,25 +126,26 @@ def _replay(
         position = segment.position_before(start) if start > segment.base_offset else 0
         with segment.open_log() as file:
             for run in file.runs(position, verify_crc=verify):
-                headers = run.headers
+                headers = run.headers[run.headers["base_offset"] >= start]
                 try:
-                    for index in np.flatnonzero(headers["crc_valid"] == 0)[:1].tolist():
-                        RecordBatch(run.batch(index), int(headers["position"][index])).verify()
-                    types = [
-                        None if control is None else control.type
-                        for index in np.flatnonzero(
-                            is_control(headers) & (headers["base_offset"] >= start)
-                        ).tolist()
-                        for control in [
-                            first_control_record(
-                                RecordBatch(run.batch(index), int(headers["position"][index]))
-                            )
-                        ]
+                    for batch in _batches(run, run.headers["crc_valid"] == 0):
+                        batch.verify()  # raises
+                    controls = [
+                        first_control_record(batch)
+                        for batch in _batches(run, is_control(run.headers))
+                        if batch.base_offset >= start
                     ]
                 except CorruptionError as error:
                     raise error.located(segment.log_path) from error
-                aborted.append(replay.append(headers[headers["base_offset"] >= start], types))
+                types = [None if control is None else control.type for control in controls]
+                aborted.append(replay.append(headers, types))
     return replay.first_undecided_offset, aborted
+
+
+def _batches(run: BatchRun, chosen: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+    """Make the batches that were chosen."""
+    for index in np.flatnonzero(chosen).tolist():
+        yield RecordBatch(run.batch(index), int(run.headers["position"][index]))
 
 
 def _newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, TransactionReplay]:
@@ -155,7 +162,7 @@ def _newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, TransactionRep
         reverse=True,
     )
     for offset in offsets:
-        path = log.path / f"{offset:020}{PRODUCER_SNAPSHOT_SUFFIX}"
+        path = log.path / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
         try:
             return offset, TransactionReplay(producer_snapshot.parse(path.read_bytes()))
         except (CorruptionError, FileNotFoundError):

@@ -41,6 +41,20 @@ EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
 TAIL_BLOCK_SIZE = 48 * 1024
 
 
+def base_offset_of(path: Path) -> int:
+    """Return the base offset in the name of a segment's file.
+
+    Raises
+    ------
+    InvalidNameError
+        If it has none.
+    """
+    named = parse_segment_file(path.name)
+    if named is None:
+        raise InvalidNameError(f"{path} has no base offset in its name, and none is given")
+    return named.base_offset
+
+
 class _IndexFile(Generic[EntryT]):
     """What the two index files have in common: all but the meaning of an entry."""
 
@@ -82,10 +96,7 @@ class _IndexFile(Generic[EntryT]):
         """
         path = Path(path)
         if base_offset is None:
-            named = parse_segment_file(path.name)
-            if named is None:
-                raise InvalidNameError(f"{path} has no base offset in its name, and none is given")
-            base_offset = named.base_offset
+            base_offset = base_offset_of(path)
         return cls(FileIO(path), path, base_offset)
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from kafkastore.formats.batch_header import BATCH_HEADER
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import LogOffsetPosition, TimestampOffset
 from kafkastore.formats.record_batch import RecordBatch, first_record_from
+from kafkastore.formats.transactions import is_control
 
 LARGEST_READ = 512 * 1024
 HEADERS_A_SCAN = 16_384
@@ -370,14 +371,3 @@ class LogFile:
                 if found is not None:
                     return (*found, int(headers["leader_epoch"][index]))
         return None
-
-
-def is_control(headers: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which batches are transaction markers.
-
-    Parameters
-    ----------
-    headers : numpy.ndarray of BATCH_HEADER
-    """
-    control: NDArray[np.bool_] = (headers["magic"] == 2) & (headers["attributes"] & 0x20 != 0)
-    return control

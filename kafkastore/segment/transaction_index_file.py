@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import transaction_index
-from kafkastore.formats.file_names import InvalidNameError, parse_segment_file
 from kafkastore.formats.transaction_index import TxnIndexSearchResult
+from kafkastore.segment.index_file import base_offset_of
 
 
 class TransactionIndex:
@@ -73,10 +73,7 @@ class TransactionIndex:
         """
         path = Path(path)
         if base_offset is None:
-            named = parse_segment_file(path.name)
-            if named is None:
-                raise InvalidNameError(f"{path} has no base offset in its name, and none is given")
-            base_offset = named.base_offset
+            base_offset = base_offset_of(path)
         try:
             data = path.read_bytes()
         except FileNotFoundError:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +21,8 @@ pytestmark = [
 ]
 
 SECONDS = 30
+#: What fails must fail again; ``python -m fuzz`` looks elsewhere each time.
+SEED = 33
 FAULTS = {
     "find_magic": "the magic bytes were found",
     "read_past_end": "heap-buffer-overflow",
@@ -39,7 +40,6 @@ def compiled():
 def campaigns(request, compiled, golden):
     """A future of what is found in each parser whose test will run; as many at a time as cores."""
     inputs = golden_inputs(lambda version, case: golden(version, case, "answers").root)
-    seed = random.randrange(1, 2**31)
     names = [
         item.callspec.params["name"]
         for item in request.session.items
@@ -52,7 +52,7 @@ def campaigns(request, compiled, golden):
             name,
             inputs_of(name, inputs),
             seconds=SECONDS,
-            seed=seed,
+            seed=SEED,
             folder=campaign.FOLDER / "test",
             anew=True,
         )
