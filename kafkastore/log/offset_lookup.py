@@ -20,13 +20,13 @@ Source: Kafka 2.4.0 ``Log.fetchOffsetByTimestamp``, ``LogSegment.findOffsetByTim
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.broker_rules import KafkaVersion, UnknownVersionError, parse_version
 from kafkastore.formats.entries import TimestampAndOffset, TimestampOffset
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
@@ -38,7 +38,6 @@ CORRECT = "correct"
 KIP_33 = "kip-33"
 FIRST_VERSION_WITH_TIME_INDEX = (0, 10, 1)
 FIRST_VERSION_WITH_WARM_SECTION = (2, 1)
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 
 
 class UnknownRulesError(KafkaStoreError, ValueError):
@@ -79,11 +78,12 @@ def _rule(rules: str) -> Callable[[PartitionLog, int], TimestampAndOffset | None
         return _correct
     if rules == KIP_33:
         return _kip_33
-    if not _VERSION.fullmatch(rules):
+    try:
+        version = parse_version(rules)
+    except UnknownVersionError:
         raise UnknownRulesError(
             f"rules {rules!r} are not known: use correct, kip-33, or a Kafka version such as 2.4"
-        )
-    version = tuple(int(part) for part in rules.split("."))
+        ) from None
     if version < FIRST_VERSION_WITH_TIME_INDEX:
         raise UnknownRulesError(
             f"Kafka {rules} has no time indexes; its answer is that of kafkastore.legacy"
@@ -109,7 +109,7 @@ def _correct(log: PartitionLog, target_timestamp: int) -> TimestampAndOffset | N
 class _BrokerSegment:
     """A segment with the indexes that the broker in question has in memory."""
 
-    def __init__(self, log: PartitionLog, segment: LogSegment, version: tuple[int, ...]) -> None:
+    def __init__(self, log: PartitionLog, segment: LogSegment, version: KafkaVersion) -> None:
         self.segment = segment
         self.is_running_active = segment.is_active and not log.is_clean
         self.warm_section = version >= FIRST_VERSION_WITH_WARM_SECTION
@@ -166,7 +166,7 @@ def _entries(index: OffsetIndex | TimeIndex | bytes | None, with_padding: bool) 
 
 
 def _broker(
-    version: tuple[int, ...], log: PartitionLog, target_timestamp: int
+    version: KafkaVersion, log: PartitionLog, target_timestamp: int
 ) -> TimestampAndOffset | None:
     for segment in log.segments:
         seen = _BrokerSegment(log, segment, version)
