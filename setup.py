@@ -17,6 +17,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.record_rows",
     "kafkastore.formats.batch_builder",
     "kafkastore.formats.index_builder",
+    "kafkastore.formats.producer_entry",
     "kafkastore.formats.offset_index",
     "kafkastore.formats.time_index",
 ]
@@ -28,6 +29,7 @@ PACKAGE_FOLDERS = {
     "kafkastore.log": "kafkastore/log",
     "kafkastore.changes": "kafkastore/changes",
     "kafkastore.checks": "kafkastore/checks",
+    "kafkastore.kip_33": "kafkastore/kip_33",
     "kafkastore.spark": "kafkastore/spark",
     "kafkastore.cli": "kafkastore/cli",
     "kafkastore.samples": "kafkastore/samples",

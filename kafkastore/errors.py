@@ -80,6 +80,23 @@ class NotALogDirectoryError(KafkaStoreError):
     """The path is neither a log.dirs root nor a partition directory."""
 
 
+class SegmentGoneError(KafkaStoreError):
+    """A segment that was listed is not there any more; list anew (`PartitionLog.refresh`).
+
+    Parameters
+    ----------
+    path : path-like
+        The ``.log`` file.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path} is gone: deleted, truncated or compacted after it was listed"
+
+
 class OffsetOverflowError(KafkaStoreError):
     """An offset lies outside the 31 bits above the segment's base offset; roll or split."""
 
@@ -92,8 +109,56 @@ class OutOfOrderAppendError(KafkaStoreError, ValueError):
     """An offset or a timestamp that goes back."""
 
 
+class ProducerStateError(KafkaStoreError, ValueError):
+    """A batch that does not fit what is known of its producer: a leader refuses it."""
+
+
+class OutOfOrderSequenceError(ProducerStateError):
+    """A batch whose sequence does not follow that of its producer's last one."""
+
+
+class UnknownProducerIdError(ProducerStateError):
+    """A batch in the middle of a producer's sequence, of which nothing is known before."""
+
+
+class InvalidProducerEpochError(ProducerStateError):
+    """A batch of an older producer epoch than the last one seen: its producer was replaced."""
+
+
+class TransactionCoordinatorFencedError(ProducerStateError):
+    """A marker of an older coordinator epoch than the last one seen."""
+
+
+class InvalidTxnStateError(ProducerStateError):
+    """A batch outside of transactions while its producer has one open, or no marker at all."""
+
+
+class InvalidLeaderEpochError(KafkaStoreError, ValueError):
+    """A leader epoch or its start offset is negative."""
+
+
 class IndexFullError(KafkaStoreError):
     """An index without a free slot; roll the segment."""
+
+
+class InvalidRecordError(KafkaStoreError, ValueError):
+    """Records that a leader does not take; nothing of them is appended."""
+
+
+class InvalidTimestampError(InvalidRecordError):
+    """A timestamp too far from the clock, or of a type that is not a producer's to give."""
+
+
+class RecordTooLargeError(InvalidRecordError):
+    """A batch larger than the topic's max.message.bytes, or than a segment."""
+
+
+class WriterFailedError(KafkaStoreError):
+    """A writer that takes nothing more, after an error of the file system or its close."""
+
+
+class InvalidConfigError(KafkaStoreError, ValueError):
+    """A topic option that Kafka does not have, or a value that it does not take."""
 
 
 class ChangeRefusedError(KafkaStoreError):

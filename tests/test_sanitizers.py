@@ -18,7 +18,9 @@ TESTS = (
     "record_batch",
     "record_builder",
     "record_columns",
+    "producer_state",
     "time_index",
+    "transactions",
     "varint",
 )
 #: It goes through gigabytes, which takes minutes here.

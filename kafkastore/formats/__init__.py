@@ -9,8 +9,11 @@ records                    `record_batch` (as Python values), `record_columns` (
                            `control_records`, `compression`, `decompression`, `crc`
 indexes                    `offset_index`, `time_index`, `index_growth`, `index_builder`,
                            `transaction_index`
-transactions               `transactions`, `producer_snapshot`, `transaction_state`
-small files, names         `checkpoints`, `raft_snapshot`, `file_names`
+transactions               `transactions`, `producer_state`, `producer_snapshot`,
+                           `transaction_state`
+small files, names         `checkpoints`, `leader_epochs`, `raft_snapshot`, `file_names`
+written logs               `append_sets`, `segment_growth`
+versions                   `broker_rules`
 requests, internal topics  `list_offsets`, `group_metadata`
 =========================  =========================================================================
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kafkastore.formats.control_records import ControlRecordType
-from kafkastore.formats.transaction_index import ABORTED_TXN
+from kafkastore.formats.control_records import ControlRecord, ControlRecordType
+from kafkastore.formats.producer_state import ProducerState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,31 +102,18 @@ class AbortedBatches:
 
 
 class TransactionReplay:
-    """Follows the transactions of a log batch by batch, as a broker does that recovers it.
+    """Follows the transactions of a log batch by batch: of a `ProducerState` what a reader needs.
 
     Parameters
     ----------
     producers : numpy.ndarray, optional
         Of dtype `producer_snapshot.PRODUCER_ENTRY`: the state at the offset where the replay
         begins. Default: no transaction is open, as at the start of a log.
-
-    Notes
-    -----
-    A marker without an open transaction changes nothing. Before 2.8.0 (KAFKA-10702) such an ABORT
-    marker got an entry in the index with its own offset as first and last; no batch belongs to it.
-
-    Source: Kafka 2.8.0 ``ProducerStateManager.lastStableOffset``, ``completeTxn``,
-    ``ProducerAppendInfo``; ``Log.updateProducers``.
     """
 
     def __init__(self, producers: NDArray[np.void] | None = None) -> None:
-        self._first_offsets: dict[int, int] = {}
-        if producers is not None:
-            is_open = producers["current_txn_first_offset"] >= 0
-            for entry in producers[is_open]:
-                self._first_offsets[int(entry["producer_id"])] = int(
-                    entry["current_txn_first_offset"]
-                )
+        self._state = ProducerState(producers)
+        self._state.on_high_watermark(2**63 - 1)
 
     @property
     def first_undecided_offset(self) -> int | None:
@@ -135,12 +122,12 @@ class TransactionReplay:
         The last stable offset is this, or the end of what was gone over where it is None; but never
         above the high watermark.
         """
-        return min(self._first_offsets.values(), default=None)
+        return self._state.first_undecided_offset
 
     @property
     def open_transactions(self) -> dict[int, int]:
         """First offsets of the open transactions by producer id."""
-        return dict(self._first_offsets)
+        return self._state.open_transactions
 
     def append(
         self, headers: NDArray[np.void], control_types: Sequence[ControlRecordType | int | None]
@@ -166,28 +153,8 @@ class TransactionReplay:
         ValueError
             If there are not as many control types as control batches.
         """
-        of_control = is_control(headers)
-        if len(control_types) != int(of_control.sum()):
-            raise ValueError(
-                f"{len(control_types)} control types for {int(of_control.sum())} control batches"
-            )
-        remaining_types = iter(control_types)
-        aborted = []
-        followed = headers[of_control | _is_of_transaction(headers)]
-        fields = followed[["producer_id", "base_offset", "attributes"]].tolist()
-        for producer_id, base_offset, attributes in fields:
-            if not attributes & _CONTROL:
-                self._first_offsets.setdefault(producer_id, base_offset)
-                continue
-            control_type = next(remaining_types)
-            if control_type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
-                continue
-            first_offset = self._first_offsets.pop(producer_id, None)
-            if first_offset is not None and control_type == ControlRecordType.ABORT:
-                undecided = self.first_undecided_offset
-                last_stable_offset = base_offset + 1 if undecided is None else undecided
-                aborted.append((producer_id, first_offset, base_offset, last_stable_offset))
-        return np.array(aborted, ABORTED_TXN)
+        controls = [None if each is None else ControlRecord(each, 0) for each in control_types]
+        return self._state.replay(headers, controls)
 
 
 def _is_of_transaction(headers: NDArray[np.void]) -> NDArray[np.bool_]:

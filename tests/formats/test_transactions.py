@@ -145,7 +145,7 @@ def test_many_transactions_of_many_producers_are_told_apart():
 def test_control_types_must_be_as_many_as_control_batches():
     headers = np.concatenate([header(0), header(1, attributes=0x30)])
     for types in ([], [ABORT, COMMIT]):
-        with pytest.raises(ValueError, match=f"{len(types)} control types for 1 control batches"):
+        with pytest.raises(ValueError, match=f"{len(types)} control records for 1 control batches"):
             TransactionReplay().append(headers, types)
 
 

@@ -1,0 +1,650 @@
+"""The state of producers: Kafka's own test cases, a model, and the snapshots of real brokers."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import producer_model, record_reader
+from models.producer_model import Batch, Producers, headers, marker
+from models.stub import differences
+
+from kafkastore import errors
+from kafkastore.formats import (
+    batch_header,
+    producer_entry,
+    producer_snapshot,
+    transaction_index,
+)
+from kafkastore.formats.batch_header import BATCH_HEADER
+from kafkastore.formats.broker_rules import NEWEST, rules_of
+from kafkastore.formats.control_records import ControlRecord, first_control_record
+from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
+from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.transaction_index import ABORTED_TXN
+
+VERSIONS = ["0.11", "2.4", "2.4.1", "2.5", "2.8", "4.1"]
+LAST_SEQUENCE = 2**31 - 1
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def replay(state, *batches):
+    """Replay batches; the entries of the transaction index."""
+    return state.replay(*headers(batches)).tolist()
+
+
+def append(state, *batches, origin="client"):
+    """Append batches together; the entries of the transaction index."""
+    prepared = state.prepare(*headers(batches), origin=origin)
+    assert prepared.duplicate is None
+    return state.update(prepared).tolist()
+
+
+def refused(state, *batches, origin="client"):
+    """The error that batches are refused with, which must not change anything."""
+    before = state.entries().tolist(), state.first_unstable_offset
+    with pytest.raises(errors.ProducerStateError) as error:
+        state.prepare(*headers(batches), origin=origin)
+    assert (state.entries().tolist(), state.first_unstable_offset) == before
+    return type(error.value)
+
+
+def entry_of(state, producer_id=1):
+    """One entry of the snapshot, by field."""
+    entries = state.entries()
+    entry = entries[entries["producer_id"] == producer_id][0]
+    return dict(zip(PRODUCER_ENTRY.names, entry.tolist(), strict=True))
+
+
+def reloaded(state, rules=NEWEST):
+    """The state after a way through a snapshot."""
+    return ProducerState(producer_snapshot.parse(producer_snapshot.pack(state.entries())),
+                         rules=rules)
+
+
+# Kafka's ProducerStateManagerTest: sequences
+
+
+def test_a_producer_goes_on_with_the_next_sequence_or_a_new_epoch_from_0():
+    state = ProducerState()
+    append(state, Batch(1, 0, sequence=0))
+    append(state, Batch(1, 1, sequence=1))
+    assert refused(state, Batch(1, 2, sequence=5)) is errors.OutOfOrderSequenceError
+    assert refused(state, Batch(1, 2, epoch=1, sequence=2)) is errors.OutOfOrderSequenceError
+    append(state, Batch(1, 2, epoch=1, sequence=0))
+    assert refused(state, Batch(1, 3, sequence=2)) is errors.InvalidProducerEpochError
+    assert entry_of(state)["producer_epoch"] == 1
+
+
+def test_sequences_go_on_with_0_behind_the_last_one():
+    state = ProducerState()
+    append(state, Batch(1, 735, epoch=15, sequence=LAST_SEQUENCE), origin="replication")
+    assert refused(state, Batch(1, 736, epoch=15, sequence=1)) is errors.OutOfOrderSequenceError
+    append(state, Batch(1, 1235, epoch=15, sequence=0))
+    assert [batch[:2] for batch in state.last_batches(1)] == [(LAST_SEQUENCE,) * 2, (0, 0)]
+
+
+def test_a_batch_may_go_over_the_last_sequence():
+    state = ProducerState()
+    batch = Batch(1, 2000, 21, epoch=15, sequence=LAST_SEQUENCE - 10)
+    append(state, batch, origin="replication")
+    assert state.last_batches(1) == ((LAST_SEQUENCE - 10, 9, 2000, 2020, 0),)
+    assert entry_of(state)["last_sequence"] == 9
+    assert state.prepare(*headers([batch]), origin="client").duplicate == (
+        LAST_SEQUENCE - 10, 9, 2000, 2020, 0
+    )
+
+
+@pytest.mark.parametrize("repeated", range(7))
+def test_the_last_five_batches_are_told_when_they_come_twice(repeated):
+    state = ProducerState()
+    for number in range(7):
+        append(state, Batch(1, 10 * number, 2, sequence=2 * number, timestamp=number))
+    again = headers([Batch(1, 99, 2, sequence=2 * repeated)])
+    if repeated < 2:
+        with pytest.raises(errors.OutOfOrderSequenceError, match="wanted is 14"):
+            state.prepare(*again, origin="client")
+        return
+    told = state.prepare(*again, origin="client").duplicate
+    assert told == (2 * repeated, 2 * repeated + 1, 10 * repeated, 10 * repeated + 1, repeated)
+    assert state.last_batches(1)[repeated - 2] == told
+
+
+def test_a_part_of_a_batch_is_no_duplicate():
+    state = ProducerState()
+    append(state, Batch(1, 0, 4, sequence=0))
+    assert refused(state, Batch(1, 4, 3, sequence=0)) is errors.OutOfOrderSequenceError
+
+
+def test_replicas_take_gaps_and_producers_they_do_not_know():
+    state = ProducerState()
+    append(state, Batch(1, 735, epoch=5, sequence=16), origin="replication")
+    append(state, Batch(1, 736, epoch=5, sequence=30), origin="replication")
+    append(state, Batch(1, 737, epoch=4, sequence=30), origin="replication")
+    assert entry_of(state)["producer_epoch"] == 4
+    assert entry_of(state)["last_sequence"] == 30
+    assert state.first_refusal is None
+
+
+def test_consumer_offsets_are_written_without_sequences():
+    state = ProducerState()
+    for offset in (99, 100):
+        append(state, Batch(1, offset, sequence=-1, is_transactional=True), origin="coordinator")
+    older = Batch(1, 101, epoch=-1, sequence=-1, is_transactional=True)
+    assert refused(state, older, origin="coordinator") is errors.InvalidProducerEpochError
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_since_kip_360_an_unknown_producer_begins_with_any_sequence(version):
+    state = ProducerState(rules=rules_of(version))
+    if version in ("0.11", "2.4", "2.4.1"):
+        assert refused(state, Batch(1, 0, sequence=7)) is errors.UnknownProducerIdError
+    else:
+        append(state, Batch(1, 0, sequence=7))
+        assert entry_of(state)["last_sequence"] == 7
+
+
+def test_a_producer_that_expired_may_go_on():
+    state = ProducerState()
+    append(state, Batch(1, 0, sequence=0, timestamp=5))
+    state.remove_expired(5 + DAY_MS - 1)
+    assert len(state.entries()) == 1
+    state.remove_expired(5 + DAY_MS)
+    assert state.is_empty
+    append(state, Batch(1, 1, sequence=1))
+    assert entry_of(state)["last_sequence"] == 1
+
+
+@pytest.mark.parametrize(("version", "days"), [("2.4", 7), ("3.3", 7), ("3.4", 1)])
+def test_producers_expire_after_the_time_of_the_version_or_the_one_given(version, days):
+    state = ProducerState(rules=rules_of(version))
+    append(state, Batch(1, 0))
+    state.remove_expired(days * DAY_MS - 1)
+    assert len(state.entries()) == 1
+    state.remove_expired(10, expiration_ms=11)
+    assert len(state.entries()) == 1
+    state.remove_expired(10, expiration_ms=10)
+    assert state.is_empty
+
+
+def test_batches_without_a_producer_are_passed_over():
+    state = ProducerState()
+    assert append(state, Batch(-1, 0), Batch(3, 1, magic=1), marker(-1, 2)) == []
+    assert replay(state, Batch(-1, 0), Batch(3, 1, magic=1), marker(-1, 2)) == []
+    assert state.is_empty
+    assert state.entries().dtype == PRODUCER_ENTRY
+    assert state.replay(np.zeros(0, BATCH_HEADER)).dtype == ABORTED_TXN
+
+
+def test_judging_does_not_change_anything():
+    state = ProducerState()
+    batch = Batch(1, 15, 6, sequence=0, is_transactional=True)
+    first = state.prepare(*headers([batch]), origin="client")
+    assert state.is_empty
+    assert state.first_undecided_offset is None
+    state.update(first)
+    state.prepare(*headers([marker(1, 21)]), origin="coordinator")
+    assert state.open_transactions == {1: 15}
+    assert entry_of(state)["last_offset"] == 20
+
+
+def test_batches_of_one_append_are_judged_one_behind_the_other():
+    state = ProducerState()
+    append(state, Batch(1, 0, 2, sequence=0), Batch(1, 2, 2, sequence=2), Batch(5, 4, sequence=9))
+    assert refused(state, Batch(1, 5, sequence=4), Batch(1, 6, sequence=4)) is (
+        errors.OutOfOrderSequenceError
+    )
+    assert refused(state, Batch(1, 5, epoch=1, sequence=0), Batch(1, 6, sequence=4)) is (
+        errors.InvalidProducerEpochError
+    )
+    prepared = state.prepare(
+        *headers([Batch(1, 5, sequence=4), Batch(1, 6, 2, sequence=2)]), origin="client"
+    )
+    assert prepared.duplicate == (2, 3, 2, 3, 0)
+    for number in range(7):
+        append(state, Batch(1, 10 + number, sequence=4 + number))
+    assert [batch.last_sequence for batch in state.last_batches(1)] == [6, 7, 8, 9, 10]
+
+
+# Kafka's ProducerStateManagerTest: markers and transactions
+
+
+def test_a_marker_alone_fences_older_epochs():
+    state = ProducerState()
+    append(state, marker(1, 27, abort=False, epoch=2), origin="coordinator")
+    assert entry_of(state) == {
+        "producer_id": 1, "producer_epoch": 2, "last_sequence": -1, "last_offset": -1,
+        "offset_delta": 0, "timestamp": 0, "coordinator_epoch": 0, "current_txn_first_offset": -1,
+    }
+    assert refused(state, Batch(1, 28, epoch=0)) is errors.InvalidProducerEpochError
+    assert refused(state, Batch(1, 28, epoch=2, sequence=17)) is errors.OutOfOrderSequenceError
+    append(state, Batch(1, 28, epoch=2, sequence=0))
+    assert entry_of(state)["last_sequence"] == 0
+
+
+def test_before_kip_360_only_a_marker_left_makes_the_producer_unknown():
+    state = ProducerState(rules=rules_of("2.4"))
+    append(state, marker(1, 27, epoch=2), origin="coordinator")
+    assert refused(state, Batch(1, 28, epoch=2, sequence=17)) is errors.UnknownProducerIdError
+    append(state, Batch(1, 28, epoch=2, sequence=0))
+
+
+def test_a_marker_of_a_newer_epoch_forgets_the_batches():
+    state = ProducerState()
+    append(state, Batch(1, 0, sequence=0, is_transactional=True))
+    append(state, marker(1, 1, epoch=1), origin="coordinator")
+    assert state.last_batches(1) == ()
+    assert entry_of(state)["current_txn_first_offset"] == -1
+    for epoch in (1, 2):
+        batch = Batch(1, 2, epoch=epoch, sequence=2, is_transactional=True)
+        assert refused(state, batch) is errors.OutOfOrderSequenceError
+    append(state, Batch(1, 2, epoch=1, sequence=0))
+
+
+def test_a_marker_of_the_same_epoch_leaves_the_batches():
+    state = ProducerState()
+    append(state, Batch(1, 16, 5, sequence=1, is_transactional=True), origin="replication")
+    append(state, Batch(1, 26, 5, sequence=6, is_transactional=True))
+    append(state, marker(1, 40, abort=False, coordinator_epoch=15), origin="coordinator")
+    assert [batch[:4] for batch in state.last_batches(1)] == [(1, 5, 16, 20), (6, 10, 26, 30)]
+    assert entry_of(state)["coordinator_epoch"] == 15
+    append(state, Batch(1, 41, sequence=11))
+
+
+def test_an_open_transaction_takes_transactional_batches_alone():
+    state = ProducerState()
+    append(state, Batch(1, 0, sequence=0, is_transactional=True))
+    assert refused(state, Batch(1, 1, sequence=1)) is errors.InvalidTxnStateError
+    assert refused(state, Batch(1, 1, sequence=1), origin="replication") is (
+        errors.InvalidTxnStateError
+    )
+
+
+def test_a_marker_of_an_older_epoch_is_refused():
+    state = ProducerState()
+    append(state, Batch(1, 99, epoch=5, sequence=0, is_transactional=True))
+    assert refused(state, marker(1, 100, epoch=3), origin="coordinator") is (
+        errors.InvalidProducerEpochError
+    )
+
+
+def test_a_marker_of_an_older_coordinator_is_refused_also_behind_a_reload():
+    state = ProducerState()
+    append(state, Batch(1, 99, sequence=0, is_transactional=True))
+    append(state, marker(1, 100, coordinator_epoch=1), origin="coordinator")
+    append(state, marker(1, 101, coordinator_epoch=1), origin="coordinator")
+    append(state, marker(1, 102, coordinator_epoch=2), origin="coordinator")
+    for each in (state, reloaded(state)):
+        assert refused(each, marker(1, 103, coordinator_epoch=1), origin="coordinator") is (
+            errors.TransactionCoordinatorFencedError
+        )
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("2.4", True), ("2.4.1", False)])
+def test_since_2_4_1_replicas_take_markers_of_any_epoch(version, is_refused):
+    state = ProducerState(rules=rules_of(version))
+    later = [marker(1, 101, coordinator_epoch=1), marker(1, 102, epoch=-1, coordinator_epoch=3)]
+    append(state, marker(1, 100, coordinator_epoch=2), origin="replication")
+    if is_refused:
+        assert refused(state, later[0], origin="replication") is (
+            errors.TransactionCoordinatorFencedError
+        )
+        assert refused(state, later[1], origin="replication") is errors.InvalidProducerEpochError
+        replay(state, *later)
+        assert type(state.first_refusal) is errors.TransactionCoordinatorFencedError
+    else:
+        append(state, *later, origin="replication")
+        assert state.first_refusal is None
+    assert entry_of(state)["coordinator_epoch"] == 3
+
+
+def test_a_control_batch_that_lost_its_record_begins_nothing():
+    state = ProducerState()
+    emptied = marker(23423, 15)._replace(control=None)
+    assert append(state, emptied, origin="coordinator") == []
+    assert state.entries().tolist() == [(23423, -1, -1, -1, 0, -1, -1, -1)]
+    assert state.first_unstable_offset is None
+
+
+def test_a_control_batch_of_a_producer_that_is_no_marker_is_refused():
+    state = ProducerState()
+    odd = marker(1, 5)._replace(control=ControlRecord(9, 0))
+    assert refused(state, odd, origin="replication") is errors.InvalidTxnStateError
+    assert replay(state, odd) == []
+    assert str(state.first_refusal) == (
+        "batch of producer 1 at offset 5 is a control batch of type 9, and no marker"
+    )
+
+
+def test_an_offset_is_unstable_until_it_is_decided_and_the_marker_replicated():
+    state = ProducerState()
+
+    def offsets():
+        return state.first_undecided_offset, state.first_unstable_offset
+
+    assert offsets() == (None, None)
+    append(state, Batch(1, 99, sequence=0, is_transactional=True))
+    append(state, Batch(2, 105, sequence=0, is_transactional=True))
+    assert offsets() == (99, 99)
+    append(state, marker(1, 109, abort=False), origin="coordinator")
+    assert offsets() == (105, 99)
+    state.on_high_watermark(100)
+    assert offsets() == (105, 99)
+    state.on_high_watermark(109)
+    assert offsets() == (105, 99)
+    state.on_high_watermark(110)
+    assert offsets() == (105, 105)
+    assert append(state, marker(2, 112), origin="coordinator") == [(2, 105, 112, 113)]
+    assert offsets() == (None, 105)
+    state.on_high_watermark(113)
+    assert offsets() == (None, None)
+    assert not state.is_empty
+
+
+def test_the_last_stable_offset_of_a_transaction_is_where_another_is_open():
+    state = ProducerState()
+    for producer_id, offset in ((1, 10), (2, 35), (3, 67)):
+        append(state, Batch(producer_id, offset, is_transactional=True))
+    assert append(state, marker(1, 82), origin="coordinator") == [(1, 10, 82, 35)]
+    assert append(state, marker(3, 102), origin="coordinator") == [(3, 67, 102, 35)]
+    assert append(state, marker(2, 180), origin="coordinator") == [(2, 35, 180, 181)]
+
+
+def test_of_one_append_transactions_behind_the_marker_count_too():
+    """Kafka begins all of them before it ends one; those of the same producer are left out."""
+    batches = [
+        Batch(1, 0, is_transactional=True), marker(1, 1),
+        Batch(1, 2, sequence=1, is_transactional=True),
+        Batch(2, 9, is_transactional=True),
+    ]
+    together, one_by_one = ProducerState(), ProducerState()
+    assert append(together, *batches, origin="replication") == [(1, 0, 1, 9)]
+    assert replay(one_by_one, *batches) == [(1, 0, 1, 2)]
+    assert together.entries().tolist() == one_by_one.entries().tolist()
+    assert together.open_transactions == one_by_one.open_transactions == {1: 2, 2: 9}
+
+
+@pytest.mark.parametrize("version", ["2.7", "2.8"])
+def test_since_2_8_transactions_without_batches_do_not_count(version):
+    state = ProducerState(rules=rules_of(version))
+    append(state, Batch(1, 16, 5, is_transactional=True))
+    state.on_high_watermark(21)
+    found = append(
+        state,
+        marker(1, 21, abort=False), marker(1, 22, abort=False), marker(1, 23),
+        Batch(1, 24, 4, sequence=5, is_transactional=True), marker(1, 28), marker(1, 29),
+        Batch(1, 30, 2, sequence=9, is_transactional=True),
+        origin="coordinator",
+    )
+    empty = [(1, 23, 23, 24), (1, 29, 29, 30)] if version == "2.7" else []
+    assert found == sorted([(1, 24, 28, 29), *empty])
+    assert state.first_unstable_offset == 16
+    state.on_high_watermark(32)
+    assert state.first_unstable_offset == 30
+
+
+def test_many_open_transactions_take_no_longer_to_end():
+    count = 50_000
+    rows = np.zeros(count, BATCH_HEADER)
+    rows["magic"], rows["attributes"], rows["producer_id"] = 2, 0x10, np.arange(count)
+    rows["base_offset"] = rows["last_offset"] = np.arange(count)
+    state = ProducerState()
+    state.replay(rows)
+    rows["attributes"], rows["base_offset"] = 0x30, count + np.arange(count)
+    found = state.replay(rows, [marker(0, 0).control] * count)
+    assert (found["last_stable_offset"][:-1] == np.arange(1, count)).all()
+    assert state.first_undecided_offset is None
+
+
+# Snapshots
+
+
+def test_a_snapshot_holds_the_last_batch_and_the_open_transaction():
+    state = ProducerState()
+    append(state, Batch(1, 0, sequence=0, is_transactional=True))
+    append(state, Batch(1, 1, sequence=1, is_transactional=True, timestamp=77))
+    loaded = reloaded(state)
+    assert loaded.last_batches(1) == ((1, 1, 1, 1, 77),)
+    assert loaded.open_transactions == {1: 0}
+    assert loaded.first_unstable_offset == 0
+    append(loaded, Batch(1, 2, sequence=2, is_transactional=True))
+    assert append(loaded, marker(1, 3), origin="coordinator") == [(1, 0, 3, 4)]
+
+
+def test_a_snapshot_of_a_finished_transaction_has_none_open():
+    state = ProducerState()
+    append(state, Batch(1, 0, sequence=0, is_transactional=True))
+    append(state, marker(1, 1), origin="coordinator")
+    assert reloaded(state).first_undecided_offset is None
+    assert [batch[:4] for batch in reloaded(state).last_batches(1)] == [(0, 0, 0, 0)]
+
+
+@pytest.mark.parametrize(("version", "timestamp"), [("2.4", -1), ("2.4.1", 1234)])
+def test_since_2_4_1_a_marker_keeps_its_producer_from_expiring(version, timestamp):
+    state = ProducerState(rules=rules_of(version))
+    append(state, marker(1, 0, epoch=3, timestamp=1234), origin="coordinator")
+    loaded = reloaded(state, rules_of(version))
+    for each in (state, loaded):
+        assert entry_of(each)["timestamp"] == timestamp
+        each.remove_expired(1234 + 7 * DAY_MS - 1)
+        assert len(each.entries()) == (version == "2.4.1")
+
+
+def test_producers_in_a_transaction_do_not_expire():
+    state = ProducerState()
+    append(state, Batch(1, 99, is_transactional=True), Batch(2, 100))
+    state.remove_expired(10**15)
+    assert state.entries()["producer_id"].tolist() == [1]
+    assert state.first_undecided_offset == 99
+
+
+def test_entries_come_by_producer_id_and_are_a_copy():
+    state = ProducerState()
+    replay(state, Batch(9, 0), Batch(2**62, 1), Batch(3, 2))
+    entries = state.entries()
+    assert entries["producer_id"].tolist() == [3, 9, 2**62]
+    entries["producer_id"] = 0
+    assert state.entries()["producer_id"].tolist() == [3, 9, 2**62]
+
+
+def test_of_a_producer_that_a_snapshot_names_twice_the_last_entry_counts():
+    entries = np.zeros(2, PRODUCER_ENTRY)
+    entries["producer_id"], entries["current_txn_first_offset"] = 7, [3, 5]
+    state = ProducerState(entries)
+    assert state.open_transactions == {7: 5}
+    assert append(state, marker(7, 9), origin="coordinator") == [(7, 5, 9, 10)]
+    assert state.first_undecided_offset is None
+
+
+@given(st.binary(max_size=46 * 4), st.sampled_from(VERSIONS))
+def test_any_entries_can_be_loaded_and_written_again(data, version):
+    entries = np.frombuffer(data[: len(data) // 46 * 46], PRODUCER_ENTRY)
+    state = ProducerState(entries, rules=rules_of(version))
+    again = ProducerState(state.entries(), rules=rules_of(version))
+    assert again.entries().tolist() == state.entries().tolist()
+    assert again.open_transactions == state.open_transactions
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=BATCH_HEADER.itemsize * 6), st.integers(0, 2**12), st.data())
+def test_any_headers_are_taken_in_or_refused(data, magics, drawn):
+    """Numbers that no sound batch has come to this from sound checksums."""
+    rows = np.frombuffer(data[: len(data) // BATCH_HEADER.itemsize * BATCH_HEADER.itemsize],
+                         BATCH_HEADER).copy()
+    rows["magic"] = [2 if magics >> number & 3 else 1 for number in range(len(rows))]
+    rows["producer_id"] %= 3
+    is_control = (rows["magic"] == 2) & (rows["attributes"] & 0x20 != 0)
+    kinds = st.sampled_from([None, ControlRecord(0, 0, -(2**31)), ControlRecord(1, 0, 2**31 - 1),
+                             ControlRecord(0, 0), ControlRecord(-9, 3)])
+    controls = [drawn.draw(kinds) for _ in range(int(is_control.sum()))]
+    state = ProducerState(rules=rules_of(drawn.draw(st.sampled_from(VERSIONS))))
+    found = state.replay(rows, controls)
+    assert producer_snapshot.parse(producer_snapshot.pack(state.entries())).tolist() == (
+        state.entries().tolist()
+    )
+    assert len(transaction_index.pack(found)) == 34 * len(found)
+    for origin in ("client", "coordinator", "replication"):
+        try:
+            prepared = state.prepare(rows, controls, origin=origin)
+        except errors.ProducerStateError:
+            continue
+        if prepared.duplicate is None:
+            state.update(prepared)
+        assert state.entries().dtype == PRODUCER_ENTRY
+
+
+# Arguments
+
+
+@pytest.mark.parametrize("name", ["replay", "prepare"])
+def test_there_must_be_as_many_control_records_as_control_batches(name):
+    rows, _ = headers([Batch(1, 0), marker(1, 1)])
+    options = {"origin": "client"} if name == "prepare" else {}
+    for controls in ([], [None, None]):
+        with pytest.raises(ValueError, match=f"{len(controls)} control records for 1 control"):
+            getattr(ProducerState(), name)(rows, controls, **options)
+
+
+def test_an_unknown_origin_is_refused():
+    with pytest.raises(ValueError, match="origin is one of client, coordinator, replication"):
+        ProducerState().prepare(*headers([Batch(1, 0)]), origin="broker")
+
+
+def test_headers_of_another_kind_are_refused():
+    with pytest.raises(TypeError, match="BATCH_HEADER"):
+        ProducerState().replay(np.zeros(3, PRODUCER_ENTRY))
+
+
+def test_headers_may_be_any_view_of_an_array():
+    rows, controls = headers([Batch(number, number) for number in range(9)])
+    rows.flags.writeable = False
+    state = ProducerState()
+    state.replay(rows[::2], controls)
+    assert state.entries()["producer_id"].tolist() == [0, 2, 4, 6, 8]
+
+
+def test_the_stub_says_what_the_module_has():
+    assert differences(producer_entry) == []
+
+
+def test_refusals_can_be_pickled():
+    state = ProducerState()
+    replay(state, Batch(1, 0, is_transactional=True), Batch(1, 1))
+    again = pickle.loads(pickle.dumps(state.first_refusal))
+    assert (type(again), str(again)) == (type(state.first_refusal), str(state.first_refusal))
+
+
+# A model
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(producer_model.STEPS, max_size=25),
+    st.lists(st.integers(0, 25), max_size=4),
+    st.sampled_from(VERSIONS),
+    st.integers(-1, 80),
+)
+def test_a_replay_knows_what_the_model_knows_whatever_runs_it_is_given(
+    steps, cuts, version, high_watermark
+):
+    producers = Producers(rules_of(version))
+    offset, refusal = 0, None
+    for step in steps:
+        batch = producer_model.batch_of(producers, step, offset)
+        refusal = refusal or producers.objection(batch, "replication")
+        producers.batches.append(batch)
+        offset = batch.last_offset + 1
+    state, found, start = ProducerState(rules=rules_of(version)), [], 0
+    for end in [*sorted(cuts), len(steps)]:
+        found += replay(state, *producers.batches[start:end])
+        start = max(start, min(end, len(steps)))
+    assert found == producers.aborted()
+    assert state.entries().tolist() == producers.entries()
+    assert state.open_transactions == producers.open_transactions()
+    assert state.first_undecided_offset == producers.first_undecided_offset()
+    state.on_high_watermark(high_watermark)
+    assert state.first_unreplicated_offset == producers.first_unreplicated_offset(high_watermark)
+    for producer_id in (0, 1, 7):
+        assert list(state.last_batches(producer_id)) == producers.remembered(producer_id)
+    assert (None if state.first_refusal is None else type(state.first_refusal).__name__) == refusal
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            producer_model.STEPS,
+            st.sampled_from(["client", "client", "client", "coordinator", "replication"]),
+        ),
+        max_size=25,
+    ),
+    st.sampled_from(VERSIONS),
+)
+def test_a_batch_is_refused_told_or_taken_as_the_model_says(steps, version):
+    producers, state = Producers(rules_of(version)), ProducerState(rules=rules_of(version))
+    offset, found = 0, []
+    for step, origin in steps:
+        batch = producer_model.batch_of(producers, step, offset)
+        told = producers.duplicate_of(batch) if origin == "client" and batch.magic == 2 else None
+        refusal = None if told else producers.objection(batch, origin)
+        try:
+            prepared = state.prepare(*headers([batch]), origin=origin)
+        except errors.ProducerStateError as error:
+            assert type(error).__name__ == refusal
+            continue
+        assert refusal is None
+        assert prepared.duplicate == told
+        if told is None:
+            producers.batches.append(batch)
+            found += state.update(prepared).tolist()
+            offset = batch.last_offset + 1
+        assert state.entries().tolist() == producers.entries()
+    assert found == producers.aborted()
+    assert state.first_undecided_offset == producers.first_undecided_offset()
+
+
+# Real brokers
+
+
+def batches_of(path):
+    """Header, batch and control records of each batch in a log file."""
+    for position, data in record_reader.split(path.read_bytes())[0]:
+        batch = RecordBatch(data, position)
+        controls = [first_control_record(batch)] if batch.is_control else []
+        yield batch_header.parse(data, position), controls
+
+
+@pytest.mark.golden_cases(names=["transactions", "leader-epochs"], answers="answers")
+def test_a_replay_gives_the_snapshots_and_transaction_indexes_that_the_broker_wrote(golden_case):
+    compared = entries = 0
+    for partition in sorted({path.parent for path in golden_case.logs.glob("*/*.log")}):
+        state = ProducerState(rules=rules_of(golden_case.version))
+        snapshots = {
+            int(path.stem): producer_snapshot.parse(path.read_bytes())
+            for path in partition.glob("*.snapshot")
+        }
+        for path in sorted(partition.glob("*.log")):
+            aborted = [np.empty(0, ABORTED_TXN)]
+            end = int(path.stem)
+            for header, controls in batches_of(path):
+                # A snapshot may have any offset in it, also one in a gap before a batch.
+                end = int(header["base_offset"][0])
+                for offset in sorted(offset for offset in snapshots if offset <= end):
+                    expected = np.sort(snapshots.pop(offset), order="producer_id")
+                    assert state.entries().tolist() == expected.tolist()
+                    compared += 1
+                    entries += len(expected)
+                aborted.append(state.replay(header, controls))
+                end = int(header["last_offset"][0]) + 1
+            index = path.with_suffix(".txnindex")
+            expected = index.read_bytes() if index.exists() else b""
+            assert transaction_index.pack(np.concatenate(aborted)) == expected
+        for offset, expected in snapshots.items():
+            assert offset == end
+            assert state.entries().tolist() == np.sort(expected, order="producer_id").tolist()
+            compared += 1
+        assert state.first_refusal is None
+    assert compared
+    assert entries or golden_case.name != "transactions"
