@@ -8,6 +8,7 @@ from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume, undo
 from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.reindex import plan_reindex
 from kafkastore.checks.verify import verify
 from kafkastore.errors import (
     ChangeRefusedError,
@@ -26,6 +27,8 @@ from kafkastore.errors import (
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
+from kafkastore.kip_33.retention import retention
+from kafkastore.kip_33.sizing import sizing
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.log_store import open_store as open
 from kafkastore.log.partition_log import PartitionLog
@@ -71,7 +74,10 @@ __all__ = [
     "legacy",
     "migration",
     "open",
+    "plan_reindex",
     "resume",
+    "retention",
+    "sizing",
     "undo",
     "verify",
 ]

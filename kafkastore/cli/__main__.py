@@ -19,8 +19,11 @@ COMMANDS = {
     "offsets": "Find the offsets for times, by one or several rules.",
     "compare": "Compare legacy answers by file times with time index answers.",
     "verify": "Check the files of a log directory against each other.",
+    "reindex": "Make indexes anew from the logs where they are not what those give.",
     "migrate": "Give a directory from before the time index its time indexes.",
     "changes": "List, finish, undo or remove what other commands changed.",
+    "retention": "Tell which segments a broker would delete, and what keeps the others.",
+    "sizing": "Size indexes by interval and by time bucket, for a directory or a whole broker.",
     "pipeline": "Go the whole way on Spark: survey to report.",
     "sample": "Unpack small real log directories to try things on.",
 }

@@ -1,0 +1,345 @@
+"""``kafkastore retention``: which segments a broker would delete, and what keeps the others."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import Selection, select, selection_options
+from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.broker_rules import rules_of
+from kafkastore.kip_33.doubtful_times import Doubt
+from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate, retention_of
+from kafkastore.log.log_config import LogConfig
+from kafkastore.log.retention import RetentionRule, StopReason
+
+Options = dict[str, str]
+
+
+def _parse_options(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> Options:
+    """Take ``key=value`` apart."""
+    options = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{text!r} is not key=value, such as retention.ms=3600000")
+        options[key.strip()] = value.strip()
+    return options
+
+
+@click.command()
+@selection_options
+@click.option(
+    "--config",
+    "options",
+    multiple=True,
+    callback=_parse_options,
+    metavar="KEY=VALUE",
+    help="An option of the topics, by Kafka's name; may be repeated. Else Kafka's defaults.",
+)
+@click.option("--retention-ms", metavar="N", help="The same as --config retention.ms=N.")
+@click.option("--retention-bytes", metavar="N", help="The same as --config retention.bytes=N.")
+@click.option(
+    "--now", "now", default="now", metavar="TIME",
+    help="What time it is for the broker: ms since 1970, ISO 8601 or -2h. Default: the clock's.",
+)
+@click.option(
+    "--broker", "version", default="4.1", metavar="VERSION", show_default=True,
+    help="Which broker.",
+)
+@click.option("--segments", is_flag=True, help="One row for each segment.")
+@relative_option
+@zone_option
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    options: Options,
+    retention_ms: str | None,
+    retention_bytes: str | None,
+    now: str,
+    version: str,
+    segments: bool,
+    relative_to: str,
+    zone: tzinfo | None,
+    as_json: bool,
+) -> int:
+    """Tell what a broker's retention would delete, and what keeps the rest; nothing is altered.
+
+    The exit code is 1 where a segment's time is doubtful: in the future, in the wrong unit, or
+    zeros in its time index.
+    """
+    for name, value in (("retention.ms", retention_ms), ("retention.bytes", retention_bytes)):
+        if value is not None:
+            options[name] = value
+    config = LogConfig.of(options)  # a wrong option is told once, not for each partition
+    rules_of(version)
+    moment = parse_moment(now, zone)
+    selection = select(paths, topics, partitions)
+    (at,) = resolve([moment], selection, relative_to)
+    failures: list[str] = []
+    found = _judged(selection, options, at, version, failures)
+    if any(log.log_dir is None for log in selection.logs()):
+        note(
+            "a partition directory by itself has no checkpoints and no clean-shutdown marker; its "
+            "log starts with its first segment, and the active one counts as recovered"
+        )
+    if as_json:
+        doubtful = False
+        for each in found:
+            _write_json(each)
+            doubtful = doubtful or _is_doubtful(each)
+    else:
+        shown = list(found)
+        doubtful = any(map(_is_doubtful, shown))
+        _print(shown, config, at, version, segments, zone)
+    for failure in failures:
+        tell(failure)
+    return UNREADABLE if failures else FOUND_PROBLEMS if doubtful else 0
+
+
+def _judged(
+    selection: Selection, options: Options, now: int, version: str, failures: list[str]
+) -> Iterator[PartitionRetention]:
+    """Judge the chosen partitions; what can't be read by what is wrong."""
+    with progress("judging", len(selection.topic_partitions), while_printing=True) as advance:
+        for topic_partition in selection.topic_partitions:
+            try:
+                log = selection.store.partitions[topic_partition]
+                yield retention_of(log, config=options, now=now, version=version)
+            except (KafkaStoreError, OSError) as error:
+                failures.append(f"{topic_partition}: {sentence(error)}")
+            advance(1)
+
+
+def _is_doubtful(found: PartitionRetention) -> bool:
+    return any(_is_wrong(each) for each in found.segments)
+
+
+def _is_wrong(fate: SegmentFate) -> bool:
+    """Whether a segment's time is doubtful, and matters."""
+    is_doubtful = fate.doubt is not None or fate.dated_by is DatedBy.ZEROS
+    return is_doubtful and fate.expires_at is not None
+
+
+def _write_json(found: PartitionRetention) -> None:
+    """Write a partition, then its segments."""
+    of = {"topic": found.topic_partition.topic, "partition": found.topic_partition.partition}
+    blocker = found.blocker
+    write_json(
+        {"kind": "partition"}
+        | of
+        | {
+            "path": str(found.path),
+            "now": found.now,
+            "cleanup_policy": sorted(found.config.cleanup_policy),
+            "retention_ms": found.config.retention_ms,
+            "retention_bytes": found.config.retention_bytes,
+            "segments": len(found.segments),
+            "size": sum(each.size for each in found.segments),
+            "deleted_segments": len(found.going),
+            "deleted_size": sum(each.size for each in found.going),
+            "blocked_segments": len(found.blocked),
+            "blocker": None if blocker is None else blocker.base_offset,
+            "rolls": found.outcome.rolls,
+            "rolls_after": found.rolls_after,
+            "log_start_offset": found.log_start_offset,
+            "new_log_start_offset": found.outcome.log_start_offset,
+        }
+    )
+    for each in found.segments:
+        write_json({"kind": "segment"} | of | _segment(each))
+
+
+def _segment(fate: SegmentFate) -> dict[str, Any]:
+    return {
+        "path": str(fate.path),
+        "base_offset": fate.base_offset,
+        "end_offset": fate.end_offset,
+        "size": fate.size,
+        "largest_timestamp": fate.largest_timestamp,
+        "dated_by": fate.dated_by.value,
+        "record_timestamp": fate.record_timestamp,
+        "deleted_by": None if fate.goes_by is None else fate.goes_by.value,
+        "expires_at": fate.expires_at,
+        "blocked_by": fate.blocked_by,
+        "doubt": None if fate.doubt is None else fate.doubt.value,
+        "meant_timestamp": fate.meant_timestamp,
+    }
+
+
+def _print(
+    found: Sequence[PartitionRetention],
+    config: LogConfig,
+    now: int,
+    version: str,
+    segments: bool,
+    zone: tzinfo | None,
+) -> None:
+    """Print a table, what is to be known besides, and a summary."""
+    print(
+        f"a broker of Kafka {version} at {show_time(now, zone)}, "
+        f"retention.ms={config.retention_ms}{_in_words(config.retention_ms)}, "
+        f"retention.bytes={config.retention_bytes}"
+    )
+    if segments:
+        _print_segments(found, zone)
+    else:
+        _print_partitions(found)
+    for each in found:
+        for remark in _remarks(each, zone):
+            print(f"{each.topic_partition}: {remark}")
+    fates = [fate for each in found for fate in each.segments]
+    going = [fate for fate in fates if fate.goes_by is not None]
+    print(
+        f"{counted(len(going), 'segment')} of {len(fates):,} would go, {_size(going)} of "
+        f"{_size(fates)}"
+    )
+
+
+def _size(fates: Sequence[SegmentFate]) -> str:
+    return show_size(sum(fate.size for fate in fates))
+
+
+def _print_partitions(found: Sequence[PartitionRetention]) -> None:
+    print_table(
+        ["partition", "segments", "go", "by", "size", "start", "new start", "blocked"],
+        (
+            [
+                str(each.topic_partition),
+                f"{len(each.segments):,}",
+                f"{len(each.going):,}",
+                ", ".join(sorted({_rule(fate) for fate in each.going})) or "-",
+                _size(each.going),
+                str(each.log_start_offset),
+                str(each.outcome.log_start_offset),
+                f"{len(each.blocked):,}",
+            ]
+            for each in found
+        ),
+        right="segments,go,size,start,new start,blocked",
+    )
+
+
+def _print_segments(found: Sequence[PartitionRetention], zone: tzinfo | None) -> None:
+    print_table(
+        ["partition", "base", "size", "largest timestamp", "dated by", "time is over", "what"],
+        (
+            [
+                str(each.topic_partition),
+                str(fate.base_offset),
+                show_size(fate.size),
+                show_time(fate.largest_timestamp, zone),
+                fate.dated_by.value,
+                show_time(fate.expires_at, zone),
+                _verdict(fate),
+            ]
+            for each in found
+            for fate in each.segments
+        ),
+        right="base,size",
+    )
+
+
+def _rule(fate: SegmentFate) -> str:
+    """Name what a segment goes by, as Kafka's options are called."""
+    return {
+        RetentionRule.TIME: "retention.ms",
+        RetentionRule.SIZE: "retention.bytes",
+        RetentionRule.START: "log start",
+        None: "-",
+    }[fate.goes_by]
+
+
+def _verdict(fate: SegmentFate) -> str:
+    if fate.goes_by is not None:
+        return f"goes by {_rule(fate)}"
+    if fate.blocked_by == fate.base_offset:
+        return "stays: high watermark"
+    if fate.blocked_by is not None:
+        return f"stays behind {fate.blocked_by}"
+    return "stays"
+
+
+def _remarks(found: PartitionRetention, zone: tzinfo | None) -> Iterator[str]:
+    """Say what somebody should know who relies on retention."""
+    doubtful: dict[object, list[SegmentFate]] = {}
+    for fate in filter(_is_wrong, found.segments):
+        doubtful.setdefault((fate.dated_by, fate.doubt), []).append(fate)
+    for alike in doubtful.values():
+        behind = sum(each.base_offset > alike[0].base_offset for each in found.segments)
+        yield _doubt(alike[0], len(alike) - 1, behind, zone)
+    blocker = found.blocker
+    if blocker is None:
+        return
+    over = [each for each in found.blocked if each is not blocker]
+    stop = next(each for each in found.outcome.stops if each.rule is RetentionRule.TIME)
+    if stop.reason is StopReason.HIGH_WATERMARK:
+        until = f"which has records at or above the high watermark, {found.high_watermark}"
+    else:
+        until = f"which stays until {show_time(blocker.expires_at, zone)}"
+    if over:
+        yield (
+            f"the time of {counted(len(over), 'segment')} ({_size(over)}) is over, but nothing "
+            f"goes before segment {blocker.base_offset}, {until}"
+        )
+    else:
+        yield f"the time of segment {blocker.base_offset} is over, {until}"
+
+
+def _doubt(fate: SegmentFate, more: int, behind: int, zone: tzinfo | None) -> str:
+    """Say what is doubtful about a segment's time, and what comes of it."""
+    which = f"segment {fate.base_offset}" + (f" (and of {more:,} more)" if more else "")
+    others = "the one" if behind == 1 else f"any of the {behind:,}"
+    never = f"neither it nor {others} behind it"
+    if fate.dated_by is DatedBy.ZEROS:
+        return (
+            f"the time index of {which} ends in zeros: a broker takes 0 for the largest timestamp "
+            f"and {_at_once(fate)}, although the newest record is of "
+            f"{show_time(fate.record_timestamp, zone)}; rebuild it with kafkastore reindex"
+        )
+    if fate.doubt is Doubt.FUTURE:
+        what = "modification time" if fate.dated_by is DatedBy.MODIFICATION_TIME else (
+            "largest timestamp"
+        )
+        until = show_time(fate.expires_at, zone)
+        goes = f"{never} goes before {until}" if behind else f"it does not go before {until}"
+        return (
+            f"the {what} of {which}, {show_time(fate.largest_timestamp, zone)}, lies in the "
+            f"future: by time {goes}"
+        )
+    meant = (
+        f"the largest timestamp of {which}, {fate.largest_timestamp}, is in {fate.doubt}, if it "
+        f"means {show_time(fate.meant_timestamp, zone)}"
+    )
+    if fate.doubt is Doubt.SECONDS:
+        as_ms = show_time(fate.largest_timestamp, zone)
+        return f"{meant}; as ms it is {as_ms}, and a broker {_at_once(fate)}"
+    goes = f"{never} ever goes" if behind else "it never goes"
+    return f"{meant}; as ms it lies more than 10,000 years ahead, and by time {goes}"
+
+
+def _at_once(fate: SegmentFate) -> str:
+    """Say what becomes of a segment that is taken for one of 1970."""
+    if fate.goes_by is not None:
+        return "deletes it at once"
+    return "deletes it as soon as it is the oldest"
+
+
+def _in_words(duration_ms: int) -> str:
+    """Write a duration in the largest unit that fits, behind its number of ms."""
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if duration_ms > 0 and duration_ms % length == 0:
+            return f" ({duration_ms // length}{unit})"
+    return ""

@@ -1,0 +1,168 @@
+"""``kafkastore sizing``: how large indexes are, by interval and by time bucket."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkastore.cli.failures import UNREADABLE, sentence, tell
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import Selection, paths_argument, select, topic_options
+from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.errors import KafkaStoreError
+from kafkastore.kip_33.sizing import (
+    INTERVALS,
+    MINUTE_MS,
+    PARTITIONS,
+    SECOND_MS,
+    BucketSize,
+    IndexSize,
+    Sizing,
+    sizing,
+    sizing_of,
+    total,
+)
+
+_NAMES = {SECOND_MS: "second", MINUTE_MS: "minute"}
+
+
+@click.command()
+@paths_argument(required=False)
+@topic_options
+@click.option(
+    "--interval", "intervals", multiple=True, type=click.IntRange(min=1), metavar="BYTES",
+    help="A value of index.interval.bytes; may be repeated. Default: 1, 4, 16 and 64 KiB.",
+)
+@click.option(
+    "--broker-partitions", "broker_partitions", type=click.IntRange(min=1), default=PARTITIONS,
+    show_default=True, metavar="N",
+    help="Without PATH: how many partitions. KIP-33 counts with 3500.",
+)
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    intervals: tuple[int, ...],
+    broker_partitions: int,
+    as_json: bool,
+) -> int:
+    """Size indexes by index.interval.bytes, and by the time buckets that KIP-33 dropped.
+
+    Of directories, all batch headers are read. Without PATH: by formula, of a broker whose
+    partitions have 1 GiB of log each, and records in every second of one day.
+    """
+    densities = intervals or INTERVALS
+    failures: list[str] = []
+    if paths:
+        selection = select(paths, topics, partitions)
+        found = total(_measured(selection, densities, failures), densities)
+    elif topics or partitions:
+        raise click.UsageError("--topic and --partition choose from a PATH, and there is none")
+    else:
+        found = sizing(intervals=densities, partitions=broker_partitions)
+    if as_json:
+        _write_json(found)
+    else:
+        _print(found)
+    for failure in failures:
+        tell(failure)
+    return UNREADABLE if failures else 0
+
+
+def _measured(
+    selection: Selection, intervals: Sequence[int], failures: list[str]
+) -> Iterator[Sizing]:
+    """Measure the chosen partitions; what can't be read is told."""
+    with progress("measuring", len(selection.topic_partitions)) as advance:
+        for topic_partition in selection.topic_partitions:
+            try:
+                yield sizing_of(selection.store.partitions[topic_partition], intervals)
+            except (KafkaStoreError, OSError) as error:
+                failures.append(f"{topic_partition}: {sentence(error)}")
+            advance(1)
+
+
+def _rows(found: Sizing) -> list[IndexSize]:
+    """List the densities, what is there first."""
+    there = [] if found.as_it_is is None else [found.as_it_is]
+    return [*there, *found.by_interval]
+
+
+def _write_json(found: Sizing) -> None:
+    write_json(
+        {
+            "kind": "log",
+            "partitions": found.partitions,
+            "segments": found.segments,
+            "log_bytes": found.log_bytes,
+        }
+    )
+    for size in _rows(found):
+        write_json(
+            {
+                "kind": "interval",
+                "index_interval_bytes": size.index_interval_bytes,
+                "offset_index_entries": size.offset_entries,
+                "time_index_entries": size.time_entries,
+                "offset_index_bytes": size.offset_index_bytes,
+                "time_index_bytes": size.time_index_bytes,
+                "mapped_bytes": found.mapped_bytes(size),
+                "mean_scan_bytes": round(found.mean_scan_bytes(size)),
+                "largest_scan_bytes": size.largest_scan_bytes,
+            }
+        )
+    for bucket in found.by_bucket:
+        write_json(_bucket(bucket))
+
+
+def _bucket(bucket: BucketSize) -> dict[str, Any]:
+    return {
+        "kind": "bucket",
+        "bucket_ms": bucket.bucket_ms,
+        "time_index_entries": bucket.entries,
+        "time_index_bytes": bucket.bytes,
+    }
+
+
+def _print(found: Sizing) -> None:
+    """Print two tables: what shipped, and what was dropped."""
+    print(
+        f"{counted(found.partitions, 'partition')}, {counted(found.segments, 'segment')}, "
+        f"{show_size(found.log_bytes)} of log"
+    )
+    print_table(
+        ["interval", "offset entries", ".index", "time entries", ".timeindex", "mapped", "scan",
+         "at most"],
+        (
+            [
+                "as it is" if size.index_interval_bytes is None
+                else show_size(size.index_interval_bytes),
+                f"{size.offset_entries:,}",
+                show_size(size.offset_index_bytes),
+                f"{size.time_entries:,}",
+                show_size(size.time_index_bytes),
+                show_size(found.mapped_bytes(size)),
+                show_size(round(found.mean_scan_bytes(size))),
+                show_size(size.largest_scan_bytes),
+            ]
+            for size in _rows(found)
+        ),
+        right="interval,offset entries,.index,time entries,.timeindex,mapped,scan,at most",
+    )
+    print()
+    print_table(
+        ["time bucket (dropped)", "entries", ".timeindex"],
+        (
+            [
+                _NAMES.get(bucket.bucket_ms, f"{bucket.bucket_ms} ms"),
+                f"{bucket.entries:,}",
+                show_size(bucket.bytes),
+            ]
+            for bucket in found.by_bucket
+        ),
+        right="entries,.timeindex",
+    )

@@ -1,0 +1,357 @@
+"""What a broker's retention would do to a store: which segments go, what stays, what blocks it.
+
+KIP-33 let retention go by the time of records, and so made it depend on what producers write into
+them: one timestamp in the future, or in the wrong unit, holds back a segment and all behind it, or
+deletes it at once.
+"""
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.broker_rules import BrokerRules, rules_of
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.kip_33.doubtful_times import Doubt, find_doubt, meant_timestamp
+from kafkastore.log.log_config import LogConfig
+from kafkastore.log.log_store import LogStore
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.retention import (
+    DELETE,
+    Retention,
+    RetentionRule,
+    SegmentFacts,
+    find_deletable,
+)
+from kafkastore.segment.index_file import TimeIndex
+from kafkastore.segment.log_file import SMALLEST_READ
+from kafkastore.segment.log_segment import LogSegment
+
+#: Topics whose policy is never `delete`: Kafka's own, and KRaft's log, which goes by its snapshots.
+_COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
+_POLICY = "cleanup.policy"
+
+
+class DatedBy(enum.StrEnum):
+    """Where the time comes from by which a broker judges a segment.
+
+    `ZEROS`: the time index ends in zeros, which a broker that loads it takes for a timestamp of 0.
+    """
+
+    RECORDS = "records"
+    MODIFICATION_TIME = "modification time"
+    ZEROS = "zeros"
+
+
+class SegmentFate(NamedTuple):
+    """What becomes of one segment.
+
+    Parameters
+    ----------
+    path : Path
+        The ``.log``.
+    base_offset, end_offset : int
+        Inclusive, exclusive.
+    size : int
+        Bytes of the ``.log``.
+    largest_timestamp : int
+        By which a broker judges it, ms since 1970.
+    dated_by : DatedBy
+        Where that comes from.
+    record_timestamp : int or None
+        Largest timestamp of its records, where the log was read for it: with `DatedBy.ZEROS`.
+    goes_by : RetentionRule or None
+        The rule that deletes it; None: it stays.
+    expires_at : int or None
+        First ms at which its time is over; None where ``retention.ms`` is not in force.
+    blocked_by : int or None
+        Its time is over, but it stays: base offset of the segment before it that holds it back, or
+        its own where the high watermark does.
+    doubt : Doubt or None
+        What may be wrong with its time.
+    """
+
+    path: Path
+    base_offset: int
+    end_offset: int
+    size: int
+    largest_timestamp: int
+    dated_by: DatedBy
+    record_timestamp: int | None
+    goes_by: RetentionRule | None
+    expires_at: int | None
+    blocked_by: int | None
+    doubt: Doubt | None
+
+    @property
+    def meant_timestamp(self) -> int | None:
+        """The time in ms, if the doubt about its unit is right; None without such a doubt."""
+        return meant_timestamp(self.largest_timestamp, self.doubt)
+
+
+class PartitionRetention(NamedTuple):
+    """What one run of retention does to a partition.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+        Which.
+    path : Path
+        Its directory.
+    config : LogConfig
+        By which it was judged.
+    now : int
+        ms since 1970, at which it was judged.
+    segments : tuple of SegmentFate
+        By base offset.
+    outcome : Retention
+        What the rules came to: deletions, where each rule stopped, the log start offset afterwards,
+        and whether a new segment is rolled because none remains.
+    log_start_offset, high_watermark : int
+        Before.
+    rolls_after : int or None
+        A record later than this makes the broker roll a new segment, without jitter: the first
+        batch's timestamp plus ``segment.ms``. None where the active segment has no timestamp: then
+        the clock decides.
+    """
+
+    topic_partition: TopicPartition
+    path: Path
+    config: LogConfig
+    now: int
+    segments: tuple[SegmentFate, ...]
+    outcome: Retention
+    log_start_offset: int
+    high_watermark: int
+    rolls_after: int | None
+
+    @property
+    def going(self) -> tuple[SegmentFate, ...]:
+        """The segments that are deleted."""
+        return tuple(each for each in self.segments if each.goes_by is not None)
+
+    @property
+    def blocked(self) -> tuple[SegmentFate, ...]:
+        """The segments whose time is over and that stay."""
+        return tuple(each for each in self.segments if each.blocked_by is not None)
+
+    @property
+    def blocker(self) -> SegmentFate | None:
+        """The segment that holds back those that are `blocked`; None where none is."""
+        blocking = {each.blocked_by for each in self.segments}
+        return next((each for each in self.segments if each.base_offset in blocking), None)
+
+
+class _Dated(NamedTuple):
+    """A segment's time as the broker has it."""
+
+    timestamp: int
+    by: DatedBy
+    record_timestamp: int | None = None
+
+
+def retention(
+    store: LogStore,
+    *,
+    config: Mapping[str, object] | LogConfig | None = None,
+    now: int | None = None,
+    version: str = "4.1",
+) -> Iterator[PartitionRetention]:
+    """Tell what a broker's next look for old segments would do to each partition of a store.
+
+    Parameters
+    ----------
+    store : LogStore
+        As from `kafkastore.open`; nothing is altered.
+    config : mapping, LogConfig or None
+        The topics' options by Kafka's names, such as ``{"retention.ms": 3600000}``; what is not
+        given has Kafka's default: ``retention.ms`` of 7 days. A mapping without ``cleanup.policy``
+        leaves Kafka's own topics compacted.
+    now : int, optional
+        ms since 1970. Default: the clock.
+    version : str
+        Of the broker.
+
+    Yields
+    ------
+    PartitionRetention
+        In the order of topic and partition.
+
+    Raises
+    ------
+    InvalidConfigError
+        If an option is none of a topic's, or has a value that Kafka refuses.
+    UnknownVersionError
+        If the text is no version.
+    KafkaStoreError
+        If a partition can't be read.
+    """
+    for log in store:
+        yield retention_of(log, config=config, now=now, version=version)
+
+
+def retention_of(
+    log: PartitionLog,
+    *,
+    config: Mapping[str, object] | LogConfig | None = None,
+    now: int | None = None,
+    version: str = "4.1",
+) -> PartitionRetention:
+    """Tell what a broker's next look for old segments would do to one partition.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    config, now, version
+        As for `retention`.
+
+    Returns
+    -------
+    PartitionRetention
+
+    Notes
+    -----
+    The broker is the one that starts on this directory: after a clean shutdown it takes the time
+    indexes as they are, otherwise it has rebuilt those from the recovery point on. Of a partition
+    directory by itself the active segment counts as rebuilt. Tiered storage, which keeps its own
+    limits, is not looked at.
+
+    Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``LogSegment.largestTimestamp``.
+    """
+    topic_config = _config_of(log.topic, config)
+    at = time.time_ns() // 1_000_000 if now is None else now
+    rules = rules_of(version)
+    return log.beside_changes(lambda: _judged(log, topic_config, at, rules))
+
+
+def _judged(
+    log: PartitionLog, config: LogConfig, now: int, rules: BrokerRules
+) -> PartitionRetention:
+    """Judge the segments that are there."""
+    dated = [_dated(log, segment, rules) for segment in log.segments]
+    facts = [
+        SegmentFacts(
+            segment.base_offset,
+            log.log_end_offset if segment.next_base_offset is None else segment.next_base_offset,
+            segment.size,
+            each.timestamp,
+        )
+        for segment, each in zip(log.segments, dated, strict=True)
+    ]
+    outcome = find_deletable(
+        facts,
+        high_watermark=log.high_watermark,
+        log_start_offset=log.log_start_offset,
+        config=config,
+        now=now,
+        rules=rules,
+    )
+    return PartitionRetention(
+        log.topic_partition,
+        log.path,
+        config,
+        now,
+        tuple(_fates(log, facts, dated, outcome, config, now)),
+        outcome,
+        log.log_start_offset,
+        log.high_watermark,
+        _rolls_after(log, config),
+    )
+
+
+def _config_of(topic: str, config: Mapping[str, object] | LogConfig | None) -> LogConfig:
+    """Return a topic's configuration; Kafka's own topics are compacted unless it is said."""
+    if topic in _COMPACTED_TOPICS and not isinstance(config, LogConfig):
+        config = {_POLICY: "compact", **(config or {})}
+    return LogConfig.of(config)
+
+
+def _dated(log: PartitionLog, segment: LogSegment, rules: BrokerRules) -> _Dated:
+    """Find the time by which a broker judges a segment (``LogSegment.largestTimestamp``)."""
+    by_file = _Dated(segment.last_modified_ms, DatedBy.MODIFICATION_TIME)
+    if not rules.retention_by_record_time:
+        return by_file
+    if _is_rebuilt(log, segment):
+        largest = segment.largest_record_timestamp()
+        return by_file if largest is None else _Dated(largest, DatedBy.RECORDS)
+    try:
+        with TimeIndex.open(segment.time_index_path, segment.base_offset) as index:
+            last = index.last_entry_with_padding.timestamp
+            is_padded = index.used_entry_count < index.entry_count
+    except FileNotFoundError:
+        return by_file
+    if is_padded:
+        in_log = segment.largest_record_timestamp()
+        return _Dated(last, DatedBy.RECORDS if in_log == 0 else DatedBy.ZEROS, in_log)
+    return _Dated(last, DatedBy.RECORDS) if last >= 0 else by_file
+
+
+def _is_rebuilt(log: PartitionLog, segment: LogSegment) -> bool:
+    """Whether a broker that starts here makes the segment's time index anew from the log."""
+    if not segment.offset_index_path.exists():
+        return True
+    if log.is_clean:
+        return False
+    if segment.next_base_offset is None:
+        return True
+    return log.log_dir is not None and segment.next_base_offset > (log.recovery_point or 0)
+
+
+def _fates(
+    log: PartitionLog,
+    facts: list[SegmentFacts],
+    dated: list[_Dated],
+    outcome: Retention,
+    config: LogConfig,
+    now: int,
+) -> Iterator[SegmentFate]:
+    """Put together what is said of each segment."""
+    goes_by = {each.segment.base_offset: each.rule for each in outcome.deletions}
+    stop = next((each for each in outcome.stops if each.rule is RetentionRule.TIME), None)
+    for segment, fact, date in zip(log.segments, facts, dated, strict=True):
+        rule = goes_by.get(fact.base_offset)
+        expires_at = None
+        if config.retention_ms >= 0 and DELETE in config.cleanup_policy:
+            expires_at = fact.largest_timestamp + config.retention_ms + 1
+        is_over = stop is not None and expires_at is not None and now >= expires_at
+        is_empty_end = fact.size == 0 and segment.next_base_offset is None
+        yield SegmentFate(
+            segment.log_path,
+            fact.base_offset,
+            fact.end_offset,
+            fact.size,
+            fact.largest_timestamp,
+            date.by,
+            date.record_timestamp,
+            rule,
+            expires_at,
+            stop.segment.base_offset
+            if stop is not None and rule is None and is_over and not is_empty_end
+            else None,
+            None if is_empty_end else _doubt(date, now),
+        )
+
+
+def _doubt(date: _Dated, now: int) -> Doubt | None:
+    """Look at what a segment is dated by: only producers take the wrong unit."""
+    if date.by is DatedBy.RECORDS:
+        return find_doubt(date.timestamp, now)
+    return Doubt.FUTURE if date.timestamp > now else None
+
+
+def _rolls_after(log: PartitionLog, config: LogConfig) -> int | None:
+    """Return the time that ``LogSegment.shouldRoll`` waits for."""
+    if not log.segments:
+        return None
+    with log.segments[-1].open_log() as file:
+        try:
+            for run in file.runs(first_read=SMALLEST_READ):
+                first = int(run.headers["max_timestamp"][0])
+                return first + config.segment_ms if first >= 0 else None
+        except CorruptionError:
+            return None  # a broker rolls by its clock as well where it can't read the first batch
+    return None

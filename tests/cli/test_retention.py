@@ -1,0 +1,147 @@
+"""``kafkastore retention``."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cli.running import Run, assert_one_sentence
+
+import kafkastore
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+@pytest.fixture
+def logs(golden, writable_copy) -> Path:
+    """What a broker left that deletes after an hour: nothing of it is deleted, some is blocked."""
+    return writable_copy(golden("2.4.0", "roll-and-retention-by-time", "answers").logs)
+
+
+@pytest.fixture
+def asked_at_ms(golden) -> int:
+    asked: int = golden("2.4.0", "roll-and-retention-by-time", "answers").answers["asked_at_ms"]
+    return asked
+
+
+HOUR = ("--retention-ms", 3_600_000, "--topic", "retention")
+
+
+def test_partitions_are_listed_with_what_goes_and_what_blocks(
+    run: Run, logs: Path, asked_at_ms: int
+) -> None:
+    ran = run("retention", logs, *HOUR, "--now", asked_at_ms)
+    assert ran.code == 0
+    assert re.search(r"^retention-0 +7 +0 +- +0 B +52 +52 +1$", ran.out, re.MULTILINE)
+    assert "the time of 1 segment (1.25 KiB) is over, but nothing goes before segment 52" in ran.out
+    assert ran.out.endswith("0 segments of 7 would go, 0 B of 9.55 KiB\n")
+
+
+def test_segments_are_listed_with_their_dates(run: Run, logs: Path, asked_at_ms: int) -> None:
+    ran = run("retention", logs, *HOUR, "--now", asked_at_ms + 43 * 60_000, "--segments")
+    rows = [line for line in ran.out.splitlines() if line.startswith("retention-0 ")]
+    assert len(rows) == 7
+    assert rows[0].endswith("goes by retention.ms")
+    assert rows[-1].endswith("stays")
+
+
+def test_times_are_relative_to_the_newest_record_if_asked(run: Run, logs: Path) -> None:
+    ran = run("retention", logs, *HOUR, "--relative-to", "newest", "--json")
+    segments = kafkastore.open(logs)["retention-0"].segments
+    newest = max(segment.largest_record_timestamp() for segment in segments)
+    assert {row["now"] for row in ran.lines if row["kind"] == "partition"} == {newest}
+
+
+def test_json_has_what_the_document_names(run: Run, logs: Path, asked_at_ms: int) -> None:
+    chapter = DOCUMENT.read_text(encoding="utf-8").split("\n## retention\n")[1].split("\n## ")[0]
+    rows = run("retention", logs, "--json", *HOUR, "--now", asked_at_ms).lines
+    for kind in ("partition", "segment"):
+        told = re.search(rf"JSON, kind `{kind}`.*?\n\n\|.*?(\n\n|\Z)", chapter, re.DOTALL)
+        assert told is not None
+        fields = set(re.findall(r"`([a-z_]+)`", told[0].replace(f"`{kind}`", "", 1)))
+        shown = {name for row in rows if row["kind"] == kind for name in row} - {"kind"}
+        assert shown <= fields
+    segments = [row for row in rows if row["kind"] == "segment"]
+    assert [row["blocked_by"] for row in segments] == [None, None, 52, None, None, None, None]
+    assert all(row["expires_at"] == row["largest_timestamp"] + 3_600_001 for row in segments)
+
+
+def test_a_unit_that_is_wrong_is_pointed_out_with_what_comes_of_it(
+    run: Run, golden, writable_copy
+) -> None:
+    logs = writable_copy(golden("2.4.0", "create-time-monotonic", "answers").logs)
+    segments = kafkastore.open(logs)["mono-0"].segments
+    moment = 1_500_000_000
+    for segment, timestamp in zip(
+        segments, (moment, moment * 10**6, moment * 10**9), strict=False
+    ):
+        segment.time_index_path.write_bytes(timestamp.to_bytes(8, "big") + bytes(4))
+    ran = run("retention", logs, "--topic", "mono", "--partition", 0)
+    assert ran.code == 1
+    first, second, third = (segment.base_offset for segment in segments[:3])
+    behind = len(segments) - 2
+    assert (
+        f"the largest timestamp of segment {first}, 1500000000, is in seconds, if it means "
+        "2017-07-14T02:40:00.000Z; as ms it is 1970-01-18T08:40:00.000Z, and a broker deletes it "
+        "at once"
+    ) in ran.out
+    assert (
+        f"segment {second}, 1500000000000000, is in microseconds, if it means "
+        "2017-07-14T02:40:00.000Z; as ms it lies more than 10,000 years ahead, and by time neither "
+        f"it nor any of the {behind} behind it ever goes"
+    ) in ran.out
+    assert f"segment {third}, 1500000000000000000, is in nanoseconds" in ran.out
+    assert f"goes before segment {second}, which stays until" in ran.out
+
+
+def test_zeros_that_a_broker_would_load_are_pointed_out(run: Run, golden) -> None:
+    case = golden("2.4.0", "broken-index-active-zero-padded", "answers-recovered")
+    ran = run("retention", case.root / "logs")
+    assert ran.code == 1
+    assert "ends in zeros: a broker takes 0 for the largest timestamp and deletes it at once" in (
+        ran.out
+    )
+    assert "although the newest record is of 2017-07-14" in ran.out
+
+
+def test_doubtful_times_are_no_matter_where_none_goes_by_time(run: Run, golden) -> None:
+    case = golden("2.4.0", "broken-index-active-zero-padded", "answers-recovered")
+    for option in ("retention.ms=-1", "cleanup.policy=compact"):
+        ran = run("retention", case.root / "logs", "--config", option)
+        assert ran.code == 0
+        assert "zeros" not in ran.out
+
+
+def test_a_file_of_the_future_is_pointed_out(run: Run, sample_root: Path) -> None:
+    ran = run("retention", sample_root, "--topic", "up-1", "--now", "2017-07-14T02:42:30Z")
+    assert ran.code == 1
+    assert (
+        "up-1: the modification time of segment 24, 2017-07-14T02:42:55.000Z, lies in the future: "
+        "by time neither it nor the one behind it goes before 2017-07-21T02:42:55.001Z"
+    ) in ran.out
+
+
+def test_options_have_kafkas_names_and_are_refused_as_kafka_does(run: Run, logs: Path) -> None:
+    given = ("--config", "retention.bytes=0", "--config", "cleanup.policy=compact,delete")
+    ran = run("retention", logs, *given)
+    assert "17 segments of 17 would go" in ran.out
+    assert_one_sentence(run("retention", logs, "--config", "retention.ms"), "not key=value")
+    assert_one_sentence(run("retention", logs, "--config", "retention=1"), "'retention'")
+    assert_one_sentence(run("retention", logs, "--retention-ms", "1h"), "retention.ms is '1h'")
+    assert_one_sentence(run("retention", logs, "--broker", "new"), "no Kafka version")
+
+
+def test_a_partition_directory_by_itself_is_noted(run: Run, logs: Path) -> None:
+    ran = run("retention", logs / "retention-0", "--retention-ms", -1)
+    assert ran.err.startswith("note: a partition directory by itself has no checkpoints")
+    assert "retention.ms=-1," in ran.out
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_judged(run: Run, logs: Path) -> None:
+    index = kafkastore.open(logs)["roll-0"].segments[0].time_index_path
+    index.unlink()
+    index.mkdir()
+    ran = run("retention", logs, "--json")
+    assert ran.code == 2
+    assert ran.err.startswith("kafkastore: roll-0: ")
+    assert {row["topic"] for row in ran.lines} == {"retention"}
