@@ -80,6 +80,7 @@ def _options(is_local: bool, chosen: Mapping[str, str]) -> Iterator[tuple[str, s
     yield "spark.sql.session.timeZone", "UTC"
     # A reader that takes filters fails where this is off, and it is off by default.
     yield "spark.sql.python.filterPushdown.enabled", "true"
+    yield "spark.python.daemon.module", "kafkastore.spark.daemon"
     yield "spark.ui.enabled", "false"
     yield "spark.ui.showConsoleProgress", "false"
     if is_local:
