@@ -22,6 +22,7 @@ from kafkastore.errors import (
     OffsetOutOfRangeError,
     OffsetOverflowError,
     OutOfOrderAppendError,
+    SegmentGoneError,
     UnsupportedFormatError,
 )
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
@@ -63,6 +64,7 @@ __all__ = [
     "Plan",
     "Record",
     "RecordBatch",
+    "SegmentGoneError",
     "Severity",
     "TimeIndex",
     "TimestampAndOffset",

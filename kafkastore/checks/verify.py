@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.errors import CorruptionError
 from kafkastore.formats import offset_index, time_index
-from kafkastore.formats.file_names import parse_segment_file
 from kafkastore.log.log_store import AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
@@ -94,29 +93,15 @@ def verify_log(log: PartitionLog) -> Iterator[Finding]:
 
 def _verify_names(log: PartitionLog) -> Iterator[Finding]:
     """Find leftovers, and index files whose segment is gone."""
-    bases = {segment.base_offset for segment in log.segments}
-    for path in sorted(log.path.iterdir()):
-        file = parse_segment_file(path.name)
-        if file is None:
-            continue
-        if file.temporary:
-            yield Finding(
-                Severity.STYLE,
-                path,
-                None,
-                f"a {file.temporary} file is left over",
-                "a broker deletes or completes it at its next start",
-                "leave it, or move it away",
-            )
-        elif file.type_suffix in (".index", ".timeindex") and file.base_offset not in bases:
-            yield Finding(
-                Severity.STYLE,
-                path,
-                None,
-                "an index without its .log",
-                "a broker deletes it at its next start",
-                "look for the lost .log before a broker starts here",
-            )
+    for note in log.leftovers:
+        yield Finding(
+            Severity.STYLE,
+            note.path,
+            None,
+            note.what,
+            f"at a broker's next start: {note.at_next_start}",
+            "leave it, or move it away; of an index, look for the lost .log first",
+        )
 
 
 class _SegmentCheck:

@@ -18,6 +18,7 @@ from kafkastore.cli.times import show_time, zone_option
 from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.record_batch import RecordBatch, TimestampType
+from kafkastore.log.bounds import find_log_end, find_log_start
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
@@ -92,6 +93,7 @@ def _rows(selection: Selection, *, segments: bool, quick: bool, as_json: bool) -
                         yield _segment(log, segment, quick)
                 else:
                     yield _partition(log, quick)
+                yield from _leftovers(log)
             except (KafkaStoreError, OSError) as error:
                 yield _failure(topic_partition, error)
             advance(1)
@@ -108,6 +110,21 @@ def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
         }
         for skipped in log_dir.skipped:
             yield {"kind": "skipped", "path": str(skipped.path), "reason": skipped.reason}
+        for damaged in log_dir.damaged_checkpoints:
+            yield {"kind": "damaged", "path": str(damaged.path), "error": str(damaged.error)}
+
+
+def _leftovers(log: PartitionLog) -> Iterator[Row]:
+    """Describe files that are no part of a log, or not yet."""
+    for note in log.leftovers:
+        yield {
+            "kind": "leftover",
+            "topic": log.topic,
+            "partition": log.partition,
+            "path": str(note.path),
+            "what": note.what,
+            "at_next_start": note.at_next_start,
+        }
 
 
 def _partition(log: PartitionLog, quick: bool) -> Row:
@@ -120,15 +137,18 @@ def _partition(log: PartitionLog, quick: bool) -> Row:
         "segments": len(log.segments),
         "size": sum(segment.size for segment in log.segments),
         "missing": {
-            "index": sum(not each.offset_index_path.exists() for each in log.segments),
-            "timeindex": sum(not each.time_index_path.exists() for each in log.segments),
+            "index": sum(each.offset_index_path.name not in log.files for each in log.segments),
+            "timeindex": sum(each.time_index_path.name not in log.files for each in log.segments),
         },
     }
     if not quick:
         largest = [segment.largest_record_timestamp() for segment in log.segments]
+        start, end = find_log_start(log), find_log_end(log)
         row |= {
-            "log_start_offset": log.log_start_offset,
-            "log_end_offset": log.log_end_offset,
+            "log_start_offset": start.offset,
+            "log_start_basis": start.basis,
+            "log_end_offset": end.offset,
+            "log_end_basis": end.basis,
             "first_timestamp": first_timestamp(log, log.log_start_offset),
             "largest_timestamp": max((each for each in largest if each is not None), default=None),
         }
@@ -217,13 +237,19 @@ def _print_rows(
     for log_dir in selection.store.log_dirs:
         state = "closed in order" if log_dir.is_clean else "not closed in order"
         print(f"{log_dir.path}: {counted(len(log_dir.partition_paths), 'partition')}, {state}")
+    leftovers = [row for row in rows if row["kind"] == "leftover"]
+    listed = [row for row in rows if row["kind"] != "leftover"]
     if segments:
-        _print_segments(rows, zone)
+        _print_segments(listed, zone)
     else:
-        _print_partitions(rows, zone)
+        _print_partitions(listed, zone)
+    for row in leftovers:
+        print(f"left over: {row['path']}, {row['what']}: {row['at_next_start']}")
     for log_dir in selection.store.log_dirs:
         for skipped in log_dir.skipped:
             print(f"not read: {skipped.path}, {skipped.reason}")
+        for damaged in log_dir.damaged_checkpoints:
+            print(f"damaged: {damaged.error}")
 
 
 def _print_partitions(rows: Sequence[Row], zone: tzinfo | None) -> None:
@@ -297,6 +323,7 @@ def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
             "partition": log.partition,
             "offset": offset,
             "path": str(segment.log_path),
+            "segment": segment.base_offset,
             "position": found.position,
             "size": found.size,
             "base_offset": batch.base_offset,

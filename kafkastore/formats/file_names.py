@@ -21,10 +21,13 @@ Source: Kafka 2.4.0 ``Log.parseTopicPartitionName``, ``Log.offsetFromFileName``;
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX, parse_int32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -56,6 +59,7 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 _MARKED_DIRECTORY = re.compile(
     r"([^ \t\n\x0b\f\r]+)-([^ \t\n\x0b\f\r]+)\.([^ \t\n\x0b\f\r]+)-(delete|future|stray)"
 )
+_OFFSET_DIGITS = 20
 _SEGMENT_FILE = re.compile(
     r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap|)"
 )
@@ -215,6 +219,38 @@ def parse_segment_file(name: str) -> SegmentFile | None:
     if base_offset > INT64_MAX or (leader_epoch or 0) > INT32_MAX:
         return None
     return SegmentFile(base_offset, type_suffix, temporary, leader_epoch)  # type: ignore[arg-type]
+
+
+def offsets_in_names(names: Iterable[str], suffix: str) -> list[int]:
+    """Find the segments' files with one suffix among many names; quicker than to parse each.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Last parts of paths, in any order.
+    suffix : str
+        From the first dot on.
+
+    Returns
+    -------
+    list of int
+        The offsets in the names that are 20 digits and the suffix, ascending.
+
+    Examples
+    --------
+    >>> offsets_in_names(["00000000000000000042.log", "42.log", "lost+found"], ".log")
+    [42]
+    """
+    size = _OFFSET_DIGITS + len(suffix)
+    offsets = [
+        int(name[:_OFFSET_DIGITS])
+        for name in names
+        if len(name) == size
+        and name.endswith(suffix)
+        and name.isascii()
+        and name[:_OFFSET_DIGITS].isdigit()
+    ]
+    return sorted(offset for offset in offsets if offset <= INT64_MAX)
 
 
 def segment_file_name(base_offset: int, suffix: str) -> str:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptCheckpointError, CorruptionError
 from kafkastore.formats import producer_snapshot
 from kafkastore.formats.control_records import first_control_record
 from kafkastore.formats.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
-    parse_segment_file,
     segment_file_name,
 )
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import AbortedBatches, TransactionReplay, is_control
+from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,19 +97,37 @@ def find_committed(
     aborted = []
     # Also behind the end: the marker of a transaction may lie in a later segment.
     for segment in log.segments_between(start_offset, log.log_end_offset):
-        index = segment.transaction_index
-        if not index.path.exists():
+        if segment.transaction_index_path.name not in log.files:
             first_to_replay = segment.base_offset
             break
+        index = segment.transaction_index
         index.check()
         found = index.collect_aborted_txns(start_offset, end_offset)
         aborted.append(found.aborted_txns)
         if found.is_complete:
             break
-    undecided, replayed = _replay(log, first_to_replay, verify)
+    undecided, replayed = _replay(log, first_to_replay, log.log_end_offset, verify)
     aborted += replayed
     last_stable_offset = log.log_end_offset if undecided is None else undecided
     return Committed(last_stable_offset, AbortedBatches(_joined(aborted)))
+
+
+def first_undecided_offset(log: PartitionLog, end_offset: int) -> int | None:
+    """Find where the oldest transaction begins that was open at an offset.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    end_offset : int
+        Exclusive; markers at or behind it are not looked at.
+
+    Returns
+    -------
+    int or None
+        None if no transaction was open.
+    """
+    return _replay(log, end_offset, end_offset, verify=True)[0]
 
 
 def _joined(parts: list[NDArray[np.void]]) -> NDArray[np.void]:
@@ -117,28 +135,31 @@ def _joined(parts: list[NDArray[np.void]]) -> NDArray[np.void]:
 
 
 def _replay(
-    log: PartitionLog, from_offset: int, verify: bool
+    log: PartitionLog, from_offset: int, end_offset: int, verify: bool
 ) -> tuple[int | None, list[NDArray[np.void]]]:
     """Go over batches from an offset or before it: the first undecided offset, what aborted."""
     start, replay = _newest_snapshot(log, from_offset)
     aborted = []
-    for segment in log.segments_between(start, log.log_end_offset):
-        position = segment.position_before(start) if start > segment.base_offset else 0
+    for segment in log.segments_between(start, end_offset):
         with segment.open_log() as file:
+            position = segment.position_before(start, file)
             for run in file.runs(position, verify_crc=verify):
-                headers = run.headers[run.headers["base_offset"] >= start]
+                offsets = run.headers["base_offset"]
+                within = (offsets >= start) & (offsets < end_offset)
+                headers = run.headers[within]
                 try:
                     for batch in _batches(run, run.headers["crc_valid"] == 0):
                         batch.verify()  # raises
                     controls = [
                         first_control_record(batch)
-                        for batch in _batches(run, is_control(run.headers))
-                        if batch.base_offset >= start
+                        for batch in _batches(run, is_control(run.headers) & within)
                     ]
                 except CorruptionError as error:
                     raise error.located(segment.log_path) from error
                 types = [None if control is None else control.type for control in controls]
                 aborted.append(replay.append(headers, types))
+                if run.headers["last_offset"][-1] >= end_offset - 1:
+                    break  # what is behind, whole or not, decides nothing
     return replay.first_undecided_offset, aborted
 
 
@@ -150,21 +171,14 @@ def _batches(run: BatchRun, chosen: NDArray[np.bool_]) -> Iterator[RecordBatch]:
 
 def _newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, TransactionReplay]:
     """Read the newest whole producer snapshot up to an offset: its own, and a replay from there."""
-    offsets = sorted(
-        (
-            named.base_offset
-            for path in log.path.iterdir()
-            if (named := parse_segment_file(path.name)) is not None
-            and named.type_suffix == PRODUCER_SNAPSHOT_SUFFIX
-            and not named.temporary
-            and named.base_offset <= up_to
-        ),
-        reverse=True,
-    )
-    for offset in offsets:
+    for offset in reversed(log.files.producer_snapshots):
+        if offset > up_to:
+            continue
         path = log.path / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
         try:
-            return offset, TransactionReplay(producer_snapshot.parse(path.read_bytes()))
-        except (CorruptionError, FileNotFoundError):
+            data = read_if_there(path, CorruptCheckpointError)
+            if data is not None:
+                return offset, TransactionReplay(producer_snapshot.parse(data))
+        except CorruptionError:
             continue  # as a broker does: an older one is as good, and takes longer
     return log.segments[0].base_offset if log.segments else 0, TransactionReplay()

@@ -16,10 +16,10 @@ from kafkastore.formats.file_names import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     InvalidNameError,
-    PartitionDirectory,
     TopicPartition,
     parse_partition_directory,
 )
+from kafkastore.segment.small_file import read_if_there
 
 #: Files by which a directory shows that a broker has used it as a log directory.
 MARKS = (
@@ -30,6 +30,14 @@ MARKS = (
     CLEAN_SHUTDOWN_FILE,
 )
 
+CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+
+_SUFFIXES = {
+    "delete": "a -delete directory: a broker deletes it a while after its start",
+    "future": "a -future directory: a copy that was being moved here from another log directory",
+    "stray": "a -stray directory: not assigned to its broker, which keeps it but does not read it",
+}
+
 
 class SkippedName(NamedTuple):
     """A directory in a log directory that is not read as a partition, and why."""
@@ -38,8 +46,29 @@ class SkippedName(NamedTuple):
     reason: str
 
 
+class Checkpoint(NamedTuple):
+    """A file of one offset for each partition, as far as it can be read.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    is_there : bool
+        Whether it exists.
+    offsets : mapping of TopicPartition to int
+        What it says; nothing if it is missing or damaged.
+    error : CorruptCheckpointError or None
+        Why a broker could not read it.
+    """
+
+    path: Path
+    is_there: bool
+    offsets: Mapping[TopicPartition, int]
+    error: CorruptCheckpointError | None
+
+
 class LogDir:
-    """One log directory, listed when first asked.
+    """One log directory; its listing and its checkpoints are read when first asked for.
 
     Parameters
     ----------
@@ -49,14 +78,15 @@ class LogDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._checkpoints: dict[str, Checkpoint] = {}
 
     def __repr__(self) -> str:
         return f"LogDir({str(self.path)!r})"
 
     @cached_property
-    def _listing(self) -> tuple[dict[TopicPartition, Path], list[SkippedName]]:
-        partitions: dict[TopicPartition, Path] = {}
-        skipped = []
+    def _listing(self) -> _Listing:
+        found = _Listing({}, {}, [])
+        skipped = found.skipped
         with os.scandir(self.path) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = Path(entry.path)
@@ -67,65 +97,111 @@ class LogDir:
                     skipped.append(SkippedName(path, f"can't be followed: {error.strerror}"))
                     continue
                 try:
-                    directory: PartitionDirectory = parse_partition_directory(entry.name)
+                    directory = parse_partition_directory(entry.name)
                 except InvalidNameError as error:
                     skipped.append(SkippedName(path, str(error)))
                     continue
                 if directory.suffix:
-                    skipped.append(SkippedName(path, f"a -{directory.suffix} directory"))
-                else:
-                    partitions[directory.topic_partition] = path
-        return partitions, skipped
+                    skipped.append(SkippedName(path, _SUFFIXES[directory.suffix]))
+                if directory.suffix in ("", "future"):
+                    place = found.futures if directory.suffix else found.partitions
+                    first = place.setdefault(directory.topic_partition, path)
+                    if first != path:
+                        reason = f"the partition of {first.name} once more: no broker starts so"
+                        skipped.append(SkippedName(path, reason))
+        return found
 
     @property
     def partition_paths(self) -> Mapping[TopicPartition, Path]:
         """The partition directories, by topic and partition."""
-        return self._listing[0]
+        return self._listing.partitions
+
+    @property
+    def future_paths(self) -> Mapping[TopicPartition, Path]:
+        """The ``-future`` directories: partitions that were being moved to this log directory."""
+        return self._listing.futures
 
     @property
     def skipped(self) -> list[SkippedName]:
-        """Directories that are not read: being deleted or moved, stray, or none of Kafka's."""
-        return self._listing[1]
+        """Directories that are no partitions: being deleted or moved, stray, or none of Kafka's."""
+        return self._listing.skipped
+
+    def refresh(self) -> None:
+        """Forget the checkpoints that were read; a broker writes them every few seconds."""
+        self._checkpoints.clear()
 
     @property
     def is_clean(self) -> bool:
         """Whether a broker closed this directory in order: the clean-shutdown marker is there."""
         return (self.path / CLEAN_SHUTDOWN_FILE).exists()
 
-    @cached_property
+    @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """First offsets not known to be flushed; empty without the file."""
-        return self._checkpoint(RECOVERY_POINT_CHECKPOINT)
+        """First offsets not known to be flushed; empty if the file is missing or damaged."""
+        return self.checkpoint(RECOVERY_POINT_CHECKPOINT).offsets
 
-    @cached_property
+    @property
     def log_start_offsets(self) -> Mapping[TopicPartition, int]:
-        """First offsets a reader may ask for, where they differ from the first segment's base."""
-        return self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        """First offsets a reader may ask for, where they differ from the first segment's base.
 
-    @cached_property
+        Empty if the file is missing or damaged.
+        """
+        return self.checkpoint(LOG_START_OFFSET_CHECKPOINT).offsets
+
+    @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """First offsets not known to be replicated, as last checkpointed (every 5 s)."""
-        return self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        """First offsets not known to be replicated, as last checkpointed (every 5 s).
+
+        Raises
+        ------
+        CorruptCheckpointError
+            If the file is damaged: brokers take the log directory offline.
+        """
+        checkpoint = self.checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        if checkpoint.error is not None:
+            raise checkpoint.error
+        return checkpoint.offsets
+
+    @property
+    def damaged_checkpoints(self) -> list[Checkpoint]:
+        """The checkpoints that a broker could not read."""
+        return [found for name in CHECKPOINTS if (found := self.checkpoint(name)).error is not None]
 
     @cached_property
     def meta_properties(self) -> Mapping[str, str]:
         """What ``meta.properties`` says; empty without the file."""
-        data = _read_or_none(self.path / META_PROPERTIES)
+        data = read_if_there(self.path / META_PROPERTIES, CorruptCheckpointError)
         return {} if data is None else parse_meta_properties(data)
 
-    def _checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
-        path = self.path / name
-        data = _read_or_none(path)
-        if data is None:
-            return {}
-        try:
-            return parse_offset_checkpoint(data)
-        except CorruptCheckpointError as error:
-            raise error.located(path) from error
+    def checkpoint(self, name: str) -> Checkpoint:
+        """Read a checkpoint of this log directory, once.
+
+        Parameters
+        ----------
+        name : str
+            One of `CHECKPOINTS`.
+
+        Returns
+        -------
+        Checkpoint
+            A damaged one says nothing but its error.
+        """
+        found = self._checkpoints.get(name)
+        if found is None:
+            found = self._checkpoints[name] = _read_checkpoint(self.path / name)
+        return found
 
 
-def _read_or_none(path: Path) -> bytes | None:
+class _Listing(NamedTuple):
+    partitions: dict[TopicPartition, Path]
+    futures: dict[TopicPartition, Path]
+    skipped: list[SkippedName]
+
+
+def _read_checkpoint(path: Path) -> Checkpoint:
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+        data = read_if_there(path, CorruptCheckpointError)
+        return Checkpoint(path, data is not None, parse_offset_checkpoint(data or b""), None)
+    except CorruptCheckpointError as error:
+        located = CorruptCheckpointError(error.reason, path=path, position=error.position)
+        return Checkpoint(path, True, {}, located)

@@ -97,8 +97,7 @@ def _correct(log: PartitionLog, target_timestamp: int) -> TimestampAndOffset | N
     for segment in log.segments:
         if segment.next_base_offset is not None and segment.next_base_offset <= start:
             continue
-        largest = segment.largest_record_timestamp()
-        if largest is None or largest < target:
+        if not segment.may_reach(target):
             continue
         found = segment.find_offset_by_timestamp(target, start)
         if found is not None:
@@ -203,7 +202,7 @@ def _kip_33(log: PartitionLog, target_timestamp: int) -> TimestampAndOffset | No
         floor = max((e for e in entries if e.timestamp <= target_timestamp), default=None)
         starting_offset = max(start, segment.base_offset if floor is None else floor.offset)
         with segment.open_log() as file:
-            position = segment.position_before(starting_offset)
+            position = segment.position_before(starting_offset, file)
             found = file.search_for_timestamp(target_timestamp, position, start)
         if found is not None:
             return _answer(found)

@@ -1,41 +1,59 @@
 """The log of one partition: its segments, its bounds, its records."""
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptionError,
     KafkaStoreError,
-    NotALogDirectoryError,
+    SegmentGoneError,
 )
 from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import (
     LEADER_EPOCH_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    SWAP_SUFFIX,
     TopicPartition,
-    parse_segment_file,
 )
 from kafkastore.formats.record_batch import Record, RecordBatch
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log import offset_lookup
+from kafkastore.log.batch_reading import read_batches
+from kafkastore.log.bounds import (
+    HighWatermark,
+    LogBounds,
+    find_bounds,
+    find_last_stable,
+    find_log_end,
+    find_log_start,
+)
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_dir import LogDir
-from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ
+from kafkastore.log.partition_files import FileNote, PartitionFiles
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+AnswerT = TypeVar("AnswerT")
 
 
 class PartitionLog:
     """The segments of one partition, read lazily and never changed.
+
+    The log is as it was when it was first asked: its directory is listed once, and what files said
+    of its bounds is kept, until `refresh`. Reads see what each file holds when they come to it:
+    always whole batches. Where a listed segment was deleted meanwhile, a read lists anew by itself
+    and goes on with what is there, by offset.
 
     Parameters
     ----------
@@ -68,21 +86,71 @@ class PartitionLog:
         """The partition's number."""
         return self.topic_partition.partition
 
+    def refresh(self) -> None:
+        """Forget what was read: the next question lists the directory and reads files anew."""
+        for name in ("files", "segments", "leader_epochs", *LogBounds._fields):
+            self.__dict__.pop(name, None)
+        if self.log_dir is not None:
+            self.log_dir.refresh()
+
+    def beside_changes(self, answer: Callable[[], AnswerT]) -> AnswerT:
+        """Answer a question, and once more after `refresh` where a segment vanished meanwhile.
+
+        Parameters
+        ----------
+        answer : callable
+            Asks this log.
+
+        Returns
+        -------
+        object
+            What it returned.
+
+        Raises
+        ------
+        SegmentGoneError
+            If the new listing names the same segment, and it is not there again.
+        """
+        gone = None
+        while True:
+            try:
+                return answer()
+            except SegmentGoneError as error:
+                if error.path == gone:
+                    raise
+                gone = error.path
+                self.refresh()
+
+    @cached_property
+    def files(self) -> PartitionFiles:
+        """The names in the directory."""
+        return PartitionFiles(self.path)
+
+    @property
+    def leftovers(self) -> list[FileNote]:
+        """Files that are passed over: ``.deleted``, ``.cleaned``, ``.swap``, orphaned indexes."""
+        return self.files.leftovers
+
+    @property
+    def missing_indexes(self) -> list[FileNote]:
+        """Offset and time indexes that are not there."""
+        return self.files.missing_indexes
+
     @cached_property
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments by base offset, without files being deleted, cleaned or swapped."""
-        try:
-            names = os.listdir(self.path)
-        except OSError as error:
-            raise NotALogDirectoryError(f"{self.path} can't be listed: {error.strerror}") from error
-        files = (parse_segment_file(name) for name in names)
-        bases = sorted(
-            file.base_offset
-            for file in files
-            if file is not None and file.type_suffix == ".log" and not file.temporary
-        )
+        """The segments by base offset, without those that are being deleted or cleaned.
+
+        One with ``.swap`` behind its name counts where the segments that it replaces are gone.
+        """
+        return self.beside_changes(self._list_segments)
+
+    def _list_segments(self) -> tuple[LogSegment, ...]:
+        bases, swapped = self.files.base_offsets, self.files.swapped_offsets
+        if swapped:
+            end = LogSegment(self.path, swapped[-1], temporary=SWAP_SUFFIX).next_offset
+            bases = sorted([*(b for b in bases if not swapped[0] < b < end), *swapped])
         return tuple(
-            LogSegment(self.path, base, following)
+            LogSegment(self.path, base, following, SWAP_SUFFIX if base in swapped else "")
             for base, following in zip(bases, [*bases[1:], None], strict=False)
         )
 
@@ -94,17 +162,12 @@ class PartitionLog:
     @cached_property
     def log_start_offset(self) -> int:
         """First offset a reader may ask for: the checkpoint's or the first segment's."""
-        first = self.segments[0].base_offset if self.segments else 0
-        if self.log_dir is None:
-            return first
-        return max(first, self.log_dir.log_start_offsets.get(self.topic_partition, 0))
+        return find_log_start(self).offset
 
     @cached_property
     def log_end_offset(self) -> int:
         """Offset the next record will get: behind the last whole batch."""
-        if not self.segments:
-            return self.log_start_offset
-        return max(self.segments[-1].next_offset, self.log_start_offset)
+        return self.beside_changes(lambda: find_log_end(self)).offset
 
     @property
     def high_watermark(self) -> int:
@@ -115,10 +178,17 @@ class PartitionLog:
         """
         return self.log_end_offset
 
-    @property
+    @cached_property
     def last_stable_offset(self) -> int:
         """First offset that is not decided: of the oldest open transaction, or the log end."""
-        return find_committed(self, self.log_end_offset, 0).last_stable_offset
+        return self.beside_changes(lambda: find_last_stable(self, self.high_watermark)).offset
+
+    def explain_bounds(self, high_watermark: HighWatermark = "log-end") -> LogBounds:
+        """Say what each bound is, and which file it comes from or what is assumed without one.
+
+        See `bounds.find_bounds`.
+        """
+        return self.beside_changes(lambda: find_bounds(self, high_watermark))
 
     @property
     def checkpointed_high_watermark(self) -> int | None:
@@ -129,28 +199,35 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int | None:
-        """First offset not known to be flushed, or None where no checkpoint says."""
+        """First offset not known to be flushed, or None where no checkpoint says.
+
+        0 where the checkpoint is damaged, as brokers take it: everything is recovered.
+        """
         if self.log_dir is None:
             return None
-        return self.log_dir.recovery_points.get(self.topic_partition)
+        checkpoint = self.log_dir.checkpoint(RECOVERY_POINT_CHECKPOINT)
+        if checkpoint.error is not None:
+            return 0
+        return checkpoint.offsets.get(self.topic_partition)
 
     @cached_property
     def leader_epochs(self) -> tuple[EpochStart, ...]:
         """The leader epochs and their start offsets; empty without the checkpoint."""
         path = self.path / LEADER_EPOCH_CHECKPOINT
+        data = read_if_there(path, CorruptCheckpointError)
         try:
-            return parse_leader_epoch_checkpoint(path.read_bytes())
-        except FileNotFoundError:
-            return ()
+            return () if data is None else parse_leader_epoch_checkpoint(data)
         except CorruptCheckpointError as error:
             raise error.located(path) from error
 
     def segments_between(self, start_offset: int, end_offset: int) -> Iterator[LogSegment]:
         """Yield segments that may hold offsets from a start, inclusive, to an end, exclusive."""
-        for segment in self.segments:
-            ends = segment.next_base_offset
-            if (ends is None or ends > start_offset) and segment.base_offset < end_offset:
-                yield segment
+        segments = self.segments
+        behind = bisect_right(segments, start_offset, key=attrgetter("base_offset"))
+        for segment in segments[max(behind - 1, 0) :]:
+            if segment.base_offset >= end_offset:
+                return
+            yield segment
 
     def bounds(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
         """Return bounds within the log for what a caller asked: start inclusive, end exclusive."""
@@ -181,24 +258,8 @@ class PartitionLog:
         CorruptBatchError
             Where bytes break the format; checksums are not looked at (`RecordBatch.verify` does).
         """
-        for _, batch in self._batches_with_paths(start_offset, end_offset):
+        for _, batch in read_batches(self, start_offset, end_offset):
             yield batch
-
-    def _batches_with_paths(
-        self, start_offset: int | None, end_offset: int | None
-    ) -> Iterator[tuple[Path, RecordBatch]]:
-        """Yield each batch with its file: a harmed batch's offsets do not tell where it lies."""
-        start, end = self.bounds(start_offset, end_offset)
-        first_read = SMALLEST_READ if end_offset is not None else LARGEST_READ
-        for segment in self.segments_between(start, end):
-            position = segment.position_before(start) if start > segment.base_offset else 0
-            with segment.open_log() as log:
-                for batch in log.batches(position, first_read=first_read):
-                    if batch.last_offset < start and _has_sense(batch):
-                        continue
-                    if batch.last_offset >= end and _first_offset(batch, segment.log_path) >= end:
-                        return
-                    yield segment.log_path, batch
 
     def records(
         self,
@@ -238,9 +299,11 @@ class PartitionLog:
         start, end = self.bounds(start_offset, end_offset)
         aborted = None
         if reads_committed(isolation):
-            last_stable_offset, aborted = find_committed(self, start, end, verify=verify)
+            last_stable_offset, aborted = self.beside_changes(
+                lambda: find_committed(self, start, end, verify=verify)
+            )
             end = min(end, last_stable_offset)
-        for path, batch in self._batches_with_paths(start, end):
+        for path, batch in read_batches(self, start, end):
             try:
                 # Before the flags are believed: the checksum covers them.
                 if verify:
@@ -299,7 +362,9 @@ class PartitionLog:
         self, target_timestamp: int, rules: str = "correct"
     ) -> TimestampAndOffset | None:
         """Find the offset to begin with for a time; see `offset_lookup.offset_for_timestamp`."""
-        return offset_lookup.offset_for_timestamp(self, target_timestamp, rules)
+        return self.beside_changes(
+            lambda: offset_lookup.offset_for_timestamp(self, target_timestamp, rules)
+        )
 
     def check_readable(self) -> None:
         """Raise one clear error where a file of this partition can't be opened for reading."""
@@ -310,17 +375,3 @@ class PartitionLog:
                 raise KafkaStoreError(
                     f"{segment.log_path} can't be read: no permission"
                 ) from error
-
-
-def _has_sense(batch: RecordBatch) -> bool:
-    """Whether a batch's offsets can be; a harmed one is not passed over for being elsewhere."""
-    last_offset = batch.last_offset
-    return last_offset >= 0 and (batch.magic < 2 or batch.base_offset <= last_offset)
-
-
-def _first_offset(batch: RecordBatch, path: Path) -> int:
-    """Return a batch's first offset, which in a wrapper has to be decompressed."""
-    try:
-        return batch.base_offset
-    except CorruptionError as error:
-        raise error.located(path) from error

@@ -68,6 +68,7 @@ class _IndexFile(Generic[EntryT]):
         self.size = os.fstat(file.fileno()).st_size
         self._used_size: int | None = None
         self._used: bytes | None = None
+        self._odd: bytes | None = None
         self._padded: bytes | None = None
         self._raw: npt.NDArray[np.void] | None = None
 
@@ -106,7 +107,8 @@ class _IndexFile(Generic[EntryT]):
     def load(self) -> Self:
         """Read the entries now and close the file; all but `raw` can still be asked for."""
         with self:
-            self._padded_bytes()
+            self._used_bytes()
+            self._odd_bytes()
         return self
 
     def __enter__(self) -> Self:
@@ -344,9 +346,15 @@ class _IndexFile(Generic[EntryT]):
         """Put the padding back behind the used part, and odd bytes at the end of the file."""
         if self._padded is None:
             whole_entries = self.entry_count * self._entry_size
-            odd_bytes = self._read(whole_entries, self.size - whole_entries)
-            self._padded = self._used_bytes().ljust(whole_entries, b"\0") + odd_bytes
+            self._padded = self._used_bytes().ljust(whole_entries, b"\0") + self._odd_bytes()
         return self._padded
+
+    def _odd_bytes(self) -> bytes:
+        """Read what stands behind the last whole entry, once."""
+        if self._odd is None:
+            whole_entries = self.entry_count * self._entry_size
+            self._odd = self._read(whole_entries, self.size - whole_entries)
+        return self._odd
 
     def _find_used_size(self) -> int:
         """Read backwards through the padding; return the size in bytes of what is before it."""
@@ -386,8 +394,8 @@ class _IndexFile(Generic[EntryT]):
             try:
                 part = os.pread(self._file.fileno(), size, position)
             except OSError as error:
-                error.filename = str(self.path)
-                raise
+                reason = f"the index can't be read ({error.strerror})"
+                raise CorruptIndexError(reason, path=self.path, position=position) from error
             if not part:
                 break
             parts.append(part)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,6 +90,7 @@ class LogFile:
         verify_crc: bool = False,
         first_read: int = LARGEST_READ,
         mapped: bool = False,
+        room: Callable[[int], memoryview] | None = None,
     ) -> Iterator[BatchRun]:
         """Scan batch headers forward, a run of batches at a time.
 
@@ -105,6 +106,9 @@ class LogFile:
         mapped : bool
             Give views of the mapped file, which stay valid as long as they are kept, and as long as
             nobody cuts the file: touching a page that is gone ends the process.
+        room : callable, optional
+            Asked before each read for so many bytes of memory to read into. Default: a buffer of
+            its own.
 
         Yields
         ------
@@ -114,7 +118,8 @@ class LogFile:
         Raises
         ------
         CorruptBatchError
-            At a length no batch can have, unless only zeros follow (preallocated space is the end).
+            At a length no batch can have, unless only zeros follow (preallocated space is the end);
+            at a byte that the device can't read, behind all whole batches before it.
         UnsupportedFormatError
             At a magic above 2.
 
@@ -125,10 +130,11 @@ class LogFile:
         """
         position, read_size = starting_position, first_read
         mapping = self._map() if mapped and self.size else None
-        buffer = bytearray(0 if mapping else min(read_size, max(self.size - position, 1)))
-        headers = np.empty(HEADERS_A_SCAN, BATCH_HEADER)
+        room = room or _Buffer().room
+        headers = _headers_for(self.size if mapping else min(read_size, self.size - position))
         while position < self.size:
             if mapping is None:
+                buffer = room(min(read_size, self.size - position))
                 data = self._read_into(buffer, position)
             else:
                 data = mapping[position : position + read_size]
@@ -148,28 +154,32 @@ class LogFile:
                 if wanted > self.size - position or len(data) == self.size - position:
                     return
                 if mapping is None and len(data) < len(buffer):
-                    return  # the file shrank while it was read
+                    # The file shrank while it was read, or a read error follows: then this raises.
+                    if not self._read_into(bytearray(1), position + len(data)):
+                        return
+                    continue
                 read_size = max(read_size, wanted)
             read_size = max(min(4 * read_size, LARGEST_READ), wanted)
-            if mapping is None and len(buffer) < min(read_size, self.size - position):
-                buffer = bytearray(min(read_size, self.size - position))
+            next_read = min(read_size, self.size - position)
+            if len(headers) < HEADERS_A_SCAN and len(data) < next_read:
+                headers = _headers_for(next_read)
 
     def _map(self) -> memoryview:
         """Map the file; the mapping lives as long as what refers to it."""
         return memoryview(mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ))
 
-    def _read_into(self, buffer: bytearray, position: int) -> memoryview:
-        """Fill a buffer from a position, as far as there are bytes."""
+    def _read_into(self, buffer: bytearray | memoryview, position: int) -> memoryview:
+        """Fill a buffer from a position, as far as there are bytes that can be read."""
         view = memoryview(buffer)[: max(self.size - position, 0)]
         done = 0
         while done < len(view):
             try:
                 got = os.preadv(self._descriptor, [view[done:]], position + done)
             except OSError as error:
+                if done:
+                    break  # told by the next read, behind what could be read
                 raise CorruptBatchError(
-                    f"the log can't be read ({error.strerror})",
-                    path=self.path,
-                    position=position + done,
+                    f"the log can't be read ({error.strerror})", path=self.path, position=position
                 ) from error
             if got == 0:
                 break
@@ -371,3 +381,21 @@ class LogFile:
                 if found is not None:
                     return (*found, int(headers["leader_epoch"][index]))
         return None
+
+
+class _Buffer:
+    """Memory that is used again for each read."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def room(self, size: int) -> memoryview:
+        if len(self._bytes) < size:
+            self._bytes = bytearray(size)
+        return memoryview(self._bytes)[:size]
+
+
+def _headers_for(size: int) -> NDArray[Any]:
+    """Make room for the headers of so many bytes: a lookup's read needs no megabyte of it."""
+    most = max(size, 0) // (batch_header.FRAME_OVERHEAD + batch_header.SMALLEST_LENGTH) + 1
+    return np.empty(min(most, HEADERS_A_SCAN), BATCH_HEADER)

@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.transaction_index_file import TransactionIndex
+
+#: Behind every offset: the floor entry of this one is an index's last.
+_LAST_OFFSET = (1 << 63) - 1
 
 
 class SegmentSummary(NamedTuple):
@@ -55,19 +58,28 @@ class LogSegment:
         As in the file names.
     next_base_offset : int or None
         Base offset of the segment behind; None for the active segment.
+    temporary : str
+        What stands behind the names of all its files, such as ``.swap``.
 
     Notes
     -----
     Files are opened for each question and closed again, so that a store of any size fits the limit
-    of open files; what an index or a summary said is kept.
+    of open files. What was read of an index, a size or a summary is kept: a segment that a broker
+    appends to is made anew to see more (`PartitionLog.refresh`). Whatever opens a ``.log`` that was
+    deleted meanwhile raises `SegmentGoneError`.
 
     Source: Kafka 2.4.0 ``LogSegment``.
     """
 
     def __init__(
-        self, directory: Path, base_offset: int, next_base_offset: int | None = None
+        self,
+        directory: Path,
+        base_offset: int,
+        next_base_offset: int | None = None,
+        temporary: str = "",
     ) -> None:
         self.directory = directory
+        self.temporary = temporary
         self.base_offset = base_offset
         self.next_base_offset = next_base_offset
 
@@ -75,9 +87,9 @@ class LogSegment:
         return f"LogSegment({str(self.log_path)!r})"
 
     def _path(self, suffix: str) -> Path:
-        return self.directory / segment_file_name(self.base_offset, suffix)
+        return self.directory / segment_file_name(self.base_offset, suffix + self.temporary)
 
-    @property
+    @cached_property
     def log_path(self) -> Path:
         """The ``.log`` file."""
         return self._path(".log")
@@ -93,13 +105,21 @@ class LogSegment:
         return self._path(".timeindex")
 
     @property
+    def transaction_index_path(self) -> Path:
+        """The ``.txnindex`` file, there or not."""
+        return self._path(TRANSACTION_INDEX_SUFFIX)
+
+    @property
     def is_active(self) -> bool:
         """Whether this is the last segment of its log."""
         return self.next_base_offset is None
 
     @cached_property
     def _log_stat(self) -> os.stat_result:
-        return self.log_path.stat()
+        try:
+            return self.log_path.stat()
+        except FileNotFoundError as error:
+            raise SegmentGoneError(self.log_path) from error
 
     @property
     def size(self) -> int:
@@ -127,7 +147,7 @@ class LogSegment:
     @property
     def transaction_index(self) -> TransactionIndex:
         """The transaction index, without an entry where there is no file."""
-        return TransactionIndex.open(self._path(TRANSACTION_INDEX_SUFFIX), self.base_offset)
+        return TransactionIndex.open(self.transaction_index_path, self.base_offset)
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
@@ -139,7 +159,10 @@ class LogSegment:
 
     def open_log(self) -> LogFile:
         """Open the ``.log`` file; the caller closes it."""
-        return LogFile(self.log_path)
+        try:
+            return LogFile(self.log_path)
+        except FileNotFoundError as error:
+            raise SegmentGoneError(self.log_path) from error
 
     @cached_property
     def summary(self) -> SegmentSummary:
@@ -174,46 +197,55 @@ class LogSegment:
             self.log_path, self.base_offset, index_interval_bytes=index_interval_bytes
         )
 
-    def position_before(self, target_offset: int) -> int:
+    def position_before(self, target_offset: int, log: LogFile) -> int:
         """Find a batch at or before the one that holds an offset.
 
         Parameters
         ----------
         target_offset : int
             Absolute.
+        log : LogFile
+            This segment's, open.
 
         Returns
         -------
         int
             Byte position of a batch; every record before it has a smaller offset. 0 where the index
-            is missing or its entry does not fit the log.
+            is missing, can't be read, or its entry does not fit the log.
         """
-        if self.offset_index is None:
+        if target_offset <= self.base_offset:
             return 0
-        entry = self.offset_index.lookup(target_offset)
-        if entry.position <= 0:
+        try:
+            index = self.offset_index
+        except CorruptIndexError:
             return 0
-        with self.open_log() as log:
-            first_offset = log.first_offset_at(entry.position)
+        if index is None or (entry := index.lookup(target_offset)).position <= 0:
+            return 0
+        first_offset = log.first_offset_at(entry.position)
         fits = first_offset is not None and self.base_offset <= first_offset <= entry.offset
         return entry.position if fits and entry.offset <= target_offset else 0
 
-    @cached_property
+    @property
     def next_offset(self) -> int:
         """Offset behind the last whole batch; the base offset of a segment without any."""
+        return self._end[0]
+
+    @property
+    def end_problem(self) -> str | None:
+        """Why what is behind `next_offset` can't be read; None where the log just ends."""
+        return self._end[1]
+
+    @cached_property
+    def _end(self) -> tuple[int, str | None]:
         last_offset = self.base_offset - 1
-        position = 0
-        if self.offset_index is not None and self.size:
-            last_entry = self.offset_index.last_entry
-            position = self.position_before(last_entry.offset)
         with self.open_log() as log:
             try:
+                position = self.position_before(_LAST_OFFSET, log) if log.size else 0
                 for run in log.runs(position, first_read=SMALLEST_READ):
                     last_offset = int(run.headers["last_offset"][-1])
-            except CorruptionError:
-                if position:  # perhaps the index led astray
-                    return self.summary.next_offset
-        return last_offset + 1
+            except CorruptionError:  # perhaps the index led astray
+                return self.summary.next_offset, self.summary.problem
+        return last_offset + 1, None
 
     def translate_offset(
         self, target_offset: int, starting_position: int = 0
@@ -237,8 +269,8 @@ class LogSegment:
         -----
         Source: Kafka 2.4.0 ``LogSegment.translateOffset``.
         """
-        position = max(self.position_before(target_offset), starting_position)
         with self.open_log() as log:
+            position = max(self.position_before(target_offset, log), starting_position)
             return log.search_for_offset(target_offset, position)
 
     @cached_property
@@ -250,18 +282,19 @@ class LogSegment:
         Batches behind the last are looked at, for an index may lack its last entries (a running or
         killed broker). Where timestamps rise that is one interval.
         """
-        index = self.time_index
+        try:
+            index = self.time_index
+        except CorruptIndexError:
+            return None
         if index is None or not index.used_entry_count or index.first_disorder() >= 0:
             return None
-        last = index.last_entry
-        if last.offset >= self.next_offset:
-            return None
-        largest = None
+        last, largest = index.last_entry, None
         with self.open_log() as log:
             try:
                 if not _is_beginning(index.entry(0), log):
                     return None
-                for run in log.runs(self.position_before(last.offset), first_read=SMALLEST_READ):
+                position = self.position_before(last.offset, log)
+                for run in log.runs(position, first_read=SMALLEST_READ):
                     behind = run.headers[run.headers["last_offset"] >= last.offset]
                     if not len(behind):
                         continue
@@ -279,6 +312,20 @@ class LogSegment:
         """
         by_index = self.largest_timestamp_by_index
         return self.summary.largest_record_timestamp if by_index is None else by_index
+
+    def may_reach(self, target_timestamp: int) -> bool:
+        """Tell whether a record may have at least a timestamp; False only if none has.
+
+        Parameters
+        ----------
+        target_timestamp : int
+            ms since 1970, inclusive; at least 0.
+        """
+        largest = self.largest_record_timestamp()
+        if largest is not None and largest >= target_timestamp:
+            return True
+        # What is behind broken bytes is not known.
+        return self.largest_timestamp_by_index is None and self.summary.problem is not None
 
     def find_offset_by_timestamp(
         self, target_timestamp: int, starting_offset: int
@@ -302,16 +349,16 @@ class LogSegment:
         log.
         """
         position = 0
-        if self.largest_timestamp_by_index is not None and self.time_index is not None:
-            # Of an entry with just the target it is not said that it is the first record of that
-            # time.
-            floor = self.time_index.lookup(target_timestamp - 1)
-            if floor.timestamp >= 0:
-                candidate = self.position_before(floor.offset)
-                with self.open_log() as log:
-                    position = candidate if log.fits(floor, candidate) else 0
-        position = max(position, self.position_before(starting_offset))
+        is_right = self.largest_timestamp_by_index is not None
         with self.open_log() as log:
+            if is_right and self.time_index is not None:
+                # Of an entry with just the target it is not said that it is the first record of
+                # that time.
+                floor = self.time_index.lookup(target_timestamp - 1)
+                if floor.timestamp >= 0:
+                    candidate = self.position_before(floor.offset, log)
+                    position = candidate if log.fits(floor, candidate) else 0
+            position = max(position, self.position_before(starting_offset, log))
             found = log.search_for_timestamp(
                 target_timestamp, position, starting_offset, skip_control=True
             )

@@ -17,6 +17,7 @@ from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import transaction_index
 from kafkastore.formats.transaction_index import TxnIndexSearchResult
 from kafkastore.segment.index_file import base_offset_of
+from kafkastore.segment.small_file import read_if_there
 
 
 class TransactionIndex:
@@ -74,11 +75,7 @@ class TransactionIndex:
         path = Path(path)
         if base_offset is None:
             base_offset = base_offset_of(path)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            data = b""
-        return cls(path, base_offset, data)
+        return cls(path, base_offset, read_if_there(path, CorruptIndexError) or b"")
 
     def __enter__(self) -> Self:
         return self

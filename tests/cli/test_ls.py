@@ -50,6 +50,7 @@ def test_offsets_are_those_of_the_broker(run: Run, golden_case: Any) -> None:
         largest = [
             each["largest_timestamp"]
             for each in run("ls", golden_case.logs / name, "--segments", "--json").lines
+            if each["kind"] == "segment"
         ]
         assert len(largest) == row["segments"]
         assert max((each for each in largest if each is not None), default=None) == (
@@ -175,3 +176,40 @@ def test_an_offset_outside_of_the_log_or_of_no_one_partition_is_refused(
 )
 def test_sizes_are_shown_with_three_digits(size: int, shown: str) -> None:
     assert show_size(size) == shown
+
+
+def test_leftovers_and_damaged_checkpoints_are_told(
+    run: Run, sample_root: Path, writable_copy: Callable[[Path], Path]
+) -> None:
+    root = writable_copy(sample_root)
+    leftover = root / "up-1" / "00000000000000000000.log.deleted"
+    leftover.write_bytes(b"")
+    (root / "recovery-point-offset-checkpoint").write_bytes(b"0\n5\n")
+    ran = run("ls", root)
+    assert ran.code == 0
+    assert f"left over: {leftover}, set aside to be deleted: a broker deletes it\n" in ran.out
+    assert "damaged: checkpoint has 0 entries, 5 expected" in ran.out
+    rows = run("ls", root, "--json").lines
+    (left,) = [row for row in rows if row["kind"] == "leftover"]
+    assert (left["topic"], left["partition"], left["path"]) == ("up", 1, str(leftover))
+    (damaged,) = [row for row in rows if row["kind"] == "damaged"]
+    assert damaged["path"] == str(root / "recovery-point-offset-checkpoint")
+
+
+def test_bounds_say_what_they_rest_on(
+    run: Run, sample_root: Path, writable_copy: Callable[[Path], Path]
+) -> None:
+    root = writable_copy(sample_root)
+    (root / "log-start-offset-checkpoint").write_text("0\n1\nup 1 7\n")
+    first, second = run("ls", root, "--topic", "up", "--json").lines[1:3]
+    assert (first["partition"], first["log_start_offset"]) == (0, 0)
+    assert first["log_start_basis"].endswith("log-start-offset-checkpoint has no line for it")
+    assert (second["log_start_offset"], second["log_start_basis"]) == (
+        7, "log-start-offset-checkpoint")
+    assert second["log_end_basis"].startswith("behind the last whole batch of 000000")
+
+
+def test_an_offset_is_located_with_its_segment(run: Run, sample_root: Path) -> None:
+    (row,) = run("ls", sample_root, "--topic", "up-1", "--offset", 33, "--json").lines
+    assert row["segment"] == 24
+    assert row["path"].endswith("00000000000000000024.log")

@@ -1,5 +1,6 @@
 """Reading beside a broker: files grow, shrink and vanish, and no record is ever halved."""
 
+import mmap
 import os
 import random
 import subprocess
@@ -7,12 +8,14 @@ import sys
 
 import pytest
 from models.iteration import until_error
+from models.live_partition import LivePartition
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, Batch, Row
 
 import kafkastore
-from kafkastore import KafkaStoreError
-from kafkastore.log import partition_log, records_as_arrow
+from kafkastore import CorruptionError
+from kafkastore.errors import SegmentGoneError
+from kafkastore.log import batch_reading, records_as_arrow
 from kafkastore.segment import log_file
 
 
@@ -38,7 +41,7 @@ VALUES = [record[4] for batch in WRITTEN for record in batch.records]
 @pytest.fixture
 def small_reads(monkeypatch):
     """Reads of some hundred bytes, so that files change between them."""
-    for module in (partition_log, records_as_arrow):
+    for module in (batch_reading, records_as_arrow):
         monkeypatch.setattr(module, "LARGEST_READ", 300)
         monkeypatch.setattr(module, "SMALLEST_READ", 300)
     monkeypatch.setattr(log_file, "LARGEST_READ", 300)
@@ -176,17 +179,38 @@ def test_a_deleted_segment_is_read_to_its_end_by_who_had_it_open(root, read):
 
 
 @with_every_reader
-def test_a_segment_that_vanished_is_an_error_with_its_path(tmp_path, read):
+def test_a_segment_that_vanished_is_left_out_by_a_new_listing(tmp_path, read):
     second = Segment(120, batches_of(5, b"old", first_offset=120))
     root = Log((Segment(0, WRITTEN), second)).write(tmp_path / "logs")
     log = open_log(root)
     assert len(log.segments) == 2
     second_path = root / "t-0" / "00000000000000000120.log"
     second_path.rename(second_path.with_suffix(".log.deleted"))
-    found, error = until_error(read(log), (KafkaStoreError, OSError))
-    assert str(second_path) in str(error)
-    assert found == VALUES[: len(found)]
-    assert list(read(open_log(root))) == VALUES
+    assert list(read(log)) == VALUES
+    assert len(log.segments) == 1
+    assert log.log_end_offset == 120
+
+
+@with_every_reader
+def test_a_topic_that_is_deleted_meanwhile_is_one_clear_error(tmp_path, read):
+    second = Segment(120, batches_of(5, b"old", first_offset=120))
+    root = Log((Segment(0, WRITTEN), second)).write(tmp_path / "logs")
+    log = open_log(root)
+    assert len(log.segments) == 2
+    (root / "t-0").rename(root / "t-0.0123456789abcdef0123456789abcdef-delete")
+    found, error = until_error(read(log))
+    assert found == []
+    assert f"{root / 't-0'} can't be listed" in str(error)
+
+
+@with_every_reader
+def test_a_link_to_nothing_is_one_clear_error(root, read):
+    path = root / "t-0" / "00000000000000000120.log"
+    path.symlink_to("nowhere")
+    found, error = until_error(read(open_log(root)))
+    assert found == VALUES
+    assert isinstance(error, SegmentGoneError)
+    assert str(error).startswith(f"{path} is gone")
 
 
 def test_a_rolled_segment_is_seen_by_the_next_opening(root):
@@ -224,3 +248,153 @@ def test_a_preallocated_log_that_fills_up_shows_whole_batches_only(root):
     assert [record.value for record in log.records()] == VALUES
     assert log.segments[0].summary.valid_bytes == len(LOG)
     assert log.segments[0].summary.problem is None
+
+
+def ask(log, what):
+    """[(offset, value or None)] of one way to ask."""
+    if what == "records":
+        return [(record.offset, record.value) for record in log.records()]
+    if what == "arrow":
+        return [
+            (row["offset"], row["value"])
+            for batch in log.to_arrow(["offset", "value"], batch_rows=7)
+            for row in batch.to_pylist()
+        ]
+    if what == "records from an offset":
+        start = (log.log_start_offset + log.log_end_offset) // 2
+        found = [(record.offset, record.value) for record in log.records(start)]
+        assert all(offset >= start for offset, _ in found)
+        return found
+    if what == "a time":
+        target = (log.log_start_offset + log.log_end_offset) // 2
+        found = log.offset_for_timestamp(target)
+        assert found is None or found.timestamp == found.offset >= target
+        return []
+    if what == "committed":
+        return [(record.offset, record.value) for record in log.records(isolation="read_committed")]
+    bounds = log.explain_bounds()
+    assert bounds.log_start_offset.offset <= bounds.log_end_offset.offset
+    return []
+
+
+WAYS = ("records", "arrow", "records from an offset", "a time", "committed", "bounds")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("small_reads")
+def test_readers_beside_a_broker_that_alters_everything_get_true_records(tmp_path, seed):
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    (tmp_path / "logs" / "meta.properties").write_text("version=0\n")
+    partition = LivePartition(directory, random.Random(seed))
+    writer = partition.altering(400)
+    writer.start()
+    asked, refused, kept_open = 0, 0, open_log(tmp_path / "logs")
+    while writer.is_alive() or not asked:
+        for what in WAYS:
+            kept_open.refresh()
+            for log in (open_log(tmp_path / "logs"), kept_open):
+                asked += 1
+                try:
+                    found = ask(log, what)
+                except CorruptionError as error:
+                    # A batch that was overwritten while it was read.
+                    assert error.path.parent == directory, what
+                    assert error.position is not None
+                    refused += 1
+                    continue
+                offsets = [offset for offset, _ in found]
+                assert offsets == sorted(set(offsets)), what
+                for offset, value in found:
+                    assert value in partition.written[offset], what
+    writer.join()
+    assert refused < asked / 2
+    log = open_log(tmp_path / "logs")
+    wanted = [
+        record[0]
+        for _, batches in partition.segments
+        for each in batches
+        for record in each.records
+    ]
+    assert [record.offset for record in log.records()] == wanted
+    assert log.log_end_offset == max(partition.next_offset, log.log_start_offset)
+
+
+LOG_WRITER = """
+import random, sys, time
+from types import SimpleNamespace
+from kafkastore.log.log_dir_writer import LogDirWriter
+
+source = random.Random(int(sys.argv[2]))
+with LogDirWriter(sys.argv[1]) as log_dir:
+    config = {"segment.bytes": 2000, "index.interval.bytes": 200}
+    log = log_dir.writer("t", 0, config)
+    for step in range(400):
+        action = source.randrange(20)
+        start, end = log.log_start_offset, log.log_end_offset
+        if action == 0:
+            log.truncate_to(source.randrange(max(start, end - 30), end + 1))
+        elif action == 1:
+            log.delete_records(source.randrange(start, end + 1) if end > start + 100 else start)
+        elif action == 2:
+            log.roll()
+        elif action == 3:
+            log.flush()
+        else:
+            log.append_records(
+                SimpleNamespace(timestamp=offset, key=b"k", value=b"%d of %d" % (offset, step),
+                                headers=())
+                for offset in range(end, end + source.randrange(1, 6))
+            )
+        time.sleep(0.001)
+    print(log.log_start_offset, log.log_end_offset)
+"""
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.usefixtures("small_reads")
+def test_readers_beside_a_log_writer_get_true_records(tmp_path, seed):
+    """In another process: what it does falls between any two instructions of the reader."""
+    directory = tmp_path / "logs" / "t-0"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", LOG_WRITER, tmp_path / "logs", str(seed)], stdout=subprocess.PIPE
+    )
+    asked = refused = 0
+    with writer:
+        while not (directory / "00000000000000000000.log").exists():
+            assert writer.poll() is None
+        while writer.poll() is None or not asked:
+            for what in WAYS:
+                asked += 1
+                try:
+                    found = ask(open_log(tmp_path / "logs"), what)
+                except CorruptionError as error:
+                    assert error.path.is_relative_to(tmp_path)
+                    assert error.position is not None
+                    refused += 1
+                    continue
+                offsets = [offset for offset, _ in found]
+                assert offsets == sorted(set(offsets)), what
+                for offset, value in found:
+                    assert value.startswith(b"%d of " % offset), what
+        start, end = map(int, writer.stdout.read().split())
+    assert refused < asked / 2
+    log = open_log(tmp_path / "logs")
+    assert log.log_start_offset == start
+    assert start <= log.log_end_offset <= end       # cut within a batch, files end before the log
+    left = [record.offset for record in log.records()]
+    assert set(left) <= set(range(start, end))      # cut within a batch, a log lacks all of it
+    assert len(left) > (end - start) / 2
+
+
+@with_every_reader
+def test_nothing_is_mapped_unless_it_is_asked_for(root, read, monkeypatch):
+    """A mapping of a file that shrinks kills its process."""
+    def refuse(*arguments, **options):
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    log = open_log(root)
+    assert list(read(log)) == VALUES
+    assert log.offset_for_timestamp(77, rules="2.4").offset == 77
+    assert log.explain_bounds().last_stable_offset.offset == 120

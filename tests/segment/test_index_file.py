@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -411,16 +412,34 @@ def test_raw_maps_no_more_than_the_file_has_left(write, kind):
 
 
 @both_kinds
-def test_a_read_error_names_the_file(write, kind, monkeypatch):
+def test_a_loaded_index_keeps_no_padding_in_memory(write, kind):
+    """A running broker preallocates 10 MiB for each index of each active segment."""
+    entry_size, data = KINDS[kind][1:3]
+    path = write(kind, data)
+    os.truncate(path, 10 * 1024 * 1024 // entry_size * entry_size)
+    tracemalloc.start()
+    try:
+        index = kind.open(path).load()
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 200_000
+    assert kept < 20_000
+    assert index.used_entry_count == len(data) // entry_size
+    assert len(index.entry_bytes(with_padding=True)) == path.stat().st_size
+
+
+@both_kinds
+def test_a_read_error_names_the_file_and_the_byte(write, kind, monkeypatch):
     def broken(descriptor, size, position):
         raise OSError(errno.EIO, "Input/output error")
 
     path = write(kind, KINDS[kind][2])
     with kind.open(path) as index:
         monkeypatch.setattr(index_file.os, "pread", broken)
-        with pytest.raises(OSError, match=path.name) as failed:
+        with pytest.raises(CorruptIndexError, match="can't be read") as failed:
             index.lookup(1)
-    assert failed.value.errno == errno.EIO
+    assert (failed.value.path, failed.value.position) == (path, 0)
 
 
 @both_kinds

@@ -1,0 +1,180 @@
+"""The names in a partition directory, and what a broker's next start does with the odd ones."""
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkastore.errors import NotALogDirectoryError
+from kafkastore.formats.file_names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    SegmentFile,
+    offsets_in_names,
+    parse_segment_file,
+    segment_file_name,
+)
+
+INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_SWAPPED_LOG = LOG_SUFFIX + SWAP_SUFFIX
+_DELETED = "a broker deletes it"
+
+
+class FileNote(NamedTuple):
+    """A file that is left over, or missing.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    what : str
+        What it is.
+    at_next_start : str
+        What a broker does about it when it starts.
+    """
+
+    path: Path
+    what: str
+    at_next_start: str
+
+
+class PartitionFiles:
+    """What one listing of a partition directory tells; no file is looked at.
+
+    Parameters
+    ----------
+    path : path
+        The partition directory.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If it can't be listed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._names = frozenset(os.listdir(path))
+        except OSError as error:
+            raise NotALogDirectoryError(f"{path} can't be listed: {error.strerror}") from error
+        self.base_offsets = offsets_in_names(self._names, LOG_SUFFIX)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    @property
+    def producer_snapshots(self) -> list[int]:
+        """The offsets of the producer snapshots, ascending."""
+        return offsets_in_names(self._names, PRODUCER_SNAPSHOT_SUFFIX)
+
+    @cached_property
+    def swapped_offsets(self) -> list[int]:
+        """The base offsets of segments that are whole, but still have ``.swap`` behind their names.
+
+        Compaction and splitting first make all new segments, named ``.swap``, then set the old ones
+        aside from the first on, then rename the new ones. Once the first old segment is gone, only
+        the new ones have its records.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``Log.replaceSegments``.
+        """
+        swapped = offsets_in_names(self._names, _SWAPPED_LOG)
+        waiting = [base for base in swapped if base < self._first_cleaned]
+        if not waiting or waiting[0] in self.base_offsets:
+            return []
+        return [base for base in waiting if base not in self.base_offsets]
+
+    @property
+    def missing_indexes(self) -> list[FileNote]:
+        """The offset and time indexes that segments lack, by segment.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``Log.loadSegmentFiles``, ``LogSegment.sanityCheck``. Brokers before
+        0.10.1 have no time indexes.
+        """
+        found = []
+        for base_offset in self.base_offsets:
+            index, time_index = (
+                segment_file_name(base_offset, suffix)
+                for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+            )
+            if index not in self:
+                what = "the offset index is missing"
+                done = "a broker recovers the segment: it checks the log and builds all its indexes"
+                found.append(FileNote(self.path / index, what, done))
+            if time_index not in self:
+                what = "the time index is missing"
+                done = (
+                    "made empty, unless the segment is recovered: the .log's modification time "
+                    "dates the segment from then on"
+                )
+                found.append(FileNote(self.path / time_index, what, done))
+        return found
+
+    @property
+    def leftovers(self) -> list[FileNote]:
+        """Temporary files, and indexes whose segment is not here, by name.
+
+        Readers pass them over, but for `swapped_offsets`.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``, 3.0.0 ``LogLoader``, 3.9.0
+        ``KafkaMetadataLog.recoverSnapshots``.
+        """
+        found = []
+        for name in sorted(self._names):
+            file = parse_segment_file(name)
+            if file is None:
+                continue
+            if file.temporary:
+                what = _TEMPORARY[file.temporary]
+                found.append(FileNote(self.path / name, what, self._done_with(file)))
+            elif file.type_suffix in INDEX_SUFFIXES and not self._has(file, LOG_SUFFIX):
+                what = "an index of a segment that is not here"
+                found.append(FileNote(self.path / name, what, _DELETED))
+        return found
+
+    def _has(self, file: SegmentFile, suffix: str) -> bool:
+        return segment_file_name(file.base_offset, suffix) in self
+
+    def _done_with(self, file: SegmentFile) -> str:
+        """Say what a start does with a temporary file."""
+        if file.temporary != SWAP_SUFFIX:
+            return _DELETED
+        if file.base_offset >= self._first_cleaned:
+            return f"{_DELETED}: the {CLEANED_SUFFIX} files show that a split was not finished"
+        if file.type_suffix == LOG_SUFFIX:
+            done = "a broker puts it in the place of the segments that it was made of"
+            if file.base_offset in self.swapped_offsets:
+                done += "; the first of them is gone already, so it is read here"
+            return done
+        if self._has(file, _SWAPPED_LOG):
+            return f"renamed with its {LOG_SUFFIX}; brokers before 3.0 build it anew"
+        return f"{_DELETED}; one before 3.0 builds the segment's indexes anew"
+
+    @cached_property
+    def _first_cleaned(self) -> float:
+        """The smallest base offset of a file that was being cleaned."""
+        files = map(parse_segment_file, self._names)
+        return min(
+            (file.base_offset for file in files if file and file.temporary == CLEANED_SUFFIX),
+            default=float("inf"),
+        )
+
+
+_TEMPORARY = {
+    ".deleted": "set aside to be deleted",
+    ".cleaned": "an unfinished outcome of compaction or of a split",
+    ".swap": "a finished outcome of compaction or of a split that has not replaced its segments",
+    ".part": "a snapshot that was being written",
+}

@@ -1,0 +1,427 @@
+"""Loading a partition as a broker does: what counts, what is passed over, and what is assumed."""
+
+import doctest
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.loaded_log import BASES, STATES, TYPES, UUID, bounds, listing, transactions
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
+from models.record_strategies import bounded
+
+import kafkastore
+from kafkastore import CorruptCheckpointError, KafkaStoreError, samples
+from kafkastore.log.partition_files import PartitionFiles
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+
+def batches(*offsets):
+    return tuple(Batch((Row(offset, 10 * offset, b"k%d" % offset, b"v"),)) for offset in offsets)
+
+
+def segment(*offsets):
+    return Segment(offsets[0], batches(*offsets)).indexed()
+
+
+THREE = Log((segment(0, 1, 2), segment(3, 4, 5), segment(6, 7, 8)))
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """A log directory with the partition t-0 of three segments."""
+    return THREE.write(tmp_path / "logs")
+
+
+def offsets_of(root, key="t-0"):
+    return [record.offset for record in kafkastore.open(root)[key].records()]
+
+
+def name(base_offset, suffix):
+    return f"{base_offset:020}{suffix}"
+
+
+def write(root, *names):
+    for each in names:
+        (root / "t-0" / each).write_bytes(b"")
+
+
+# Files beside the three segments, and words of what the next start does with each.
+LEFTOVERS = {
+    "a deleted log": ({name(0, ".log.deleted"): "deletes"}),
+    "a deleted index": ({name(9, ".index.deleted"): "deletes"}),
+    "a deleted snapshot": ({name(9, ".snapshot.deleted"): "deletes"}),
+    "a cleaned log and its indexes": (
+        {name(0, ".log.cleaned"): "deletes", name(0, ".timeindex.cleaned"): "deletes"}),
+    "a swapped log": ({name(3, ".log.swap"): "in the place of"}),
+    "a swapped log with its index": (
+        {name(3, ".log.swap"): "in the place of", name(3, ".index.swap"): "renamed with its .log"}),
+    "an index to be swapped alone": ({name(3, ".index.swap"): "deletes it; one before 3.0"}),
+    "an unfinished split": (
+        {name(0, ".log.cleaned"): "deletes", name(3, ".log.swap"): "split was not finished"}),
+    "a finished part below an unfinished one": (
+        {name(3, ".log.cleaned"): "deletes", name(0, ".log.swap"): "in the place of"}),
+    "an orphaned index": ({name(9, ".index"): "deletes"}),
+    "orphaned indexes of each kind": (
+        {name(9, ".index"): "deletes", name(9, ".timeindex"): "deletes",
+         name(9, ".txnindex"): "deletes"}),
+    "KRaft snapshots": (
+        {f"{7:020}-{3:010}.checkpoint.deleted": "deletes",
+         f"{7:020}-{3:010}-123.checkpoint.part": "deletes"}),
+    "what is in its place": ({}),
+}
+IN_PLACE = (
+    name(9, ".snapshot"), name(3, ".txnindex"), "leader-epoch-checkpoint", "partition.metadata",
+    f"{7:020}-{3:010}.checkpoint", "notes.txt", "9.log",
+)
+
+
+@pytest.mark.parametrize("done", LEFTOVERS.values(), ids=LEFTOVERS)
+def test_leftovers_are_passed_over_and_told_with_what_a_start_does(logs, done):
+    write(logs, *done, *IN_PLACE)
+    log = kafkastore.open(logs)["t-0"]
+    assert [record.offset for record in log.records()] == list(range(9))
+    assert [each.path for each in log.leftovers] == [log.path / each for each in sorted(done)]
+    for note in log.leftovers:
+        assert done[note.path.name] in note.at_next_start
+        assert note.what
+        assert note.path.exists()
+
+
+def test_missing_indexes_are_told_by_segment(logs):
+    gone = (name(0, ".timeindex"), name(6, ".index"), name(6, ".timeindex"))
+    for each in gone:
+        (logs / "t-0" / each).unlink()
+    log = kafkastore.open(logs)["t-0"]
+    assert [note.path.name for note in log.missing_indexes] == list(gone)
+    words = ["modification time", "recovers the segment", "modification time"]
+    for note, word in zip(log.missing_indexes, words, strict=True):
+        assert word in note.at_next_start
+    assert [record.offset for record in log.records(2, 8)] == [2, 3, 4, 5, 6, 7]
+    assert kafkastore.open(logs)["t-0"].leftovers == []
+
+
+NAMES = st.builds(
+    "{:020}{}{}".format, st.sampled_from(BASES), st.sampled_from(TYPES), st.sampled_from(STATES)
+)
+
+
+@bounded(150)
+@given(st.sets(NAMES, max_size=14))
+def test_a_listing_tells_what_the_model_tells(names):
+    with tempfile.TemporaryDirectory() as directory:
+        for each in names:
+            (Path(directory) / each).touch()
+        files = PartitionFiles(Path(directory))
+        live, swapped, missing, leftovers = listing(sorted(names))
+        assert (files.base_offsets, files.swapped_offsets) == (live, swapped)
+        assert [note.path.name for note in files.missing_indexes] == missing
+        told = {note.path.name: "a broker deletes it" in note.at_next_start
+                for note in files.leftovers}
+        assert told == leftovers
+
+
+def replacement_steps(old, new):
+    """The renames by which a broker puts new segments in the place of old ones."""
+    for base in reversed(new):
+        for suffix in (".log", ".index", ".timeindex"):
+            yield name(base, suffix + ".cleaned"), name(base, suffix + ".swap")
+    for base in old:
+        for suffix in (".log", ".index", ".timeindex"):
+            yield name(base, suffix), name(base, suffix + ".deleted")
+    for base in new:
+        for suffix in (".log", ".index", ".timeindex"):
+            yield name(base, suffix + ".swap"), name(base, suffix)
+
+
+# Old segments, and what the new ones hold: of 0, 1, ... 8 in three segments.
+REPLACEMENTS = {
+    "compaction of two into one": ((0, 3), {0: (0, 2, 5)}),
+    "compaction of one": ((3,), {3: (3, 5)}),
+    "compaction of all": ((0, 3, 6), {0: (8,)}),
+    "a split in two": ((3,), {3: (3, 4), 5: (5,)}),
+    "a split in three": ((0,), {0: (0,), 1: (1,), 2: (2,)}),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), REPLACEMENTS.values(), ids=REPLACEMENTS)
+def test_a_crash_at_any_rename_of_a_replacement_loses_no_record_and_doubles_none(logs, old, new):
+    """Kafka's tests of its recovery from crashes of the cleaner and of splitting, as read here."""
+    partition = logs / "t-0"
+    with tempfile.TemporaryDirectory() as directory:
+        for base, kept in new.items():
+            Segment(base, batches(*kept)).indexed().write(Path(directory))
+        for path in Path(directory).iterdir():
+            path.rename(partition / f"{path.name}.cleaned")
+    before = offsets_of(logs)
+    untouched = [
+        each for each in before
+        if not any(base <= each < base + 3 for base in old)
+    ]
+    after = sorted(untouched + [each for kept in new.values() for each in kept])
+    assert before == list(range(9))
+    seen = []
+    for source, target in replacement_steps(old, new):
+        (partition / source).rename(partition / target)
+        seen.append(offsets_of(logs))
+        log = kafkastore.open(logs)["t-0"]
+        assert log.log_end_offset == 9
+        starts = [each.base_offset for each in log.segments]
+        assert [each.next_base_offset for each in log.segments] == [*starts[1:], None]
+    switch = next(number for number, found in enumerate([*seen, after]) if found == after)
+    assert seen == [before] * switch + [after] * (len(seen) - switch)
+    assert seen[-1] == after
+
+
+def checkpoint(offset=None, topic="t"):
+    lines = [] if offset is None else [f"{topic} 0 {offset}"]
+    return "".join(f"{line}\n" for line in ("0", len(lines), *lines)).encode()
+
+
+#: Log start offset checkpoints, the start that follows, and words of what it rests on.
+LOG_START_FILES = {
+    "no file": (None, 3, "there is no log-start-offset-checkpoint"),
+    "no line": (checkpoint(), 3, "has no line for it"),
+    "a line of another partition": (checkpoint(7, "other"), 3, "has no line for it"),
+    "an empty file": (b"", 3, "has no line for it"),
+    "below the first segment": (checkpoint(1), 3, "base offset of the first segment, above 1"),
+    "in the first segment": (checkpoint(4), 4, "log-start-offset-checkpoint"),
+    "in a later segment": (checkpoint(7), 7, "log-start-offset-checkpoint"),
+    "behind the end": (checkpoint(70), 70, "log-start-offset-checkpoint"),
+    "cut off": (checkpoint(7)[:4], 3, "damaged"),
+    "of another version": (b"1\n0\n", 3, "damaged"),
+    "no text": (b"\xff\xfe", 3, "damaged"),
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "start", "basis"), LOG_START_FILES.values(), ids=LOG_START_FILES
+)
+def test_the_log_start_is_that_of_the_checkpoint_or_of_the_first_segment(
+    logs, data, start, basis
+):
+    for path in (logs / "t-0").glob(f"{0:020}.*"):
+        path.unlink()
+    if data is not None:
+        (logs / LOG_STARTS).write_bytes(data)
+    log = kafkastore.open(logs)["t-0"]
+    told = log.explain_bounds().log_start_offset
+    assert log.log_start_offset == told.offset == start
+    assert basis in told.basis
+    assert [record.offset for record in log.records()] == list(range(start, 9))
+    is_damaged = basis == "damaged"
+    damaged = [each.path for each in log.log_dir.damaged_checkpoints]
+    assert damaged == [logs / LOG_STARTS] * is_damaged
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [(None, None), (checkpoint(5), 5), (checkpoint(), None), (b"0\n3\n", 0), (b"x", 0)],
+    ids=["no file", "a line", "no line", "cut off", "no text"],
+)
+def test_a_damaged_recovery_point_file_is_0_as_for_a_broker(logs, data, wanted):
+    if data is not None:
+        (logs / RECOVERY_POINTS).write_bytes(data)
+    log = kafkastore.open(logs)["t-0"]
+    assert log.recovery_point == wanted
+    assert len(log.log_dir.damaged_checkpoints) == (wanted == 0)
+
+
+#: High watermarks asked for, the checkpoint, what is found for offsets 3 to 9, words of its basis.
+HIGH_WATERMARK_CHOICES = {
+    "the log end": ("log-end", checkpoint(4), 9, "a sole replica"),
+    "the checkpoint": ("checkpoint", checkpoint(4), 4, HIGH_WATERMARKS),
+    "a checkpoint behind the end": ("checkpoint", checkpoint(10), 9, "log end offset, below 10"),
+    "a checkpoint before the start": ("checkpoint", checkpoint(1), 3, "log start offset, above 1"),
+    "no checkpoint": ("checkpoint", None, 3, "there is no replication-offset-checkpoint"),
+    "no line in the checkpoint": ("checkpoint", checkpoint(), 3, "no line for it"),
+    "an offset": (7, checkpoint(4), 7, "as given"),
+    "an offset behind the end": (2**62, None, 9, "log end offset, below"),
+    "an offset before the start": (-1, None, 3, "log start offset, above -1"),
+}
+
+
+@pytest.mark.parametrize(
+    ("choice", "data", "wanted", "basis"), HIGH_WATERMARK_CHOICES.values(),
+    ids=HIGH_WATERMARK_CHOICES,
+)
+def test_the_high_watermark_is_what_was_asked_for_and_says_so(logs, choice, data, wanted, basis):
+    (logs / LOG_STARTS).write_bytes(checkpoint(3))
+    if data is not None:
+        (logs / HIGH_WATERMARKS).write_bytes(data)
+    log = kafkastore.open(logs)["t-0"]
+    told = log.explain_bounds(choice)
+    assert told.high_watermark.offset == told.last_stable_offset.offset == wanted
+    assert basis in told.high_watermark.basis
+    assert "no transaction is open" in told.last_stable_offset.basis
+    assert log.high_watermark == 9
+
+
+def test_a_damaged_high_watermark_is_an_error_only_where_it_is_asked_for(logs):
+    (logs / HIGH_WATERMARKS).write_bytes(b"0\n2\nt 0 5\n")
+    log = kafkastore.open(logs)["t-0"]
+    assert log.explain_bounds().high_watermark.offset == 9
+    with pytest.raises(CorruptCheckpointError, match="1 entries, 2 expected") as caught:
+        log.explain_bounds("checkpoint")
+    assert caught.value.path == logs / HIGH_WATERMARKS
+    assert [each.path.name for each in log.log_dir.damaged_checkpoints] == [HIGH_WATERMARKS]
+
+
+@pytest.mark.parametrize("choice", ["", "log_end", None, 3.5, True])
+def test_another_high_watermark_is_refused(logs, choice):
+    with pytest.raises(ValueError, match="high_watermark is 'log-end', 'checkpoint' or a number"):
+        kafkastore.open(logs)["t-0"].explain_bounds(choice)
+
+
+def test_bounds_of_a_lone_directory_say_that_nothing_is_known_of_checkpoints(logs):
+    (logs / LOG_STARTS).write_bytes(checkpoint(3))
+    log = kafkastore.open(logs / "t-0")["t-0"]
+    told = log.explain_bounds("checkpoint")
+    assert told.log_start_offset.offset == told.high_watermark.offset == 0
+    for bound in (told.log_start_offset, told.high_watermark):
+        assert "by itself has no checkpoints" in bound.basis
+
+
+def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
+    path = logs / "t-0" / name(6, ".log")
+    sound = path.read_bytes()
+    for tail, word in ((b"", "00000000000000000006.log"), (bytes(500), "06.log"),
+                       (sound[:70], "06.log"), (b"\xff" * 200, "can't be read: record batch has")):
+        path.write_bytes(sound + tail)
+        told = kafkastore.open(logs)["t-0"].explain_bounds().log_end_offset
+        assert told.offset == 9
+        assert word in told.basis
+        assert ("can't be read" in told.basis) == ("can't be read" in word)
+
+
+def test_an_empty_partition_says_that_it_has_no_segment(logs):
+    for path in (logs / "t-0").iterdir():
+        path.unlink()
+    told = kafkastore.open(logs)["t-0"].explain_bounds()
+    assert {bound.offset for bound in told} == {0}
+    assert "there is no segment" in told.log_start_offset.basis
+    assert "there is no segment" in told.log_end_offset.basis
+
+
+LINES = st.one_of(st.none(), st.integers(-1, 60))
+
+
+@bounded(150)
+@given(
+    st.randoms(use_true_random=False), st.sampled_from([0, 0, 20]), LINES, LINES,
+    st.one_of(st.sampled_from(["log-end", "checkpoint"]), st.integers(-1, 60)),
+)
+def test_bounds_are_those_of_the_model(source, base, start_line, watermark_line, choice):
+    found = transactions(source, source.randrange(14), base)
+    cut = source.randrange(len(found) + 1)
+    parts = [found[:cut], found[cut:]]
+    segments = [Segment(base, parts[0])]
+    if parts[0] and parts[1]:
+        segments.append(Segment(parts[1][0].base_offset, parts[1]))
+    else:
+        segments = [Segment(base, found)]
+    log = Log(tuple(segments), checkpointed_start=start_line)
+    with tempfile.TemporaryDirectory() as directory:
+        root = log.write(Path(directory) / "logs")
+        if watermark_line is not None:
+            (root / HIGH_WATERMARKS).write_bytes(checkpoint(watermark_line))
+        opened = kafkastore.open(root)["t-0"]
+        told = opened.explain_bounds(choice)
+        assert tuple(bound.offset for bound in told) == bounds(
+            log, start_line=start_line, watermark_line=watermark_line, high_watermark=choice
+        )
+        assert opened.last_stable_offset == bounds(log, start_line=start_line)[3]
+        assert all(bound.basis for bound in told)
+
+
+def test_future_directories_are_listed_and_can_be_read(logs, tmp_path):
+    future = logs / f"t-0.{UUID}-future"
+    other = Log(THREE.segments[:2]).write(tmp_path / "other")
+    (other / "t-0").rename(future)
+    (other / "t-1").mkdir()
+    store = kafkastore.open((logs, other))
+    assert list(store.partitions) == [("t", 0), ("t", 1)]
+    assert list(store.future_partitions) == [("t", 0)]
+    twin = store.future_partitions["t", 0]
+    assert twin.path == future
+    assert [record.offset for record in twin.records()] == list(range(6))
+    assert offsets_of((logs, other)) == list(range(9))
+    (skipped,) = store.log_dirs[0].skipped
+    assert skipped.path == future
+    assert "was being moved here" in skipped.reason
+    assert offsets_of(future) == list(range(6))
+
+
+def test_a_partition_in_several_places_is_listed_as_such(logs, tmp_path):
+    second, third = (THREE.write(tmp_path / each) for each in ("second", "third"))
+    store = kafkastore.open((logs, second, third))
+    paths = tuple(root / "t-0" for root in (logs, second, third))
+    assert dict(store.partitions.duplicates) == {("t", 0): paths}
+    with pytest.raises(KafkaStoreError, match="t-0 is in 3 places") as caught:
+        store["t-0"]
+    assert all(str(path) in str(caught.value) for path in paths)
+    assert dict(kafkastore.open(logs).partitions.duplicates) == {}
+
+
+def test_two_names_of_one_partition_in_a_directory_are_told(logs):
+    (logs / "t-00").mkdir()
+    store = kafkastore.open(logs)
+    assert offsets_of(logs) == list(range(9))
+    (skipped,) = store.log_dirs[0].skipped
+    assert skipped.path == logs / "t-00"
+    assert "no broker starts so" in skipped.reason
+
+
+@pytest.mark.parametrize(
+    ("suffix", "word"),
+    [("delete", "deletes it"), ("stray", "not assigned"), ("future", "moved here")],
+)
+def test_directories_with_a_suffix_say_what_becomes_of_them(logs, suffix, word):
+    (logs / f"t-1.{UUID}-{suffix}").mkdir()
+    (skipped,) = kafkastore.open(logs).log_dirs[0].skipped
+    assert word in skipped.reason
+
+
+def test_opening_and_asking_change_nothing_on_disk(logs):
+    write(logs, *(each for done in LEFTOVERS.values() for each in done))
+
+    def state():
+        found = sorted(logs.rglob("*"))
+        return [(p, p.stat().st_mtime_ns, p.is_file() and p.read_bytes()) for p in found]
+
+    before = state()
+    log = kafkastore.open(logs)["t-0"]
+    assert log.leftovers
+    log.explain_bounds()
+    list(log.records(isolation="read_committed"))
+    log.refresh()
+    log.explain_bounds("checkpoint")
+    assert state() == before
+
+
+def test_what_was_read_is_kept_until_a_refresh(logs):
+    log = kafkastore.open(logs)["t-0"]
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (0, 9, 3)
+    replace(segment(9, 10)).write(logs / "t-0")
+    (logs / LOG_STARTS).write_bytes(checkpoint(4))
+    (logs / "t-0" / "leader-epoch-checkpoint").write_bytes(b"0\n1\n5 2\n")
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (0, 9, 3)
+    log.refresh()
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (4, 11, 4)
+    assert log.leader_epochs == ((5, 2),)
+    assert [record.offset for record in log.records()] == list(range(4, 11))
+
+
+def test_the_example_of_the_document_is_true(tmp_path, monkeypatch):
+    samples.unpack(tmp_path / "samples")
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "loading.md").read_text().replace("```", "\n")
+    example = doctest.DocTestParser().get_doctest(text, {}, "loading.md", None, 0)
+    assert len(example.examples) == 4
+    assert doctest.DocTestRunner().run(example).failed == 0
