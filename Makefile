@@ -35,6 +35,7 @@ run: installed ## build, then run the pipeline over sample directories: see it w
 	$(BIN)/kafkastore pipeline $(RUN)/sample/* --out $(RUN)/out
 
 test: installed $(VENV)/.stamp-dev ## run the tests, all but real brokers, soaking, fuzzing, sanitizers
+	@mkdir -p build
 	$(BIN)/pytest -m "not ($(ORACLES))" -rs --basetemp=build/tmp --junit-xml=build/tests.xml $(ARGS)
 
 lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, docstrings, layering

@@ -21,14 +21,17 @@ def kafka(work: Path) -> list[str]:
     """Return how Kafka's own classes are run: ``java``, a class path and no class yet."""
     _needs("java", "javac")
     jars, classes = work / "jars", work / "classes"
-    if not jars.is_dir():
+    if not jars.is_dir() or jars.stat().st_mtime < (PEERS / "kafka" / "pom.xml").stat().st_mtime:
         _needs("mvn")
         fetched = work / "making-jars"
         _run(
             *("mvn", "-q", "-B", "-f", PEERS / "kafka", "dependency:copy-dependencies"),
             *("-DincludeScope=runtime", f"-DoutputDirectory={fetched.absolute()}"),
         )
+        if jars.is_dir():
+            shutil.rmtree(jars)
         fetched.rename(jars)
+        jars.touch()
     sources = sorted((PEERS / "kafka").glob("*.java"))
     _run("javac", "-nowarn", "-cp", jars / "*", "-d", classes, *sources)
     return ["java", "-cp", f"{classes}:{jars}/*"]

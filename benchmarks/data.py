@@ -1,6 +1,7 @@
 """The data sets: files that Kafka's own classes write, once, the same bytes each time."""
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +20,12 @@ SEGMENTS = {
     "d": ("none", "noise", 100, 1, 128 * MIB),  # a batch holds at least one record
 }
 INDEXES = "index"
+#: Partitions, segments of each, bytes of a segment.
+WIDE = "wide"
+PARTITIONS = (900, 20, 12 * 1024)
 ENTRIES = 262_144
 TARGETS = 1 << 20
+FIRST_PARTITION = "benchmark-0"
 FIRST_FILE = f"{0:020}.log"
 
 MakeData = Callable[[list[str]], None]
@@ -34,22 +39,26 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
     folder : path
         Holds the data sets.
     name : str
-        Of `SEGMENTS`, or `INDEXES`: index files alone, beside a log that is not there.
+        Of `SEGMENTS`; `WIDE`; or `INDEXES`: index files alone, beside a log that is not there.
     make_data : callable
         Runs ``MakeData.java`` with these words.
     """
-    directory = folder / name / "benchmark-0"
+    directory = folder / name / FIRST_PARTITION
     if not directory.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as temporary:
-            made = Path(temporary, directory.name)
+            made = Path(temporary, name, FIRST_PARTITION)
             if name == INDEXES:
                 make_data(["indexes", str(made), str(ENTRIES)])
                 _make_targets(made)
+            elif name == WIDE:
+                partitions, *segments = PARTITIONS
+                make_data(["segments", str(made), *map(str, segments)])
+                for number in range(1, partitions):
+                    shutil.copytree(made, made.with_name(f"benchmark-{number}"))
             else:
                 make_data(["segment", str(made), *map(str, SEGMENTS[name])])
-            directory.parent.mkdir(exist_ok=True)
-            made.rename(directory)
+            made.parent.rename(directory.parent)
     return directory / FIRST_FILE
 
 

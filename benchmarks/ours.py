@@ -18,12 +18,17 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from append import Append
 
 import kafkastore
+from kafkastore.changes.content import chunks_of
+from kafkastore.checks.reindex import plan_reindex
 from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.crc import crc32c
+from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.formats.producer_state import ProducerState
 from kafkastore.segment.log_file import LogFile
-from kafkastore.segment.recovery import rebuild_indexes
+from kafkastore.segment.recovery import RebuiltIndexes, rebuild_indexes
 
 PIECE_BYTES = 16 * 1024
 
@@ -65,13 +70,16 @@ class Scan:
 
 
 class Recover(Scan):
-    """Batch headers, with checksums, and both indexes made anew."""
+    """Batch headers, with checksums; both indexes made anew, producers and epochs followed."""
+
+    def _recover(self) -> RebuiltIndexes:
+        return rebuild_indexes(self.log, 0, producers=ProducerState(), epochs=LeaderEpochs())
 
     def round(self) -> int:
-        return rebuild_indexes(self.log, 0).next_offset
+        return self._recover().next_offset
 
     def check(self) -> dict[str, int]:
-        rebuilt = rebuild_indexes(self.log, 0)
+        rebuilt = self._recover()
         if rebuilt.reason:
             raise SystemExit(rebuilt.reason)
         indexes = {
@@ -79,6 +87,25 @@ class Recover(Scan):
             "time_index": zlib.crc32(rebuilt.time_index),
         }
         return super().check() | {"valid_bytes": rebuilt.valid_bytes} | indexes
+
+
+class Reindex:
+    """A partition's indexes planned: made anew, and compared with what is there."""
+
+    def __init__(self, log: Path) -> None:
+        self.directory = log.parent
+
+    def round(self) -> int:
+        return plan_reindex(self.directory, threads=1).new_bytes
+
+    def check(self) -> dict[str, int]:
+        names = {".index": "offset_index", ".timeindex": "time_index"}
+        found = {}
+        for change in plan_reindex(self.directory, threads=1).changes:
+            path = self.directory / change.path
+            data = b"".join(chunks_of(change.content, path))
+            found[names[path.suffix]] = zlib.crc32(data)
+        return found
 
 
 class Decode:
@@ -125,6 +152,24 @@ class Lookup:
         return {"entries": self.format.entry_count(self.entries), **columns}
 
 
+class Open:
+    """A log directory opened, and of each partition all segments and the log end offset."""
+
+    def __init__(self, log: Path) -> None:
+        self.root = log.parent.parent
+
+    def round(self) -> int:
+        return self.check()["partitions"]
+
+    def check(self) -> dict[str, int]:
+        logs = kafkastore.open(self.root).partitions.values()
+        return {
+            "partitions": len(logs),
+            "segments": sum(len(log.segments) for log in logs),
+            "log_end_offsets": sum(log.log_end_offset for log in logs),
+        }
+
+
 class Crc:
     """CRC-32C of a file, in pieces of 16 KiB."""
 
@@ -164,6 +209,7 @@ def _columns(batch: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
 MEASURES: dict[str, Callable[..., Measure]] = {
     "scan": Scan,
     "recover": Recover,
+    "reindex": Reindex,
     "decode": Decode,
     "decode-two-columns": lambda log: Decode(log, columns=["offset", "timestamp"]),
     "decode-views": lambda log: Decode(log, binary_view=True),
@@ -171,11 +217,16 @@ MEASURES: dict[str, Callable[..., Measure]] = {
         log.with_suffix(".index"), offset_index, targets
     ),
     "lookup-time": lambda log, targets: Lookup(log.with_suffix(".timeindex"), time_index, targets),
+    "append": Append,
+    "open": Open,
+    "open-unclean": Open,
     "crc": Crc,
 }
 
 
 def _time(measure: Measure) -> dict[str, float]:
+    if isinstance(measure, Append):
+        measure.prepare()
     wall, cpu = time.perf_counter(), time.process_time()
     answer = measure.round()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

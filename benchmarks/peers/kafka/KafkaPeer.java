@@ -2,8 +2,6 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.lang.management.ManagementFactory;
-import java.lang.management.ThreadMXBean;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
@@ -38,24 +36,13 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 /**
  * Measures of Kafka's own classes on prepared files.
  *
- *     KafkaPeer recover|decode|lookup-offset|lookup-time|crc SEGMENT.log TARGETS
+ *     KafkaPeer recover|append|decode|lookup-offset|lookup-time|crc|open|open-unclean SEGMENT.log TARGETS
  *
  * A line `check` or `time` on stdin is answered by one JSON object on stdout. TARGETS is a file of
  * little-endian int64 that the lookups look for.
  */
 public final class KafkaPeer {
     private static final int PIECE_BYTES = 16 * 1024;
-
-    /** One measure: `round` is what is timed, `check` gives its results in full. */
-    private interface Measure {
-        /** Get ready for a round; not timed. */
-        default void prepare() throws Exception { }
-
-        /** Returns a number that depends on all the work, so that none can be left out. */
-        long round() throws Exception;
-
-        Map<String, Object> check() throws Exception;
-    }
 
     /** CRC-32 over numbers and bytes in little-endian order, as other readers compute it. */
     private static final class Column {
@@ -319,13 +306,16 @@ public final class KafkaPeer {
 
     // ------------------------------------------------------------------ questions and answers
 
-    private static Measure measure(String name, File log, long[] targets) throws IOException {
+    private static Measure measure(String name, File log, long[] targets) throws Exception {
         return switch (name) {
             case "recover" -> new Recover(log);
             case "decode" -> new Decode(log);
             case "lookup-offset" -> new LookupOffset(log, targets);
             case "lookup-time" -> new LookupTime(log, targets);
             case "crc" -> new Crc(log);
+            case "append" -> new Append(log);
+            case "open" -> new LoadLogs(log.getParentFile().getParentFile(), true);
+            case "open-unclean" -> new LoadLogs(log.getParentFile().getParentFile(), false);
             default -> throw new IllegalArgumentException(name);
         };
     }
@@ -344,7 +334,6 @@ public final class KafkaPeer {
             bytes.asLongBuffer().get(targets);
         }
         Measure measure = measure(words[0], new File(words[1]), targets);
-        ThreadMXBean threads = ManagementFactory.getThreadMXBean();
         BufferedReader questions = new BufferedReader(new InputStreamReader(System.in));
         for (String question = questions.readLine(); question != null; question = questions.readLine()) {
             if (question.equals("check")) {
@@ -353,9 +342,9 @@ public final class KafkaPeer {
             }
             measure.prepare();
             long wall = System.nanoTime();
-            long cpu = threads.getCurrentThreadCpuTime();
+            long cpu = measure.cpuNanos();
             long sum = measure.round();
-            cpu = threads.getCurrentThreadCpuTime() - cpu;
+            cpu = measure.cpuNanos() - cpu;
             wall = System.nanoTime() - wall;
             System.out.println(json(Map.of("cpu", cpu / 1e9, "wall", wall / 1e9, "sum", sum)));
         }

@@ -22,6 +22,7 @@ import org.apache.kafka.storage.internals.log.TimeIndex;
  * Writes one data set with Kafka's own classes; the same bytes each time.
  *
  *     MakeData segment DIRECTORY CODEC CONTENT VALUE_BYTES BATCH_BYTES SEGMENT_BYTES
+ *     MakeData segments DIRECTORY SEGMENTS SEGMENT_BYTES
  *     MakeData indexes DIRECTORY ENTRIES
  *
  * A batch holds at least one record. Keys have 8 bytes; timestamps grow by 1 ms, with 50 ms of jitter.
@@ -65,14 +66,16 @@ public final class MakeData {
         return value;
     }
 
-    private void segment(File directory, String codec, boolean json, int valueBytes, int batchBytes, int segmentBytes)
-            throws Exception {
+    /** Write a segment until it is full; returns the next one's base offset. */
+    private long segment(File directory, long baseOffset, String codec, boolean json, int valueBytes, int batchBytes,
+            int segmentBytes) throws Exception {
         Compression compression = Compression.of(CompressionType.forName(codec)).build();
         ByteBuffer buffer = ByteBuffer.allocate(batchBytes + 65536);
         LogConfig config = new LogConfig(Map.of("index.interval.bytes", "4096"));
-        LogSegment segment = LogSegment.open(directory, 0, config, Time.SYSTEM, 0, false);
-        long offset = 0;
+        LogSegment segment = LogSegment.open(directory, baseOffset, config, Time.SYSTEM, 0, false);
+        long offset = baseOffset;
         while (true) {
+            long firstOffset = offset;
             buffer.clear();
             MemoryRecordsBuilder builder = MemoryRecords.builder(buffer, RecordBatch.CURRENT_MAGIC_VALUE, compression,
                 TimestampType.CREATE_TIME, offset, RecordBatch.NO_TIMESTAMP, RecordBatch.NO_PRODUCER_ID,
@@ -87,13 +90,23 @@ public final class MakeData {
                 offset++;
             } while (size + 8 + valueBytes + 12 <= batchBytes);
             MemoryRecords records = builder.build();
-            if (segment.size() + records.sizeInBytes() > segmentBytes)
+            if (segment.size() + records.sizeInBytes() > segmentBytes) {
+                offset = firstOffset;
                 break;
+            }
             segment.append(offset - 1, records);
         }
         segment.onBecomeInactiveSegment();
         segment.close();
         Files.writeString(directory.toPath().resolve("leader-epoch-checkpoint"), "0\n1\n0 0\n");
+        return offset;
+    }
+
+    /** Several segments, of batches of 4 KiB. */
+    private void segments(File directory, int count, int segmentBytes) throws Exception {
+        long offset = 0;
+        for (int i = 0; i < count; i++)
+            offset = segment(directory, offset, "none", false, 100, 4096, segmentBytes);
     }
 
     /** Index files alone, as batches of 4 KiB leave them. */
@@ -116,8 +129,10 @@ public final class MakeData {
         Files.createDirectories(directory.toPath());
         if (words[0].equals("indexes"))
             new MakeData().indexes(directory, Integer.parseInt(words[2]));
+        else if (words[0].equals("segments"))
+            new MakeData().segments(directory, Integer.parseInt(words[2]), Integer.parseInt(words[3]));
         else
-            new MakeData().segment(directory, words[2], words[3].equals("json"), Integer.parseInt(words[4]),
+            new MakeData().segment(directory, 0, words[2], words[3].equals("json"), Integer.parseInt(words[4]),
                 Integer.parseInt(words[5]), Integer.parseInt(words[6]));
         System.exit(0);  // Kafka's threads are no daemons
     }

@@ -1,0 +1,65 @@
+"""Batches appended to a segment one by one: kafkastore's side of ``append``."""
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+from kafkastore.formats.append_sets import keep_offsets
+from kafkastore.fs import FileSystem
+from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.segment_writer import SegmentLimits, SegmentWriter
+
+# Kafka's defaults, and no limit to roll at.
+LIMITS = SegmentLimits(
+    segment_bytes=(1 << 31) - 1, roll_ms=1 << 62, segment_index_bytes=10 << 20,
+    index_interval_bytes=4096,
+)
+
+
+class Append:
+    """The batches of a log, each looked at, checked and appended; the page cache takes them."""
+
+    def __init__(self, log: Path) -> None:
+        content = memoryview(log.read_bytes())
+        with LogFile(log) as file:
+            self.batches = [
+                content[batch.position : batch.position + batch.size] for batch in file.batches()
+            ]
+        self.scratch = Path(tempfile.mkdtemp(prefix="append-", dir=log.parent.parent.parent))
+        self.writer: SegmentWriter | None = None
+
+    def __del__(self) -> None:
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def prepare(self) -> None:
+        """Begin a segment; what the last round wrote goes."""
+        if self.writer is not None:
+            self.writer.close_files()
+        for path in self.scratch.iterdir():
+            path.unlink()
+        now = time.time_ns() // 1_000_000
+        self.writer = SegmentWriter.create(self.scratch, 0, LIMITS, now=now, fs=FileSystem())
+
+    def round(self) -> int:
+        writer, next_offset = self.writer, 0
+        assert writer
+        for batch in self.batches:
+            sets, _ = keep_offsets(batch, next_offset)
+            writer.append(batch, sets, now=0)
+            next_offset = sets.last_offset(0) + 1
+        return writer.size
+
+    def check(self) -> dict[str, int]:
+        self.prepare()
+        size = self.round()
+        assert self.writer
+        self.writer.trim()
+        files = {"log": ".log", "offset_index": ".index", "time_index": ".timeindex"}
+        found = {
+            name: zlib.crc32((self.scratch / f"{0:020}{suffix}").read_bytes())
+            for name, suffix in files.items()
+        }
+        return {"size": size} | found
