@@ -2,11 +2,10 @@
 
 A producer has one transaction at a time in a partition: it begins with its first transactional
 batch and ends with the marker, a control batch of the same producer id, that the broker appends.
-`AbortedBatches` takes the outcome from the transaction index; `TransactionReplay` finds it in the
-batches themselves, where there is no index, or beyond its end.
+`AbortedBatches` takes the outcome from the transaction index; `producer_state.ProducerState` finds
+it in the batches themselves, where there is no index, or beyond its end.
 
-Source: Kafka 2.4.0 ``Fetcher.PartitionRecords``, ``ProducerStateManager``; 2.8.0
-``ProducerAppendInfo.appendEndTxnMarker``.
+Source: Kafka 2.4.0 ``Fetcher.PartitionRecords``.
 """
 
 from __future__ import annotations
@@ -15,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kafkastore.formats.control_records import ControlRecord, ControlRecordType
-from kafkastore.formats.producer_state import ProducerState
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
@@ -99,62 +93,6 @@ class AbortedBatches:
             & (txns["first_offset"] <= asked["last_offset"])
         )
         return is_aborted
-
-
-class TransactionReplay:
-    """Follows the transactions of a log batch by batch: of a `ProducerState` what a reader needs.
-
-    Parameters
-    ----------
-    producers : numpy.ndarray, optional
-        Of dtype `producer_snapshot.PRODUCER_ENTRY`: the state at the offset where the replay
-        begins. Default: no transaction is open, as at the start of a log.
-    """
-
-    def __init__(self, producers: NDArray[np.void] | None = None) -> None:
-        self._state = ProducerState(producers)
-        self._state.on_high_watermark(2**63 - 1)
-
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins; None if none is open.
-
-        The last stable offset is this, or the end of what was gone over where it is None; but never
-        above the high watermark.
-        """
-        return self._state.first_undecided_offset
-
-    @property
-    def open_transactions(self) -> dict[int, int]:
-        """First offsets of the open transactions by producer id."""
-        return self._state.open_transactions
-
-    def append(
-        self, headers: NDArray[np.void], control_types: Sequence[ControlRecordType | int | None]
-    ) -> NDArray[np.void]:
-        """Go over the next batches.
-
-        Parameters
-        ----------
-        headers : numpy.ndarray
-            Of dtype `batch_header.BATCH_HEADER`: the batches that follow those before.
-        control_types : sequence
-            The type of each control batch among them, in order; None for one without records. See
-            `control_records.first_control_record`.
-
-        Returns
-        -------
-        numpy.ndarray
-            Of dtype `transaction_index.ABORTED_TXN`: the transactions that were aborted in these
-            batches, by last offset, as a transaction index has them.
-
-        Raises
-        ------
-        ValueError
-            If there are not as many control types as control batches.
-        """
-        controls = [None if each is None else ControlRecord(each, 0) for each in control_types]
-        return self._state.replay(headers, controls)
 
 
 def _is_of_transaction(headers: NDArray[np.void]) -> NDArray[np.bool_]:

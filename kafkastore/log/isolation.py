@@ -17,9 +17,10 @@ from kafkastore.formats.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     segment_file_name,
 )
+from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
-from kafkastore.formats.transactions import AbortedBatches, TransactionReplay, is_control
+from kafkastore.formats.transactions import AbortedBatches, is_control
 from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from kafkastore.log.partition_log import PartitionLog
     from kafkastore.segment.log_file import BatchRun
+
+_NO_LIMIT = (1 << 63) - 1
 
 #: As Kafka's consumer names them.
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -138,7 +141,8 @@ def _replay(
     log: PartitionLog, from_offset: int, end_offset: int, verify: bool
 ) -> tuple[int | None, list[NDArray[np.void]]]:
     """Go over batches from an offset or before it: the first undecided offset, what aborted."""
-    start, replay = _newest_snapshot(log, from_offset)
+    start, producers = _newest_snapshot(log, from_offset)
+    producers.on_high_watermark(_NO_LIMIT)  # else ended transactions would be kept until then
     aborted = []
     for segment in log.segments_between(start, end_offset):
         with segment.open_log() as file:
@@ -156,11 +160,10 @@ def _replay(
                     ]
                 except CorruptionError as error:
                     raise error.located(segment.log_path) from error
-                types = [None if control is None else control.type for control in controls]
-                aborted.append(replay.append(headers, types))
+                aborted.append(producers.replay(headers, controls))
                 if run.headers["last_offset"][-1] >= end_offset - 1:
                     break  # what is behind, whole or not, decides nothing
-    return replay.first_undecided_offset, aborted
+    return producers.first_undecided_offset, aborted
 
 
 def _batches(run: BatchRun, chosen: NDArray[np.bool_]) -> Iterator[RecordBatch]:
@@ -169,8 +172,8 @@ def _batches(run: BatchRun, chosen: NDArray[np.bool_]) -> Iterator[RecordBatch]:
         yield RecordBatch(run.batch(index), int(run.headers["position"][index]))
 
 
-def _newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, TransactionReplay]:
-    """Read the newest whole producer snapshot up to an offset: its own, and a replay from there."""
+def _newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:
+    """Read the newest whole producer snapshot up to an offset: its own, and the state there."""
     for offset in reversed(log.files.producer_snapshots):
         if offset > up_to:
             continue
@@ -178,7 +181,7 @@ def _newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, TransactionRep
         try:
             data = read_if_there(path, CorruptCheckpointError)
             if data is not None:
-                return offset, TransactionReplay(producer_snapshot.parse(data))
+                return offset, ProducerState(producer_snapshot.parse(data))
         except CorruptionError:
             continue  # as a broker does: an older one is as good, and takes longer
-    return log.segments[0].base_offset if log.segments else 0, TransactionReplay()
+    return log.segments[0].base_offset if log.segments else 0, ProducerState()

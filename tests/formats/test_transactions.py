@@ -9,11 +9,12 @@ from models.transaction_model import ABORT, COMMIT, batches_a_consumer_skips, lo
 
 from kafkastore.formats import batch_header, transaction_index
 from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.control_records import first_control_record
+from kafkastore.formats.control_records import ControlRecord, first_control_record
 from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY, parse
+from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
-from kafkastore.formats.transactions import AbortedBatches, TransactionReplay
+from kafkastore.formats.transactions import AbortedBatches
 
 
 def array(entries):
@@ -55,14 +56,20 @@ def test_a_consumer_that_begins_anywhere_skips_the_same_batches(log, data):
     assert AbortedBatches(array(log.index())).of(read).tolist() == expected
 
 
+def replay(producers, headers, types):
+    """Go over batches whose control records have these types; None: it has no record."""
+    controls = [None if each is None else ControlRecord(each, 0) for each in types]
+    return producers.replay(headers, controls)
+
+
 @settings(max_examples=200)
 @given(logs(), st.lists(st.integers(0, 40)))
 def test_a_replay_finds_the_entries_of_the_index_whatever_runs_it_is_given(log, cuts):
-    replay = TransactionReplay()
+    producers = ProducerState()
     ends = [*sorted(min(cut, len(log.headers)) for cut in cuts), len(log.headers)]
     found, start = [], 0
     for end in ends:
-        aborted = replay.append(log.headers[start:end], log.types_of(start, end))
+        aborted = replay(producers, log.headers[start:end], log.types_of(start, end))
         assert aborted.dtype == ABORTED_TXN
         found += aborted.tolist()
         start = end
@@ -72,24 +79,24 @@ def test_a_replay_finds_the_entries_of_the_index_whatever_runs_it_is_given(log, 
         for transaction in log.transactions
         if transaction.last_offset is None
     }
-    assert replay.open_transactions == still_open
-    assert replay.first_undecided_offset == min(still_open.values(), default=None)
+    assert producers.open_transactions == still_open
+    assert producers.first_undecided_offset == min(still_open.values(), default=None)
 
 
 @given(logs())
 def test_a_replay_that_begins_with_a_producer_snapshot_goes_on_from_there(log):
     middle = len(log.headers) // 2
-    before = TransactionReplay()
-    before.append(log.headers[:middle], log.types_of(0, middle))
+    before = ProducerState()
+    replay(before, log.headers[:middle], log.types_of(0, middle))
     producers = np.zeros(len(before.open_transactions) + 1, PRODUCER_ENTRY)
     producers["producer_id"][:-1] = list(before.open_transactions)
     producers["producer_id"][-1] = 99
     producers["current_txn_first_offset"][:-1] = list(before.open_transactions.values())
     producers["current_txn_first_offset"][-1] = -1
-    after = TransactionReplay(producers)
+    after = ProducerState(producers)
     assert after.open_transactions == before.open_transactions
     rest = log.headers[middle:], log.types_of(middle, len(log.headers))
-    assert after.append(*rest).tolist() == before.append(*rest).tolist()
+    assert replay(after, *rest).tolist() == replay(before, *rest).tolist()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_control_types_must_be_as_many_as_control_batches():
     headers = np.concatenate([header(0), header(1, attributes=0x30)])
     for types in ([], [ABORT, COMMIT]):
         with pytest.raises(ValueError, match=f"{len(types)} control records for 1 control batches"):
-            TransactionReplay().append(headers, types)
+            replay(ProducerState(), headers, types)
 
 
 # Real brokers
@@ -184,24 +191,24 @@ def test_what_is_left_is_what_a_consumer_of_committed_records_got(golden_case):
 def test_a_replay_of_the_log_finds_the_brokers_indexes_and_last_stable_offset(golden_case):
     compared = 0
     for name, told in golden_case.answers["partitions"].items():
-        replay = TransactionReplay()
+        producers = ProducerState()
         found = {}
         for path in sorted((golden_case.logs / name).glob("*.log")):
             snapshot = path.with_suffix(".snapshot")
             if snapshot.exists():  # what was open at the segment's start
-                producers = parse(snapshot.read_bytes())
-                assert TransactionReplay(producers).open_transactions == replay.open_transactions
+                there = ProducerState(parse(snapshot.read_bytes()))
+                assert there.open_transactions == producers.open_transactions
                 compared += 1
             entries = []
             for position, data in record_reader.split(path.read_bytes())[0]:
                 batch = RecordBatch(data, position)
                 types = [first_control_record(batch).type] if batch.is_control else []
-                entries.append(replay.append(batch_header.parse(data, position), types))
+                entries.append(replay(producers, batch_header.parse(data, position), types))
             found[path.stem] = b"".join(map(transaction_index.pack, entries))
         indexes = {path.stem: path.read_bytes()
                    for path in (golden_case.logs / name).glob("*.txnindex")}
         assert {base: data for base, data in found.items() if data} == indexes
-        undecided = replay.first_undecided_offset
+        undecided = producers.first_undecided_offset
         expected = told["log_end_offset"] if undecided is None else undecided
         assert told["last_stable_offset"] == expected
     assert compared > 1

@@ -38,6 +38,7 @@ from kafkastore.formats import (
     list_offsets_header,
     offset_index,
     producer_snapshot,
+    producer_state,
     raft_snapshot,
     record_batch,
     record_builder,
@@ -166,13 +167,13 @@ def read_transactions(data):
     """Replay the transactions of a log, and tell which of its batches are aborted."""
     headers = scanned(data)
     is_control = (headers["magic"] == 2) & (headers["attributes"] & 0x20 != 0)
-    kinds = []
+    controls = []
     for header in headers[is_control]:
         start = int(header["position"])
         batch = record_batch.RecordBatch(data[start : start + header["size"]], start)
         record = or_error(control_records.first_control_record, batch)
-        kinds.append(record and record.type)
-    aborted = transactions.TransactionReplay().append(headers, kinds)
+        controls.append(record)
+    aborted = producer_state.ProducerState().replay(headers, controls)
     found = transactions.AbortedBatches(aborted).of(headers)
     assert found.sum() >= 0 if len(aborted) else not found.any()
 
@@ -197,7 +198,7 @@ def read_producer_snapshot(data):
     if entries is not None:
         assert entries.tobytes() == whole.tobytes()
         assert right.startswith(producer_snapshot.pack(entries)[producer_snapshot.COUNT_AT :], 6)
-        transactions.TransactionReplay(entries).first_undecided_offset  # noqa: B018
+        producer_state.ProducerState(entries).first_undecided_offset  # noqa: B018
     producer_snapshot.parse(data)
 
 
