@@ -114,10 +114,14 @@ def test_scan_and_recovery_are_checked_by_their_batches(benchmarks, work):
         ),
     }
     rebuilt = rebuild_indexes(log, 0)
-    assert recovered == scanned | {
+    indexes = {
         "offset_index": zlib.crc32(rebuilt.offset_index),
         "time_index": zlib.crc32(rebuilt.time_index),
     }
+    assert recovered == scanned | indexes
+    planned, new_bytes = answers(benchmarks, "reindex", log)
+    assert planned == indexes
+    assert new_bytes == len(rebuilt.offset_index) + len(rebuilt.time_index)
 
 
 @pytest.mark.parametrize(
@@ -202,3 +206,14 @@ def test_a_peer_with_other_results_has_no_time(benchmarks, work):
     assert ran.returncode == 1
     assert "FAILED: records: 300 by kafkastore, 299 by rust decode" in ran.stdout
     assert (work / "bench.jsonl").read_text() == ""
+
+
+def test_appended_batches_are_the_log_again_with_its_indexes(benchmarks, work):
+    log = log_of(work, "b")
+    found, size = answers(benchmarks, "append", log)
+    assert found["size"] == size == log.stat().st_size
+    assert found["log"] == zlib.crc32(log.read_bytes())
+    rebuilt = rebuild_indexes(log, 0)
+    assert found["offset_index"] == zlib.crc32(rebuilt.offset_index)
+    assert found["time_index"] == zlib.crc32(rebuilt.time_index)
+    assert not list(work.glob("**/append-*"))

@@ -6,7 +6,7 @@ Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 from kafkastore.formats.arrow_memory cimport Block, grow
 
@@ -65,11 +65,11 @@ cdef inline void add_null(Nulls* nulls, Py_ssize_t row) noexcept nogil:
 
 cdef inline void copy_bytes(uint8_t* to, const uint8_t* at, Py_ssize_t size,
                             const uint8_t* readable_end) noexcept nogil:
-    """Copy; `to` has room for `QUICK_COPY` bytes more."""
+    """Copy to elsewhere, or to so far before `at`; there is room for `QUICK_COPY` bytes more."""
     if size <= QUICK_COPY and readable_end - at >= QUICK_COPY:
         memcpy(to, at, QUICK_COPY)
     else:
-        memcpy(to, at, size)
+        memmove(to, at, size)
 
 
 cdef inline void add_binary(Binary* column, Py_ssize_t row, const uint8_t* at, int32_t size
@@ -99,8 +99,10 @@ cdef inline void write_view(uint8_t* to, const uint8_t* at, int32_t size, int32_
 
 cdef inline void fill_i32(Block* column, Py_ssize_t row, Py_ssize_t end, int32_t value
                           ) noexcept nogil:
+    """Fill at least one row."""
     cdef Py_ssize_t i
-    for i in range(row, end):
+    (<int32_t*> column.data)[row] = value   # for many batches the only one
+    for i in range(row + 1, end):
         (<int32_t*> column.data)[i] = value
 
 

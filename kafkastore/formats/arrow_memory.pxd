@@ -20,3 +20,19 @@ cdef class Spares:
     cdef Block take(self, Py_ssize_t capacity) except *
     cdef void put(self, Block block) noexcept
     cdef object give(self, Block* block, Py_ssize_t size)
+
+
+cdef class Given:
+    cdef Block block
+    cdef Py_ssize_t size
+    cdef Spares spares
+
+
+cdef class Lender:
+    cdef Spares spares
+    cdef Given owner
+    cdef bint has_lent
+
+    cdef object lend(self, const Block* block, Py_ssize_t at, Py_ssize_t size)
+    cdef int move(self, Block* block, Py_ssize_t used, Py_ssize_t capacity) except -1
+    cdef object give(self, Block* block, Py_ssize_t size)

@@ -7,6 +7,7 @@ the one after the next keeps using the same few megabytes, which stay in the pro
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
 
 cimport cython
 
@@ -64,27 +65,87 @@ cdef class Spares:
 
     cdef object give(self, Block* block, Py_ssize_t size):
         """Turn the first `size` bytes of a block into an object; the block is replaced."""
-        cdef Given given = Given.__new__(Given)
-        cdef Block fresh
-        given.spares = self
-        fresh = self.take(block.capacity)
-        given.block = block[0]
+        cdef Block fresh = self.take(block.capacity)
+        cdef Given given = own(block[0], self)
         given.size = size
         block[0] = fresh
         return given
 
 
+cdef Given own(Block block, Spares spares):
+    """Let an object own a block, of which nothing is seen yet."""
+    cdef Given given = Given.__new__(Given)
+    given.block = block
+    given.spares = spares
+    return given
+
+
 @cython.final
 @cython.no_gc
 cdef class Given:
-    """A block that was given away: read-only bytes."""
-
-    cdef Block block
-    cdef Py_ssize_t size
-    cdef Spares spares
+    """A block that was given away: read-only bytes, its first `size`."""
 
     def __dealloc__(self):
-        self.spares.put(self.block)
+        if self.spares is None:
+            free(self.block.data)
+        else:
+            self.spares.put(self.block)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.block.data, self.size, 1, flags & ~PyBUF_WRITABLE)
+
+
+@cython.final
+@cython.no_gc
+cdef class Room:
+    """Bytes of a block that can be written to; the block is kept as long as they are seen."""
+
+    cdef Given owner
+    cdef Py_ssize_t at, size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.owner.block.data + self.at, self.size, 0, flags)
+
+
+@cython.final
+cdef class Lender:
+    """Lends room in a block that is being filled.
+
+    From then on the block has an owner, who outlives whoever sees the room: it can't be resized in
+    its place.
+    """
+
+    def __cinit__(self, Spares spares not None):
+        self.spares = spares
+
+    cdef object lend(self, const Block* block, Py_ssize_t at, Py_ssize_t size):
+        """Lend bytes of a block."""
+        cdef Room room = Room.__new__(Room)
+        if not self.has_lent:
+            self.owner = own(block[0], self.spares)
+            self.has_lent = True
+        room.owner, room.at, room.size = self.owner, at, size
+        return memoryview(room)
+
+    cdef int move(self, Block* block, Py_ssize_t used, Py_ssize_t capacity) except -1:
+        """Take another block for what was filled, and leave this one to who sees its room."""
+        cdef Block fresh = self.spares.take(capacity)
+        cdef Given owner = self.owner if self.has_lent else own(block[0], self.spares)
+        memcpy(fresh.data, block.data, used)
+        if capacity > block.capacity:
+            owner.spares = None   # no use any more
+        self.owner = None
+        self.has_lent = False
+        block[0] = fresh
+        return 0
+
+    cdef object give(self, Block* block, Py_ssize_t size):
+        """Turn the first `size` bytes of the block into an object; the block is replaced."""
+        cdef Given owner = self.owner
+        if not self.has_lent:
+            return self.spares.give(block, size)
+        block[0] = self.spares.take(block.capacity)
+        owner.size = size
+        self.owner = None
+        self.has_lent = False
+        return owner

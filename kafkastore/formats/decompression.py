@@ -35,6 +35,9 @@ from kafkastore.formats.compression import LZ4_MAGIC_SIZE, XERIAL_MAGIC, Codec
 #: What one batch may grow to by default; brokers refuse batches above 1 MB unless told otherwise.
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
+#: Codecs whose libraries decompress into memory that is there: see ``Decompressor.room``.
+CODECS_WITH_ROOM = frozenset((Codec.SNAPPY, Codec.LZ4))
+
 XERIAL_HEADER_SIZE = len(XERIAL_MAGIC) + 4 + 4
 LZ4_CONTENT_SIZE_FLAG = 0x08
 LZ4_DICTIONARY_FLAG = 0x01
@@ -99,10 +102,17 @@ def decompress(
 
 
 class Decompressor:
-    """Decompresses batch after batch into memory of its own, for one thread at a time."""
+    """Decompresses batch after batch into the same memory, for one thread at a time.
+
+    Attributes
+    ----------
+    room : memoryview
+        What lz4 and snappy blocks are decompressed into; replaced where it is too small. Whoever
+        has memory for the next batch sets it.
+    """
 
     def __init__(self) -> None:
-        self._room = memoryview(bytearray())
+        self.room = memoryview(bytearray())
         self._zstd = zstandard.ZstdDecompressor()
         self._zstd_size = SMALLEST_CHUNK
 
@@ -155,17 +165,17 @@ class Decompressor:
 
     def _reserve(self, size: int, used: int) -> memoryview:
         """Make the room at least so large; the bytes used stay."""
-        if len(self._room) < size:
-            larger = memoryview(bytearray(max(size, 2 * len(self._room))))
-            larger[:used] = self._room[:used]
-            self._room = larger
-        return self._room
+        if len(self.room) < size:
+            larger = memoryview(bytearray(max(size, 2 * len(self.room))))
+            larger[:used] = self.room[:used]
+            self.room = larger
+        return self.room
 
     def _decompress_snappy(self, data: memoryview, limit: int) -> memoryview:
         """Decompress xerial's framing, or one raw block."""
         if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
             size = self._append_snappy_block(data, 0, limit)
-            return self._room[:size]
+            return self.room[:size]
         total, at = 0, XERIAL_HEADER_SIZE
         while at < len(data):
             size = int.from_bytes(data[at : at + 4], "big", signed=True)
@@ -176,7 +186,7 @@ class Decompressor:
                 raise EOFError(f"a snappy block of {size} bytes runs past the end")
             total = self._append_snappy_block(data[at : at + size], total, limit)
             at += size
-        return self._room[:total]
+        return self.room[:total]
 
     def _append_snappy_block(self, block: memoryview, total: int, limit: int) -> int:
         """Decompress one raw block, whose first bytes say how much comes out."""
@@ -196,7 +206,7 @@ class Decompressor:
         if block_size is not None:
             size = self._decompress_lz4_blocks(frame, block_size, limit)
             if size is not None:
-                return self._room[:size]
+                return self.room[:size]
         return _stream(lz4.frame.LZ4FrameDecompressor, frame, limit)
 
     def _decompress_lz4_blocks(self, data: memoryview, block_size: int, limit: int) -> int | None:

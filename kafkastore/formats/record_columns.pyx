@@ -28,7 +28,7 @@ from kafkastore.formats.arrow_column cimport (
     grow_nulls,
     write_view,
 )
-from kafkastore.formats.arrow_memory cimport Block, Spares, grow
+from kafkastore.formats.arrow_memory cimport Block, Lender, Spares, grow
 from kafkastore.formats.batch_header cimport (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -51,7 +51,12 @@ from kafkastore.formats.record_cursor cimport (
 from kafkastore.formats.varint cimport Cursor
 
 from kafkastore.formats.batch_header import bytes_of
-from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES, Decompressor, decompress
+from kafkastore.formats.decompression import (
+    CODECS_WITH_ROOM,
+    MAX_DECOMPRESSED_BYTES,
+    Decompressor,
+    decompress,
+)
 
 #: Columns in the order of Spark's Kafka source, then our own.
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -63,13 +68,16 @@ cdef object KNOWN_COLUMNS = frozenset((*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_CO
 #: Rows of one Arrow batch: as many as Spark's own Arrow paths use.
 BATCH_ROWS = 10_000
 #: A set of columns this large is given away before the next batch is decoded: what a core's own
-#: cache holds is copied twice as fast as what it does not.
-BATCH_BYTES = 2 * 1024 * 1024
+#: cache holds is copied twice as fast as what it does not. A little less than four large reads.
+BATCH_BYTES = 7 * 256 * 1024
 
 cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 
 cdef enum:
     SMALLEST_RECORD = 7      # v2: seven one-byte fields
+    # Room for what a batch is decompressed into; a larger one is copied.
+    SMALLEST_DECOMPRESSED = 128 * 1024
+    LARGEST_DECOMPRESSED = 4 * 1024 * 1024
 
 
 cdef inline int64_t wrapping_difference(int64_t a, int64_t b) noexcept nogil:
@@ -94,6 +102,7 @@ cdef enum Outcome:
 
 
 @cython.final
+@cython.no_gc_clear   # `__dealloc__` asks `values`
 cdef class RecordColumns:
     """Columns of records, being filled; for one thread at a time.
 
@@ -119,7 +128,8 @@ cdef class RecordColumns:
     """
 
     cdef bint want_key, want_value, want_headers, want_offset, want_timestamp, want_type
-    cdef bint want_per_batch, include_control, as_views
+    cdef bint want_per_batch, include_control, as_views, copy_key, copy_value
+    cdef bint is_special     # a record is more than copied: bounds, headers or views are asked for
     cdef int64_t start_offset, end_offset, start_timestamp, end_timestamp
     cdef bint has_end_timestamp
     cdef int64_t max_decompressed_bytes
@@ -137,7 +147,12 @@ cdef class RecordColumns:
     cdef object viewed
     cdef int32_t view_buffer
     cdef const char* error
-    cdef object columns, decompress
+    cdef object columns, decompress, decompressor
+    cdef Py_ssize_t decompressed_bytes   # room for those of a batch
+    cdef Lender values       # lends room behind the values, in `value.bytes`
+    cdef bint is_read_into   # bytes of the log may lie in that room
+    cdef bint is_compressed  # the last bytes appended were, and no use there
+    cdef object apart        # room for such
     cdef bint is_busy        # a thread decodes into the columns, without the GIL
 
     def __cinit__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
@@ -146,6 +161,8 @@ cdef class RecordColumns:
                   max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         self.spares = Spares()
         self.view_buffers = []
+        self.values = Lender(self.spares)
+        self.apart = bytearray()
         self.columns = frozenset(columns)
         if unknown := self.columns - KNOWN_COLUMNS:
             raise ValueError(f"no column {', '.join(sorted(map(repr, unknown)))}")
@@ -163,11 +180,18 @@ cdef class RecordColumns:
             self.end_timestamp = end_timestamp
         self.include_control = include_control
         self.as_views = binary_view
+        self.copy_key = self.want_key and not binary_view
+        self.copy_value = self.want_value and not binary_view
+        self.is_special = (self.want_headers or self.as_views or self.has_end_timestamp
+                           or self.start_timestamp > -INT64_MAX - 1)
         # Views keep what they refer to, so that each batch needs memory of its own.
-        self.decompress = decompress if binary_view else Decompressor().decompress
+        self.decompressor = Decompressor()
+        self.decompress = decompress if binary_view else self.decompressor.decompress
+        self.decompressed_bytes = SMALLEST_DECOMPRESSED
         self.max_rows, self.max_bytes = max_rows, max_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
-        if not (self._reserve(1, 1) and self._reserve_headers(1)):
+        if not (self._reserve(1, 1) and self._reserve_headers(1)
+                and grow(&self.value.bytes, QUICK_COPY)):
             raise MemoryError
         begin_places(&self.key.places)
         begin_places(&self.value.places)
@@ -176,6 +200,8 @@ cdef class RecordColumns:
         begin_places(&self.header_offsets)
 
     def __dealloc__(self):
+        if self.values.has_lent:
+            self.value.bytes.data = NULL
         free_binary(&self.key)
         free_binary(&self.value)
         free_binary(&self.header_name)
@@ -191,6 +217,69 @@ cdef class RecordColumns:
         free(self.producer_epochs.data)
         free(self.transactional.data)
         free(self.control.data)
+
+    def room(self, Py_ssize_t size):
+        """Lend memory to read the next bytes of a log into.
+
+        Values of what lies there are moved by `append`, not copied to memory of their own.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+
+        Returns
+        -------
+        memoryview
+            Of so many bytes, until `room` is called again. What `append` decoded of it is gone.
+        """
+        self._check_idle()
+        if size < 0:
+            raise ValueError(f"there is no room of {size} bytes")
+        self.is_read_into = self.copy_value and not self.is_compressed
+        if self.is_read_into:
+            return self._lend(size)
+        if len(self.apart) < size:
+            self.apart = bytearray(size)
+        return memoryview(self.apart)[:size]
+
+    cdef object _lend(self, Py_ssize_t size):
+        """Lend room behind the values, in a block for as many of them as will come.
+
+        What nobody touches of it costs nothing.
+        """
+        cdef Py_ssize_t at = self.value.size + QUICK_COPY, more
+        if size > self.value.bytes.capacity - at - QUICK_COPY:
+            more = max(min(max(64 * size, at), self.max_bytes - at), 0)
+            self.values.move(&self.value.bytes, self.value.size, at + size + more + QUICK_COPY)
+        return self.values.lend(&self.value.bytes, at, size)
+
+    cdef int _move_values(self, Py_ssize_t capacity) except -1:
+        """Take memory for the values in which nothing else lies."""
+        self.values.move(&self.value.bytes, self.value.size, capacity)
+        self.is_read_into = False
+        return 0
+
+    cdef bint _reserve_values(self, Py_ssize_t size) noexcept nogil:
+        """Make room for so many bytes in all, of values that lie elsewhere."""
+        cdef Py_ssize_t capacity = self.value.bytes.capacity
+        if size > capacity - QUICK_COPY:
+            capacity = max(size + QUICK_COPY, min(2 * capacity, self.max_bytes))
+        if not self.values.has_lent:
+            return grow(&self.value.bytes, capacity)
+        with gil:
+            try:
+                self._move_values(capacity)
+            except MemoryError:
+                return False
+        return True
+
+    cdef bint _lies_in_room(self, const uint8_t* records, Py_ssize_t size) noexcept nogil:
+        """Whether records lie so far behind the values that these never overtake them."""
+        cdef size_t start = <size_t> self.value.bytes.data
+        return (self.values.has_lent
+                and <size_t> records >= start + self.value.size + QUICK_COPY
+                and <size_t> records + size <= start + self.value.bytes.capacity)
 
     cdef bint _is_full(self, const BatchHeader* next_header) noexcept nogil:
         return self.rows > 0 and (self.rows + max(next_header.count, 1) > self.max_rows
@@ -232,6 +321,7 @@ cdef class RecordColumns:
         self._check_idle()
         if count == 0:
             return 0
+        self.is_compressed = False
         first_header = <const BatchHeader*> &header_bytes[0]
         origin = first_header.position if position is None else position
         rows, viewed = self.rows, len(self.view_buffers)
@@ -289,12 +379,20 @@ cdef class RecordColumns:
 
     cdef Outcome _append_compressed(self, const BatchHeader* header,
                                     const uint8_t[::1] batch) except *:
-        cdef const uint8_t[::1] records = records_of(
-            batch, header, self.max_decompressed_bytes, self.decompress)
-        cdef const uint8_t* start = &records[0] if records.shape[0] else NULL
+        cdef const uint8_t[::1] records
+        cdef const uint8_t* start
         cdef int32_t view_buffer = self.view_buffer
         cdef Py_ssize_t rows = self.rows, viewed = len(self.view_buffers)
         cdef Outcome outcome
+        self.is_compressed = True
+        if self.copy_value and header.attributes & CODEC_MASK in CODECS_WITH_ROOM:
+            if self.is_read_into:
+                self._move_values(self.value.bytes.capacity)
+            self.decompressor.room = self._lend(self.decompressed_bytes)
+        records = records_of(batch, header, self.max_decompressed_bytes, self.decompress)
+        start = &records[0] if records.shape[0] else NULL
+        self.decompressed_bytes = min(max(self.decompressed_bytes, 2 * records.shape[0]),
+                                      LARGEST_DECOMPRESSED)
         if self.as_views:
             self._view(records.base)
         with nogil:
@@ -357,13 +455,13 @@ cdef class RecordColumns:
         cdef RecordView record
         cdef int got
         cdef Py_ssize_t row = self.rows, size = end - records, most_rows
-        cdef Py_ssize_t key_size = self.key.size, value_size = self.value.size
         # Fields that every record asks for, where the compiler can keep them.
         cdef int64_t start_offset = self.start_offset, end_offset = self.end_offset
-        cdef bint has_times = self.start_timestamp > -INT64_MAX - 1 or self.has_end_timestamp
-        cdef bint want_headers = self.want_headers, as_views = self.as_views
-        cdef bint copy_key = self.want_key and not self.as_views
-        cdef bint copy_value = self.want_value and not self.as_views
+        cdef bint copy_key = self.copy_key, copy_value = self.copy_value
+        cdef bint is_special = self.is_special
+        cdef bint in_room = self._lies_in_room(records, size)
+        cdef uint8_t* key_to
+        cdef uint8_t* value_to
         cdef uint8_t* key_bytes
         cdef uint8_t* value_bytes
         cdef int32_t* key_places
@@ -388,39 +486,46 @@ cdef class RecordColumns:
             return NO_MEMORY
         if self.want_headers and not self._reserve_headers(self.header_count + size // 2):
             return NO_MEMORY
+        if copy_value and not in_room:
+            if ((self.is_read_into
+                    or self.bytes_bound + size > self.value.bytes.capacity - QUICK_COPY)
+                    and not self._reserve_values(self.bytes_bound + size)):
+                return NO_MEMORY
         key_bytes, value_bytes = self.key.bytes.data, self.value.bytes.data
         key_places = <int32_t*> self.key.places.data
         value_places = <int32_t*> self.value.places.data
         offsets = <int64_t*> self.offsets.data
         timestamps = <int64_t*> self.timestamps.data
+        key_to, value_to = key_bytes + self.key.size, value_bytes + self.value.size
         while True:
             got = next_record(&cursor, &record)
             if got <= 0:
                 break
-            if (record.offset < start_offset or record.offset >= end_offset
-                    or (has_times and not self._is_in_time(record.timestamp))):
+            if record.offset < start_offset or record.offset >= end_offset:
                 continue
-            if want_headers and not self._add_headers(record, row):
-                cursor.error = "a record's headers do not end where it ends"
-                got = -1
-                break
+            if is_special:
+                if not self._is_in_time(record.timestamp):
+                    continue
+                if self.want_headers and not self._add_headers(record, row):
+                    cursor.error = "a record's headers do not end where it ends"
+                    got = -1
+                    break
+                if self.as_views:
+                    self._add_views(record, row, buffer)
             if copy_key:
                 if record.key_size > 0:
-                    copy_bytes(key_bytes + key_size, record.key, record.key_size, readable_end)
-                    key_size += record.key_size
+                    copy_bytes(key_to, record.key, record.key_size, readable_end)
+                    key_to += record.key_size
                 elif record.key_size < 0:
                     add_null(&self.key.nulls, row)
-                key_places[row + 1] = <int32_t> key_size
+                key_places[row + 1] = <int32_t> (key_to - key_bytes)
             if copy_value:
                 if record.value_size > 0:
-                    copy_bytes(value_bytes + value_size, record.value, record.value_size,
-                               readable_end)
-                    value_size += record.value_size
+                    copy_bytes(value_to, record.value, record.value_size, readable_end)
+                    value_to += record.value_size
                 elif record.value_size < 0:
                     add_null(&self.value.nulls, row)
-                value_places[row + 1] = <int32_t> value_size
-            if as_views:
-                self._add_views(record, row, buffer)
+                value_places[row + 1] = <int32_t> (value_to - value_bytes)
             offsets[row] = record.offset
             if fits_micros(record.timestamp):
                 timestamps[row] = record.timestamp * 1000
@@ -433,9 +538,9 @@ cdef class RecordColumns:
             return self._forget_rows()
         if row > self.rows:
             self.bytes_bound += size
-        self.key.size, self.value.size = key_size, value_size
-        self._fill_per_batch(header, row)
-        self.rows = row
+            self.key.size, self.value.size = key_to - key_bytes, value_to - value_bytes
+            self._fill_per_batch(header, row)
+            self.rows = row
         return APPENDED
 
     cdef bint _reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
@@ -461,11 +566,7 @@ cdef class RecordColumns:
             self.row_capacity = rows
         if size > self.byte_capacity:
             size = max(size, 2 * self.byte_capacity)
-            if self.want_key and not self.as_views and not grow(
-                    &self.key.bytes, size + QUICK_COPY):
-                return False
-            if self.want_value and not self.as_views and not grow(
-                    &self.value.bytes, size + QUICK_COPY):
+            if self.copy_key and not grow(&self.key.bytes, size + QUICK_COPY):
                 return False
             if self.want_headers and not (grow(&self.header_name.bytes, size)
                                           and grow(&self.header_value.bytes, size)):
@@ -587,6 +688,7 @@ cdef class RecordColumns:
             taken["producer_epoch"] = self.spares.give(&self.producer_epochs, 4 * rows)
             taken["is_transactional"] = self.spares.give(&self.transactional, rows)
             taken["is_control"] = self.spares.give(&self.control, rows)
+        self.is_read_into = False
         self.rows = self.bytes_bound = self.header_count = 0
         self.view_buffers = []
         return rows, {name: buffers for name, buffers in taken.items() if name in self.columns}
@@ -603,7 +705,8 @@ cdef class RecordColumns:
     cdef tuple _take_copies(self, Binary* column, Py_ssize_t rows):
         taken = (*self._take_nulls(&column.nulls, rows),
                  self.spares.give(&column.places, 4 * (rows + 1)),
-                 self.spares.give(&column.bytes, column.size))
+                 self.values.give(&column.bytes, column.size) if column == &self.value
+                 else self.spares.give(&column.bytes, column.size))
         begin_places(&column.places)
         column.size = 0
         return taken

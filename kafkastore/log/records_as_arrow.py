@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
     BATCH_BYTES,
@@ -16,12 +16,14 @@ from kafkastore.formats.record_columns import (
     OTHER_COLUMNS,
     RecordColumns,
 )
+from kafkastore.log.batch_reading import SegmentsInTurn
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ
 
 if TYPE_CHECKING:
     from kafkastore.formats.transactions import AbortedBatches
     from kafkastore.log.partition_log import PartitionLog
+    from kafkastore.segment.log_segment import LogSegment
 
 #: Up to so many offsets are read in small pieces.
 SMALL_RANGE = 1000
@@ -155,7 +157,9 @@ def read(
     start, end = log.bounds(start_offset, end_offset)
     aborted = None
     if reads_committed(isolation):
-        last_stable_offset, aborted = find_committed(log, start, end, verify=verify)
+        last_stable_offset, aborted = log.beside_changes(
+            lambda: find_committed(log, start, end, verify=verify)
+        )
         end = min(end, last_stable_offset)
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
     if start_timestamp is not None:
@@ -193,24 +197,27 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     columns = arrow.columns
     has_end = end < log.bounds(None, None)[1]
-    for segment in log.segments_between(start, end):
-        if start_timestamp is not None and start_timestamp >= 0:
-            largest = segment.largest_record_timestamp()
-            if largest is None or largest < start_timestamp:
+    segments = SegmentsInTurn(log, start, end)
+    try:
+        for segment, file in segments:
+            if start_timestamp is not None and not _may_reach(segment, start_timestamp):
                 continue
-        first = segment.position_before(start) if start > segment.base_offset else 0
-        # A whole segment is read in large pieces, the few records of a bounded read in small ones.
-        most_records = end - start if limit is None else min(limit, end - start)
-        bounded = first > 0 or most_records < SMALL_RANGE
-        with segment.open_log() as file:
+            first = segment.position_before(segments.first_offset, file)
+            # A whole segment is read in large pieces, few records in small ones.
+            most_records = end - start if limit is None else min(limit, end - start)
+            bounded = first > 0 or most_records < SMALL_RANGE
             try:
                 for run in file.runs(
                     first,
                     verify_crc=verify,
                     first_read=SMALLEST_READ if bounded else LARGEST_READ,
                     mapped=binary_view,
+                    room=columns.room,
                 ):
                     headers, position, decoded = run.headers, None, 0
+                    if segments.first_offset > start:
+                        unread = headers["last_offset"] >= segments.first_offset
+                        headers, position = headers[unread], run.position
                     if aborted is not None:
                         headers, position = headers[~aborted.of(headers)], run.position
                     while True:
@@ -218,12 +225,23 @@ def _read(
                         if decoded == len(headers):
                             break
                         yield from arrow.take()
+                    segments.next_offset = int(run.headers["last_offset"][-1]) + 1
                     if has_end and run.headers["last_offset"][-1] >= end:
                         break
             except CorruptionError as error:
-                yield from arrow.take()
                 raise error if error.path else error.located(segment.log_path) from error
+    except (KafkaStoreError, OSError):
+        yield from arrow.take()
+        raise
     yield from arrow.take()
+
+
+def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
+    """Whether a record of an open segment may have at least a timestamp."""
+    try:
+        return start_timestamp < 0 or segment.may_reach(start_timestamp)
+    except SegmentGoneError:
+        return True
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

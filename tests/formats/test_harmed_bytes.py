@@ -25,6 +25,12 @@ MOST_BITS = 4000
 
 #: Modules that parse nothing, or whose parsing others of the registry do: why.
 NOT_IN_THE_REGISTRY = {
+    "append_sets": "batches to append, by batch_header and record_batch",
+    "broker_rules": "versions",
+    "leader_epochs": "takes numbers, by checkpoints",
+    "producer_entry": "takes headers, by batch_header",
+    "producer_state": "takes headers and entries, by transactions",
+    "segment_growth": "takes sets, by append_sets",
     "arrow_memory": "memory",
     "batch_builder": "writes, by record_builder",
     "crc": "any bytes are right",

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models.golden_batches import smallest_batches
-from models.record_format import GZIP, NONE, ZSTD, Batch, Row, message, with_right_crc
+from models.record_format import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    Batch,
+    Row,
+    message,
+    with_right_crc,
+)
 from models.record_strategies import TIMESTAMPS, batches, bounded, in_a_row
 
 from kafkastore import CorruptBatchError, KafkaStoreError, RecordBatch, UnsupportedFormatError
@@ -188,6 +198,112 @@ def test_full_columns_are_taken_and_filled_again(written, max_rows):
         assert len(taken) <= max_rows or first == before + 1 or not says_its_count
         found += taken
     assert found == rows_of(written)
+
+
+def pieces(written, size):
+    """A log in pieces of so many batches: their headers, and their bytes."""
+    data = b"".join(batch.data for batch in written)
+    headers = scanned(data, verify_crc=True)
+    for some in np.split(headers, range(size, len(headers), size)):
+        start, last = int(some["position"][0]), some[-1]
+        yield some, data[start : int(last["position"]) + int(last["size"])]
+
+
+def read_into_room(columns, data):
+    """What a reader does: bytes of the log in memory that columns lend."""
+    room = columns.room(len(data))
+    room[:] = data
+    return room
+
+
+@bounded(300)
+@given(LOGS, st.integers(1, 4), st.integers(1, 50), st.sampled_from([1, 100, 10_000]))
+def test_values_stay_where_they_were_read(written, size, max_rows, max_bytes):
+    columns = RecordColumns(ALL_COLUMNS, max_rows=max_rows, max_bytes=max_bytes)
+    found = []
+    for headers, data in pieces(written, size):
+        room, first = read_into_room(columns, data), 0
+        while (first := columns.append(room, headers, first)) < len(headers):
+            found += table(columns)
+    assert found + table(columns) == rows_of(written)
+
+
+@bounded(200)
+@given(LOGS, st.lists(st.booleans(), min_size=6, max_size=6))
+def test_bytes_from_elsewhere_may_come_between(written, in_room):
+    columns, other = RecordColumns(ALL_COLUMNS), read_into_room(RecordColumns(["value"]), b"x" * 9)
+    for (headers, data), chosen in zip(pieces(written, 1), in_room, strict=False):
+        room = read_into_room(columns, data)
+        assert columns.append(room if chosen else data, headers) == len(headers)
+    assert table(columns) == rows_of(written)
+    assert bytes(other) == b"x" * 9
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("other", [NONE, LZ4])
+def test_codecs_may_change_from_batch_to_batch(codec, other):
+    written = in_a_row(
+        [
+            Batch(tuple(Row(row, 1, b"k", bytes([number]) * 700) for row in range(100)), codec=kind)
+            for number, kind in enumerate([codec, other] * 9)
+        ]
+    )
+    columns = RecordColumns(ALL_COLUMNS)
+    for headers, data in pieces(written, 4):
+        assert columns.append(read_into_room(columns, data), headers) == len(headers)
+    assert table(columns) == rows_of(written)
+
+
+def test_batches_that_grow_beyond_the_room_are_decompressed_too():
+    sizes = [10, 10**6, 10**7, 10, 10**6]
+    written = in_a_row([Batch((Row(0, 1, None, bytes(size)),), codec=LZ4) for size in sizes])
+    columns = RecordColumns(["value"], max_bytes=2**40)
+    for headers, data in pieces(written, 2):
+        columns.append(read_into_room(columns, data), headers)
+    _, taken = columns.take()
+    assert binaries(taken["value"], 5) == [batch.records[0][4] for batch in written]
+
+
+def test_taken_values_stay_when_the_rest_of_their_room_is_decoded():
+    written = in_a_row([Batch((Row(0, 1, None, bytes([number]) * 50),)) for number in range(9)])
+    ((headers, data),) = pieces(written, 9)
+    columns, first, taken = RecordColumns(["value"], max_rows=2), 0, []
+    room = read_into_room(columns, data)
+    while first < len(headers):
+        first = columns.append(room, headers, first)
+        taken.append(columns.take())
+        columns.room(100)[:] = b"x" * 100
+    found = [value for rows, parts in taken for value in binaries(parts["value"], rows)]
+    assert found == [bytes([number]) * 50 for number in range(9)]
+
+
+def test_a_broken_batch_in_a_room_leaves_those_around_it():
+    written = in_a_row([Batch((Row(0, 1, b"k", b"value"), Row(1, 1, b"k", b"other")))] * 3)
+    ((headers, data),) = pieces(written, 3)
+    columns = RecordColumns(ALL_COLUMNS)
+    room = read_into_room(columns, data)
+    end = int(headers["position"][2])
+    room[end - 1] ^= 1  # the second batch says that its last record has a header
+    with pytest.raises(CorruptBatchError) as raised:
+        columns.append(room, headers)
+    assert raised.value.position == headers["position"][1]
+    assert columns.append(room, headers, 2) == 3
+    assert table(columns) == rows_of([written[0], written[2]])
+
+
+def test_what_was_moved_is_garbage_and_no_danger():
+    written = in_a_row([Batch(tuple(Row(row, 1, None, b"v" * 90) for row in range(50)))] * 4)
+    ((headers, data),) = pieces(written, 4)
+    columns = RecordColumns(ALL_COLUMNS)
+    room = read_into_room(columns, data)
+    for _ in range(20):
+        try:
+            columns.append(room, headers)
+        except CorruptBatchError as error:
+            assert error.position in headers["position"]
+    assert len(table(columns)) >= 200
+    with pytest.raises(ValueError, match="no room of -1 bytes"):
+        columns.room(-1)
 
 
 def test_batches_may_be_left_out():

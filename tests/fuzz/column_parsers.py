@@ -39,7 +39,11 @@ def read_record_columns(data):
         **({"start_offset": 5, "end_offset": 9, "end_timestamp": 2**40} if options & 64 else {}),
     )
     errors = []
-    offsets = list(column_offsets(columns, log, headers, errors))
+    given = log
+    if options & 128:
+        given = columns.room(len(log))
+        given[:] = log
+    offsets = list(column_offsets(columns, given, headers, errors))
     if options & 1 and options & 0x44 == 0:
         expected, whole = offsets_of_records(log, headers)
         # Columns may go on where the broken record is one that nobody asked for.
