@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kafkastore.changes.plan import Content, Inline, InvalidPlanError, Prefix, Rebuilt
+from kafkastore.formats.broker_rules import NEWEST
 from kafkastore.formats.file_names import parse_segment_file, segment_file_name
 from kafkastore.segment.recovery import rebuild_indexes
 
@@ -30,19 +31,24 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
     match content:
         case Inline(data):
             yield data
-        case Rebuilt(index_interval_bytes):
-            yield _rebuilt(path, index_interval_bytes)
+        case Rebuilt():
+            yield _rebuilt(path, content)
         case Prefix(length):
             yield from _prefix(path, length)
 
 
-def _rebuilt(path: Path, index_interval_bytes: int) -> bytes:
+def _rebuilt(path: Path, content: Rebuilt) -> bytes:
     """Rebuild one index from the ``.log`` beside it."""
     name = parse_segment_file(path.name)
     if name is None or name.type_suffix not in (".index", ".timeindex") or name.temporary:
         raise InvalidPlanError(f"{path} is no index and cannot be rebuilt")
     log_path = path.with_name(segment_file_name(name.base_offset, ".log"))
-    rebuilt = rebuild_indexes(log_path, name.base_offset, index_interval_bytes=index_interval_bytes)
+    rebuilt = rebuild_indexes(
+        log_path,
+        name.base_offset,
+        index_interval_bytes=content.index_interval_bytes,
+        rules=NEWEST._replace(offset_index_has_last_offset=not content.has_first_offsets),
+    )
     return rebuilt.offset_index if name.type_suffix == ".index" else rebuilt.time_index
 
 

@@ -49,9 +49,12 @@ class Rebuilt:
     ----------
     index_interval_bytes : int
         Kafka's ``index.interval.bytes``, 4096 unless the topic says otherwise.
+    has_first_offsets : bool
+        Whether the offset index has first offsets, as brokers up to 1.1 make it.
     """
 
     index_interval_bytes: int
+    has_first_offsets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +255,10 @@ def _change_to_json(change: FileChange) -> dict[str, Any]:
     match change.content:
         case Inline(data):
             value["content"] = {"kind": "inline", "base64": base64.b64encode(data).decode()}
-        case Rebuilt(index_interval_bytes):
+        case Rebuilt(index_interval_bytes, has_first_offsets):
             value["content"] = {"kind": "rebuilt", "index_interval_bytes": index_interval_bytes}
+            if has_first_offsets:
+                value["content"]["has_first_offsets"] = True
         case Prefix(length):
             value["content"] = {"kind": "prefix", "length": length}
         case None:
@@ -300,7 +305,9 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
         case "inline":
             return Inline(base64.b64decode(value["base64"], validate=True))
         case "rebuilt":
-            return Rebuilt(_count(value["index_interval_bytes"]))
+            return Rebuilt(
+                _count(value["index_interval_bytes"]), value.get("has_first_offsets") is True
+            )
         case "prefix":
             return Prefix(_count(value["length"]))
         case other:

@@ -5,17 +5,131 @@ that got an entry; the first batch never gets one. The time index then takes the
 timestamp so far with the last offset of the batch that reached it first, if it is larger than
 in the entry before; its last entry has the segment's maximum.
 
-Source: Kafka 2.4.0 ``LogSegment.recover``; 3.8 and later give the same bytes.
+Source: Kafka 2.4.0 ``LogSegment.recover``; 3.8 and later give the same bytes. Up to 1.1 the entry
+in the offset index has the first offset of its batch instead of the last.
 """
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 
-from kafkastore.formats.batch_header cimport BatchHeader
+from kafkastore.formats.batch_header cimport CONTROL_FLAG, BatchHeader
 from kafkastore.formats.big_endian cimport store_i32, store_i64
 
 from kafkastore.errors import OffsetOverflowError, OutOfOrderAppendError
+from kafkastore.formats.batch_header import bytes_of
 
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
+
+cdef enum BuildStatus:
+    BUILT
+    BEHIND_MARKER
+    WRONG_CRC
+    OVERFLOW
+    OFFSET_WENT_BACK
+    TIME_WENT_BACK
+
+cdef struct Indexes:
+    # Both indexes as far as they are built; the state between two runs of headers.
+    int64_t base_offset
+    int64_t interval
+    int64_t last_entry_position
+    int64_t largest_timestamp
+    int64_t offset_of_max_timestamp
+    int64_t last_offset_in_index
+    int64_t last_offset_in_time_index
+    int64_t last_time_entry
+    Py_ssize_t offset_bytes
+    Py_ssize_t time_bytes
+    int64_t valid_bytes
+    int64_t next_offset
+    int64_t record_batches_end
+    int32_t largest_epoch
+    bint has_first_offsets
+    bint stops_behind_markers
+    bint has_producers
+
+
+cdef bint add_offset_entry(
+    Indexes* built, uint8_t* entries, int64_t offset, int64_t position
+) noexcept nogil:
+    """Append to the offset index; False where the offset is not above the last."""
+    if offset <= built.last_offset_in_index:
+        return False
+    built.last_offset_in_index = offset
+    store_i32(entries + built.offset_bytes, <int32_t> (offset - built.base_offset))
+    store_i32(entries + built.offset_bytes + 4, <int32_t> position)
+    built.offset_bytes += 8
+    return True
+
+
+cdef bint maybe_add_time_entry(Indexes* built, uint8_t* entries) noexcept nogil:
+    """Append to the time index if the maximum rose; False where its offset went back."""
+    if built.largest_timestamp <= built.last_time_entry:
+        return True
+    if built.offset_of_max_timestamp < built.last_offset_in_time_index:
+        return False
+    built.last_offset_in_time_index = built.offset_of_max_timestamp
+    built.last_time_entry = built.largest_timestamp
+    store_i64(entries + built.time_bytes, built.largest_timestamp)
+    store_i32(entries + built.time_bytes + 8,
+              <int32_t> (built.offset_of_max_timestamp - built.base_offset))
+    built.time_bytes += 12
+    return True
+
+
+cdef inline BuildStatus add(
+    Indexes* built, const BatchHeader* header, uint8_t* offset_entries, uint8_t* time_entries
+) noexcept nogil:
+    """Go on with one header; the buffers have room for an entry."""
+    cdef int64_t last_offset = header.last_offset
+    if header.crc_valid == 0:
+        return WRONG_CRC
+    if (last_offset < built.base_offset
+            or <uint64_t> last_offset - <uint64_t> built.base_offset > INT32_MAX):
+        return OVERFLOW
+    if header.max_timestamp > built.largest_timestamp:
+        built.largest_timestamp = header.max_timestamp
+        built.offset_of_max_timestamp = last_offset
+    if header.position - built.last_entry_position > built.interval:
+        if not add_offset_entry(
+            built, offset_entries,
+            header.base_offset if built.has_first_offsets else last_offset, header.position
+        ):
+            return OFFSET_WENT_BACK
+        if not maybe_add_time_entry(built, time_entries):
+            return TIME_WENT_BACK
+        built.last_entry_position = header.position
+    if header.magic == 2:
+        if header.leader_epoch > built.largest_epoch:
+            built.largest_epoch = header.leader_epoch
+        if header.producer_id >= 0:
+            built.has_producers = True
+            if built.stops_behind_markers and header.attributes & CONTROL_FLAG != 0:
+                return BEHIND_MARKER
+    return BUILT
+
+
+cdef BuildStatus build(
+    Indexes* built, const BatchHeader* headers, Py_ssize_t count, Py_ssize_t* taken,
+    uint8_t* offset_entries, uint8_t* time_entries
+) noexcept nogil:
+    """Go on with `count` headers; the buffers have room for an entry of each."""
+    cdef BuildStatus status = BUILT
+    cdef Py_ssize_t i = 0
+    while i < count and status == BUILT:
+        status = add(built, &headers[i], offset_entries, time_entries)
+        i += 1
+    if status > BEHIND_MARKER:
+        i -= 1
+    taken[0] = i
+    if i > 0:
+        built.valid_bytes = headers[i - 1].position + headers[i - 1].size
+        built.next_offset = headers[i - 1].last_offset + 1
+    while i > 0 and headers[i - 1].magic != 2:
+        i -= 1
+    if i > 0:
+        built.record_batches_end = headers[i - 1].last_offset + 1
+    return status
 
 
 cdef class IndexBuilder:
@@ -27,6 +141,10 @@ cdef class IndexBuilder:
         Of the segment.
     index_interval_bytes : int
         The topic's ``index.interval.bytes``.
+    has_first_offsets : bool
+        Whether the offset index has first offsets, as up to 1.1.
+    stops_behind_markers : bool
+        Whether `append` returns behind each control batch of a producer.
 
     Attributes
     ----------
@@ -34,28 +152,76 @@ cdef class IndexBuilder:
         Of all headers so far, ms; -1 where none has one.
     offset_of_max_timestamp : int
         Last offset of the batch that reached it first.
+    largest_epoch : int
+        Largest leader epoch of the record batches so far; -1 where none has one.
+    valid_bytes, next_offset : int
+        Behind the last batch so far; 0 and the base offset where there is none.
+    record_batches_end : int
+        Offset behind the last batch of magic 2; -1 where there is none.
+    has_producers : bool
+        Whether any batch of the last `append` has a producer id.
+    is_behind_marker : bool
+        Whether that is why the last `append` returned.
     """
 
-    cdef int64_t base_offset, index_interval_bytes, last_entry_position, last_time_entry
-    cdef readonly int64_t largest_timestamp, offset_of_max_timestamp
-    cdef int64_t last_offset_in_index, last_offset_in_time_index
+    cdef Indexes built
     cdef bytearray offset_entries, time_entries
+    cdef readonly bint is_behind_marker
 
-    def __cinit__(self, int64_t base_offset, int64_t index_interval_bytes):
-        self.base_offset = base_offset
-        self.index_interval_bytes = index_interval_bytes
-        self.last_entry_position = 0
-        self.last_time_entry = self.largest_timestamp = -1
-        self.offset_of_max_timestamp = base_offset
-        self.last_offset_in_index = self.last_offset_in_time_index = -1
+    def __cinit__(self, int64_t base_offset, int64_t index_interval_bytes, *,
+                  bint has_first_offsets=False, bint stops_behind_markers=False):
+        self.built.base_offset = base_offset
+        self.built.interval = index_interval_bytes
+        self.built.has_first_offsets = has_first_offsets
+        self.built.stops_behind_markers = stops_behind_markers
+        self.built.next_offset = base_offset
+        self.built.record_batches_end = -1
+        self.built.last_time_entry = self.built.largest_timestamp = -1
+        self.built.largest_epoch = -1
+        self.built.offset_of_max_timestamp = base_offset
+        self.built.last_offset_in_index = self.built.last_offset_in_time_index = -1
         self.offset_entries, self.time_entries = bytearray(), bytearray()
 
-    def append(self, const BatchHeader[::1] headers not None):
-        """Go on with the headers of the next batches, in the order of the log.
+    @property
+    def largest_timestamp(self):
+        return self.built.largest_timestamp
+
+    @property
+    def offset_of_max_timestamp(self):
+        return self.built.offset_of_max_timestamp
+
+    @property
+    def largest_epoch(self):
+        return self.built.largest_epoch
+
+    @property
+    def valid_bytes(self):
+        return self.built.valid_bytes
+
+    @property
+    def next_offset(self):
+        return self.built.next_offset
+
+    @property
+    def record_batches_end(self):
+        return self.built.record_batches_end
+
+    @property
+    def has_producers(self):
+        return bool(self.built.has_producers)
+
+    def append(self, headers not None):
+        """Go on with the headers of the next batches, in the order of the log, without the GIL.
 
         Parameters
         ----------
         headers : numpy.ndarray of BATCH_HEADER
+
+        Returns
+        -------
+        int
+            How many were taken: all, or those before the first with a wrong checksum, or up to a
+            marker.
 
         Raises
         ------
@@ -64,23 +230,26 @@ cdef class IndexBuilder:
         OutOfOrderAppendError
             If an entry's offset is not above the one before it; a recovering broker gives up there.
         """
-        cdef Py_ssize_t i
-        cdef int64_t last_offset
-        for i in range(headers.shape[0]):
-            last_offset = headers[i].last_offset
-            if (last_offset < self.base_offset
-                    or <uint64_t> last_offset - <uint64_t> self.base_offset > INT32_MAX):
-                raise OffsetOverflowError(
-                    f"offset {last_offset} can't be in the segment with base offset "
-                    f"{self.base_offset}: the batch at byte {headers[i].position} is more than "
-                    f"{INT32_MAX} offsets away")
-            if headers[i].max_timestamp > self.largest_timestamp:
-                self.largest_timestamp = headers[i].max_timestamp
-                self.offset_of_max_timestamp = last_offset
-            if headers[i].position - self.last_entry_position > self.index_interval_bytes:
-                self._add_offset_entry(last_offset, headers[i].position)
-                self._maybe_add_time_entry()
-                self.last_entry_position = headers[i].position
+        cdef const uint8_t[::1] header_bytes = bytes_of(headers)
+        cdef const BatchHeader* first
+        cdef Py_ssize_t count = len(headers), taken = 0
+        cdef uint8_t* offset_entries
+        cdef uint8_t* time_entries
+        cdef BuildStatus status
+        self.built.has_producers = self.is_behind_marker = False
+        if count == 0:
+            return 0
+        first = <const BatchHeader*> &header_bytes[0]
+        PyByteArray_Resize(self.offset_entries, self.built.offset_bytes + 8 * count)
+        PyByteArray_Resize(self.time_entries, self.built.time_bytes + 12 * count)
+        offset_entries = <uint8_t*> PyByteArray_AS_STRING(self.offset_entries)
+        time_entries = <uint8_t*> PyByteArray_AS_STRING(self.time_entries)
+        with nogil:
+            status = build(&self.built, first, count, &taken, offset_entries, time_entries)
+        self.is_behind_marker = status == BEHIND_MARKER
+        if status > WRONG_CRC:
+            self._raise_for(status, &first[taken])
+        return taken
 
     def finish(self):
         """Add the last time entry and return both files.
@@ -89,33 +258,28 @@ cdef class IndexBuilder:
         -------
         offset_index, time_index : bytes
         """
-        self._maybe_add_time_entry()
+        PyByteArray_Resize(self.offset_entries, self.built.offset_bytes)
+        PyByteArray_Resize(self.time_entries, self.built.time_bytes + 12)
+        if not maybe_add_time_entry(
+            &self.built, <uint8_t*> PyByteArray_AS_STRING(self.time_entries)
+        ):
+            self._raise_for(TIME_WENT_BACK, NULL)
+        PyByteArray_Resize(self.time_entries, self.built.time_bytes)
         return bytes(self.offset_entries), bytes(self.time_entries)
 
-    cdef int _add_offset_entry(self, int64_t offset, int64_t position) except -1:
-        cdef uint8_t entry[8]
-        if offset <= self.last_offset_in_index:
+    cdef _raise_for(self, BuildStatus status, const BatchHeader* header):
+        """Raise the error for what a header breaks."""
+        if status == OVERFLOW:
+            raise OffsetOverflowError(
+                f"offset {header.last_offset} can't be in the segment with base offset "
+                f"{self.built.base_offset}: the batch at byte {header.position} is more than "
+                f"{INT32_MAX} offsets away")
+        if status == OFFSET_WENT_BACK:
+            offset = header.base_offset if self.built.has_first_offsets else header.last_offset
             raise OutOfOrderAppendError(
-                f"offset {offset} of the batch at byte {position} is not greater than "
-                f"{self.last_offset_in_index}, which the offset index has before it")
-        self.last_offset_in_index = offset
-        store_i32(entry, <int32_t> (offset - self.base_offset))
-        store_i32(entry + 4, <int32_t> position)
-        self.offset_entries += entry[:8]
-        return 0
-
-    cdef int _maybe_add_time_entry(self) except -1:
-        cdef uint8_t entry[12]
-        if self.largest_timestamp <= self.last_time_entry:
-            return 0
-        if self.offset_of_max_timestamp < self.last_offset_in_time_index:
-            raise OutOfOrderAppendError(
-                f"offset {self.offset_of_max_timestamp} of the timestamp "
-                f"{self.largest_timestamp} is less than {self.last_offset_in_time_index}, which "
-                "the time index has before it")
-        self.last_offset_in_time_index = self.offset_of_max_timestamp
-        store_i64(entry, self.largest_timestamp)
-        store_i32(entry + 8, <int32_t> (self.offset_of_max_timestamp - self.base_offset))
-        self.time_entries += entry[:12]
-        self.last_time_entry = self.largest_timestamp
-        return 0
+                f"offset {offset} of the batch at byte {header.position} is not greater than "
+                f"{self.built.last_offset_in_index}, which the offset index has before it")
+        raise OutOfOrderAppendError(
+            f"offset {self.built.offset_of_max_timestamp} of the timestamp "
+            f"{self.built.largest_timestamp} is less than {self.built.last_offset_in_time_index}, "
+            "which the time index has before it")

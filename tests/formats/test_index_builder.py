@@ -17,6 +17,7 @@ def headers_of(batches):
         ("position", "last_offset", "max_timestamp"), zip(*batches, strict=True), strict=False
     ):
         headers[name] = column
+    headers["crc_valid"] = -1
     return headers
 
 
@@ -110,3 +111,49 @@ def test_random_batches_are_indexed_as_the_model_does_it(steps, interval, pieces
     assert built(batches, base_offset=100, interval=interval, pieces=pieces) == recovered_entries(
         batches, interval
     )
+
+
+def test_a_wrong_checksum_ends_the_log_before_it():
+    headers = headers_of([(0, 5, 50), (101, 6, 60), (202, 7, 70)])
+    headers["size"] = 101
+    headers["crc_valid"] = [1, 0, 1]
+    builder = IndexBuilder(0, 100)
+    assert builder.append(headers) == 1
+    assert (builder.valid_bytes, builder.next_offset, builder.is_behind_marker) == (101, 6, False)
+    assert time_entries_of(builder.finish()[1], 0) == [(50, 5)]
+
+
+def test_first_offsets_are_stored_where_asked_for():
+    headers = headers_of([(0, 5, 50), (101, 9, 60)])
+    headers["base_offset"] = [3, 6]
+    builder = IndexBuilder(0, 100, has_first_offsets=True)
+    builder.append(headers)
+    offset_index, time_index = builder.finish()
+    assert offset_entries_of(offset_index, 0) == [(6, 101)]
+    assert time_entries_of(time_index, 0) == [(60, 9)]
+
+
+def test_markers_of_producers_can_be_stopped_behind():
+    headers = headers_of([(at, at, at) for at in range(6)])
+    headers["magic"] = [2, 2, 1, 2, 2, 1]
+    headers["producer_id"] = [-1, 7, -1, -1, 7, -1]
+    headers["attributes"] = [0x20, 0x20, 0x20, 0x20, 0x30, 0x20]
+    builder = IndexBuilder(0, 100, stops_behind_markers=True)
+    stops = []
+    while sum(stops) < len(headers):
+        stops.append(builder.append(headers[sum(stops) :]))
+        assert builder.is_behind_marker == (sum(stops) < 6)
+        assert builder.has_producers == (sum(stops) < 6)
+    assert stops == [2, 3, 1]
+    assert IndexBuilder(0, 100).append(headers) == 6
+
+
+def test_what_is_known_of_record_batches_passes_over_older_formats():
+    headers = headers_of([(0, 5, 50), (101, 6, 60), (202, 7, 70)])
+    headers["magic"], headers["leader_epoch"] = [2, 2, 1], [3, 2, 9]
+    builder = IndexBuilder(0, 100)
+    assert (builder.record_batches_end, builder.largest_epoch) == (-1, -1)
+    builder.append(headers)
+    assert (builder.record_batches_end, builder.largest_epoch, builder.next_offset) == (7, 3, 8)
+    builder.append(headers[2:])
+    assert builder.record_batches_end == 7

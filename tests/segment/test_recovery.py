@@ -1,5 +1,6 @@
 """Indexes rebuilt from logs, beside those that real brokers rebuilt."""
 
+import os
 import random
 import struct
 
@@ -8,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import record_reader
 from models.log_directory import Segment
-from models.record_format import Batch, Row, emptied, with_right_crc
+from models.record_format import Batch, Row, emptied, marker, with_right_crc
 from models.record_strategies import NEAR_TIMESTAMPS, batches, bounded, in_a_row
 from models.segment_indexes import offset_entries_of
 
 import kafkastore
 from kafkastore import LogSegment, OffsetOverflowError, OutOfOrderAppendError
-from kafkastore.formats import record_batch
+from kafkastore.formats import record_batch, transaction_index
+from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.formats.producer_state import ProducerState
 from kafkastore.segment.recovery import rebuild_indexes
 
 FROM_2_0 = ["2.*", "3.*", "4.*"]
@@ -141,11 +144,12 @@ def test_everything_from_a_broken_batch_on_is_cut(rebuild):
 
 
 @pytest.mark.parametrize("byte", [12, 16, 17, 21, 57, SIZE - 1])
-def test_a_harmed_byte_stops_recovery_unless_it_is_the_leader_epoch(rebuild, byte):
+def test_a_harmed_byte_stops_recovery_unless_no_checksum_covers_it(rebuild, byte):
+    """Leader epoch and magic: a broker takes any magic above 2 for 2."""
     harmed = bytearray(LOG)
     harmed[50 * SIZE + byte] ^= 1
     indexes = rebuild(bytes(harmed))
-    assert indexes.valid_bytes == (len(LOG) if byte == 12 else 50 * SIZE)
+    assert indexes.valid_bytes == (len(LOG) if byte in (12, 16) else 50 * SIZE)
 
 
 def test_without_checksums_only_the_frame_is_looked_at(rebuild):
@@ -235,7 +239,11 @@ def test_every_flipped_bit_of_a_frame_is_survived(rebuild):
         harmed[SIZE + bit // 8] ^= 1 << bit % 8
         indexes = rebuild(bytes(harmed))
         assert indexes.valid_bytes in (SIZE, len(three)), bit
-        assert (indexes.valid_bytes == len(three)) == (12 * 8 <= bit < 16 * 8)
+        of_leader_epoch = 12 * 8 <= bit < 16 * 8
+        of_higher_magic = bit - 16 * 8 in (0, 2, 3, 4, 5, 6)
+        assert (indexes.valid_bytes == len(three)) == (of_leader_epoch or of_higher_magic)
+        if of_higher_magic:
+            assert indexes == rebuild(three)
 
 
 def test_a_length_that_swallows_the_rest_ends_the_log_there(rebuild):
@@ -243,3 +251,51 @@ def test_a_length_that_swallows_the_rest_ends_the_log_there(rebuild):
     harmed[SIZE + 8 : SIZE + 12] = struct.pack(">i", 2**31 - 13)
     indexes = rebuild(bytes(harmed))
     assert (indexes.valid_bytes, indexes.reason) == (SIZE, None)
+
+
+def test_a_marker_that_can_not_be_read_is_the_last_batch_that_stays(rebuild):
+    """A broker reads it when it has taken the batch, and stops there."""
+    key_too_short = Row(100, 5, b"\0", b"v")
+    broken = Batch((key_too_short,), is_control=True, is_transactional=True, producer_id=1)
+    behind = Batch((Row(101, 5, b"k", b"v"),))
+    log = LOG + broken.data + behind.data
+    indexes = rebuild(log, producers=ProducerState(), index_interval_bytes=1)
+    assert (indexes.valid_bytes, indexes.next_offset) == (len(LOG + broken.data), 101)
+    assert "control record" in indexes.reason
+    assert len(indexes.offset_index) // 8 == 100
+    assert rebuild(log).reason is None  # nobody asks for the producers
+
+
+def test_producers_epochs_and_transactions_are_followed_in_the_same_pass(rebuild):
+    first = {"producer_epoch": 0, "base_sequence": 0}
+    written = [
+        Batch((Row(0, 5),), producer_id=3, leader_epoch=1, **first),
+        Batch((Row(1, 5),), producer_id=4, is_transactional=True, **first),
+        Batch((Row(2, 5, b"k", b"v"),), leader_epoch=6),
+        marker(3, 9, is_commit=False, producer_id=4),
+        Batch((Row(4, 5),), magic=1),
+    ]
+    producers, epochs = ProducerState(), LeaderEpochs()
+    log = b"".join(batch.data for batch in written)
+    indexes = rebuild(log, producers=producers, epochs=epochs)
+    assert transaction_index.parse(indexes.transaction_index).tolist() == [(4, 1, 3, 4)]
+    assert producers.entries()["producer_id"].tolist() == [3, 4]
+    assert [tuple(entry) for entry in epochs.entries] == [(1, 0), (6, 2)]
+    assert (indexes.producers_end_offset, indexes.next_offset) == (4, 5)
+
+
+def test_nothing_of_the_log_is_written_or_kept_open(rebuild, tmp_path):
+    before = len(os.listdir("/dev/fd"))
+    rebuild(LOG + b"torn", producers=ProducerState())
+    assert len(os.listdir("/dev/fd")) == before
+    assert (tmp_path / "0.log").read_bytes() == LOG + b"torn"
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_batches_of_higher_magic_are_framed_and_indexed_like_others(rebuild, count):
+    harmed = bytearray(LOG)
+    for number in random.Random(count).sample(range(100), count):
+        harmed[number * SIZE + 16] = 3 + number % 100
+    indexes = rebuild(bytes(harmed), index_interval_bytes=300)
+    assert indexes == rebuild(LOG, index_interval_bytes=300)
+    assert rebuild(bytes(harmed) + LOG[:50]).valid_bytes == len(LOG)

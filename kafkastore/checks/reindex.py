@@ -1,0 +1,287 @@
+"""Plans that make the indexes of segments anew from their logs, for whole directories.
+
+The files are those of a recovering broker, byte for byte: ``.index``, ``.timeindex`` and
+``.txnindex``.  A ``.log`` is never touched.  Of a log that is broken in the middle nothing is made
+unless asked for: indexes of what lies before the damage would hide what lies behind it.
+
+Segments are gone over in parallel, each in one pass; the transactions, which reach from segment to
+segment, are put together afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats import transaction_index
+from kafkastore.formats.broker_rules import BrokerRules, rules_of
+from kafkastore.formats.control_records import ControlRecord
+from kafkastore.formats.file_names import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    TopicPartition,
+    segment_file_name,
+)
+from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.transaction_index import ABORTED_TXN
+from kafkastore.formats.transactions import is_control
+from kafkastore.log.log_store import AnyPath, open_store
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+
+_TRANSACTIONAL = 0x10  # in a record batch's attributes
+_NO_TXN = np.empty(0, ABORTED_TXN)
+
+
+class UnindexedBytes(NamedTuple):
+    """Bytes at the end of a log that no index can tell of.
+
+    Parameters
+    ----------
+    path : str
+        The ``.log``, relative to the plan's root.
+    valid_bytes, size : int
+        Where they begin, and where they end; a broker would cut them.
+    reason : str
+        What they are.
+    is_indexed : bool
+        Whether what lies before them is indexed; False: the segment is left alone.
+    """
+
+    path: str
+    valid_bytes: int
+    size: int
+    reason: str
+    is_indexed: bool
+
+
+def plan_reindex(
+    path: AnyPath,
+    rules: str = "2.4",
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    *,
+    up_to_damage: bool = False,
+    partitions: Collection[TopicPartition] | None = None,
+    found: Callable[[UnindexedBytes], None] | None = None,
+    threads: int | None = None,
+    progress: Callable[[], None] | None = None,
+) -> Plan:
+    """Plan to make all indexes anew that are not as the logs have it.
+
+    Parameters
+    ----------
+    path : path-like
+        A log.dirs root, or one partition directory.
+    rules : str
+        The Kafka version whose recovery makes the files: ``2.4``.
+    index_interval_bytes : int
+        The topics' ``index.interval.bytes``.
+    up_to_damage : bool
+        Whether a log that is broken is indexed up to there; by default it is left alone, and so are
+        the transaction indexes of the segments behind it. A torn last batch, and preallocated
+        space, are no damage where nothing follows.
+    partitions : collection of TopicPartition, optional
+        Only these.
+    found : callable, optional
+        Called with each `UnindexedBytes`.
+    threads : int, optional
+        How many segments are read at once; by default as many as there are processors.
+    progress : callable, optional
+        Called after each segment.
+
+    Returns
+    -------
+    Plan
+        For `kafkastore.apply`; only files that differ are in it. Files that are replaced keep their
+        modification times, new ones get their log's.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If the path is neither.
+    UnknownVersionError
+        If there is no such version.
+
+    Notes
+    -----
+    A segment without timestamps gets an empty time index; an entry by its modification time, which
+    `kafkastore.migration` makes, is lost, as it is in a broker's recovery.
+
+    Source: Kafka 2.4.0 ``LogSegment.recover``.
+    """
+    root = Path(os.path.abspath(path))
+    broker_rules = rules_of(rules)
+    store = open_store(root)
+    logs = [log for log in store if partitions is None or log.topic_partition in partitions]
+
+    def read(work: tuple[PartitionLog, LogSegment]) -> _SegmentRead:
+        done = _read_segment(*work, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
+        if progress is not None:
+            progress()
+        return done
+
+    changes: list[FileChange] = []
+    with ThreadPoolExecutor(threads or os.cpu_count(), "kafkastore-reindex") as pool:
+        reads = pool.map(read, ((log, segment) for log in logs for segment in log.segments))
+        for log in logs:
+            of_log = [next(reads) for _ in log.segments]
+            changes += _changes(of_log, broker_rules)
+            for each in of_log:
+                if found is not None and each.unindexed is not None:
+                    found(each.unindexed)
+    return Plan(str(root), f"reindex (like {rules})", tuple(changes))
+
+
+@dataclass(slots=True)
+class _SegmentRead:
+    """What came of reading one segment."""
+
+    path: Path
+    place: str
+    changes: list[FileChange]
+    reliance: Reliance
+    status: os.stat_result
+    transactions: _TransactionSteps | None
+    unindexed: UnindexedBytes | None
+
+
+class _TransactionSteps:
+    """The batches of a segment that begin or end transactions, for a `ProducerState` to go over.
+
+    Of each producer only the first batch between two markers is kept, in each run that is read.
+    """
+
+    def __init__(self) -> None:
+        self.headers: list[NDArray[Any]] = []
+        self.controls: list[ControlRecord | None] = []
+
+    def replay(
+        self, headers: NDArray[np.void], controls: Sequence[ControlRecord | None] = ()
+    ) -> NDArray[np.void]:
+        """Keep what matters of some batches."""
+        self.controls += controls
+        is_marker = is_control(headers)
+        is_followed = is_marker | (headers["attributes"] & _TRANSACTIONAL != 0)
+        if is_followed.any():
+            followed, is_marker = headers[is_followed], is_marker[is_followed]
+            stretch = 2 * np.cumsum(is_marker) - is_marker  # each marker is one by itself
+            by_producer = np.stack([stretch, followed["producer_id"]])
+            _, first = np.unique(by_producer, axis=1, return_index=True)
+            self.headers.append(followed[np.sort(first)])
+        return _NO_TXN
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Do nothing: what is replicated does not matter here."""
+
+    def aborted(self, state: ProducerState) -> NDArray[np.void]:
+        """Carry a partition's producers on over this segment; return what was aborted in it."""
+        if not self.headers:
+            return _NO_TXN
+        state.on_high_watermark(int(self.headers[-1]["last_offset"][-1]))
+        return state.replay(np.concatenate(self.headers), self.controls)
+
+
+def _read_segment(
+    log: PartitionLog,
+    segment: LogSegment,
+    index_interval_bytes: int,
+    rules: BrokerRules,
+    *,
+    up_to_damage: bool,
+) -> _SegmentRead:
+    """Read one segment, and compare its indexes with those that its log gives."""
+    directory = "" if log.log_dir is None else f"{log.path.name}/"
+    name = segment_file_name(segment.base_offset, "")
+    place = f"{directory}{name}"
+    path = segment.log_path.with_name(name)
+    status = os.stat(segment.log_path)
+    steps = _TransactionSteps()
+    reliance = Reliance(f"{place}.log", status.st_size, status.st_mtime_ns)
+    done = _SegmentRead(path, place, [], reliance, status, steps, None)
+    try:
+        rebuilt = rebuild_indexes(
+            segment.log_path,
+            segment.base_offset,
+            index_interval_bytes=index_interval_bytes,
+            rules=rules,
+            producers=steps,
+        )
+        now = os.stat(segment.log_path)
+    except (KafkaStoreError, OSError) as error:
+        done.unindexed = UnindexedBytes(f"{place}.log", 0, status.st_size, str(error), False)
+        done.transactions = None
+        return done
+    if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+        reason = "the log changes while it is read"
+        done.unindexed = UnindexedBytes(f"{place}.log", 0, now.st_size, reason, False)
+        done.transactions = None
+        return done
+    is_damaged, what = _damage(rebuilt, segment, status.st_size)
+    if what is not None:
+        is_indexed = up_to_damage or not is_damaged
+        done.unindexed = UnindexedBytes(
+            f"{place}.log", rebuilt.valid_bytes, status.st_size, what, is_indexed
+        )
+        if not is_indexed:
+            done.transactions = None
+            return done
+    content = Rebuilt(index_interval_bytes, not rules.offset_index_has_last_offset)
+    done.changes += _change(done, OFFSET_INDEX_SUFFIX, rebuilt.offset_index, content)
+    done.changes += _change(done, TIME_INDEX_SUFFIX, rebuilt.time_index, content)
+    return done
+
+
+def _damage(
+    rebuilt: RebuiltIndexes, segment: LogSegment, size: int
+) -> tuple[bool, str | None]:
+    """Tell whether a log is broken, and what its last bytes are; None if all are indexed."""
+    if rebuilt.reason is not None:
+        return True, rebuilt.reason
+    if rebuilt.valid_bytes == size:
+        return False, None
+    if segment.is_active:
+        return False, "the last batch is torn, or it is preallocated space"
+    return True, "a batch is torn, and another segment follows"
+
+
+def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[FileChange]:
+    """Put together the changes of one partition, with the transaction indexes."""
+    state = ProducerState(rules=rules)
+    is_known = True
+    for each in reads:
+        is_known = is_known and each.transactions is not None
+        yield from each.changes
+        if is_known and each.transactions is not None:
+            data = transaction_index.pack(each.transactions.aborted(state))
+            yield from _change(each, TRANSACTION_INDEX_SUFFIX, data, Inline(data))
+
+
+def _change(
+    read: _SegmentRead, suffix: str, data: bytes, content: Content
+) -> Iterator[FileChange]:
+    """Plan one file if it is not as it should be."""
+    path = read.path.with_name(read.path.name + suffix)
+    before = read_state(path)
+    if before is None and suffix == TRANSACTION_INDEX_SUFFIX and not data:
+        return
+    after = FileState.of_bytes(data, read.status)
+    if before is not None:
+        if before.same_bytes(after):
+            return
+        after = FileState(
+            after.size, after.sha256, before.mtime_ns, before.mode, before.user, before.group
+        )
+    why = "it is missing" if before is None else "it is not what the log gives"
+    yield FileChange(f"{read.place}{suffix}", before, after, content, why, (read.reliance,))

@@ -1,0 +1,146 @@
+"""The files of a partition directory while it is worked out what loading makes of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafkastore.errors import CorruptionError, NotALogDirectoryError
+from kafkastore.formats.broker_rules import BrokerRules
+from kafkastore.formats.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    KRAFT_SNAPSHOT_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    segment_file_name,
+)
+from kafkastore.segment.small_file import read_if_there
+
+INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class DirectoryFiles:
+    """What files there would be, by name; nothing on disk is altered.
+
+    Parameters
+    ----------
+    path : Path
+        The partition directory.
+
+    Attributes
+    ----------
+    deleted : dict of str to str
+        Files on disk that would be gone, and why.
+    renamed : dict of str to str
+        Files on disk that would have another name.
+    written : dict of str to bytes
+        Files that would be made or made anew.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.deleted: dict[str, str] = {}
+        self.renamed: dict[str, str] = {}
+        self.written: dict[str, bytes] = {}
+        try:
+            with os.scandir(path) as entries:
+                self._on_disk = {entry.name: entry.name for entry in entries if entry.is_file()}
+        except OSError as error:
+            raise NotALogDirectoryError(f"{path} can't be listed: {error.strerror}") from error
+        # Asked for again and again, for each segment that is recovered.
+        offsets = map(_snapshot_offset, self._on_disk)
+        self._snapshots = {offset for offset in offsets if offset is not None}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._on_disk or name in self.written
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._on_disk, *self.written}))
+
+    def snapshot_offsets(self) -> list[int]:
+        """Return the offsets of the producer snapshots, rising."""
+        return sorted(self._snapshots)
+
+    def path_of(self, name: str) -> Path:
+        """Return where the bytes of a file are that was not written."""
+        return self.path / self._on_disk[name]
+
+    def read(self, name: str, kind: type[CorruptionError]) -> bytes | None:
+        """Return a file's bytes; None if there is none."""
+        if name in self.written:
+            return self.written[name]
+        return read_if_there(self.path_of(name), kind) if name in self._on_disk else None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make a file, or make it anew; of a log that is deleted it stays said."""
+        self.written[name] = data
+        if (offset := _snapshot_offset(name)) is not None:
+            self._snapshots.add(offset)
+        if not name.endswith(LOG_SUFFIX):
+            self.deleted.pop(name, None)
+
+    def delete(self, name: str, reason: str) -> None:
+        """Remove a file if it is there."""
+        self.written.pop(name, None)
+        source = self._on_disk.pop(name, None)
+        if (offset := _snapshot_offset(name)) is not None:
+            self._snapshots.discard(offset)
+        if source is not None:
+            self.renamed.pop(source, None)
+            self.deleted[source] = reason
+
+    def rename(self, name: str, new_name: str, reason: str) -> None:
+        """Give a file another name; one that has it already goes."""
+        self.delete(new_name, reason)
+        if (offset := _snapshot_offset(new_name)) is not None:
+            self._snapshots.add(offset)
+        if name in self.written:
+            self.written[new_name] = self.written.pop(name)
+        if name in self._on_disk:
+            source = self._on_disk.pop(name)
+            self._on_disk[new_name] = source
+            self.renamed[source] = new_name
+
+    def drop_temporary(self, rules: BrokerRules) -> list[str]:
+        """Drop what was being deleted or cleaned; return the ``.swap`` files that count.
+
+        Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``.
+        """
+        swaps, first_cleaned = [], None
+        for name in list(self):
+            file = parse_segment_file(name)
+            if name.endswith(DELETED_SUFFIX) and (
+                file is None or file.type_suffix != KRAFT_SNAPSHOT_SUFFIX
+            ):
+                self.delete(name, "left of a deletion")
+            elif file is not None and file.temporary == CLEANED_SUFFIX:
+                if first_cleaned is None or file.base_offset < first_cleaned:
+                    first_cleaned = file.base_offset
+                self.delete(name, "left of a compaction or split that was not finished")
+            elif file is not None and file.temporary == SWAP_SUFFIX:
+                swaps.append((file.base_offset, name))
+                if not rules.swaps_are_renamed:
+                    for suffix in INDEX_SUFFIXES:
+                        index_name = segment_file_name(file.base_offset, suffix)
+                        self.delete(index_name, "to be made again for a .swap segment")
+        if first_cleaned is None or not rules.cleaned_files_void_swaps:
+            return [name for _, name in swaps]
+        for base_offset, name in swaps:
+            if base_offset >= first_cleaned:
+                self.delete(name, "left of a split that was not finished")
+        return [name for base_offset, name in swaps if base_offset < first_cleaned]
+
+
+def _snapshot_offset(name: str) -> int | None:
+    """Return the offset of a producer snapshot; None if it is another file."""
+    if not name.endswith(PRODUCER_SNAPSHOT_SUFFIX):
+        return None
+    file = parse_segment_file(name)
+    return None if file is None else file.base_offset

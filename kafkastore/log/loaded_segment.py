@@ -1,0 +1,52 @@
+"""A segment while its log is loaded: what stays of it is found out step by step."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.file_names import LOG_SUFFIX, SWAP_SUFFIX
+from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.recovery import batch_runs
+
+
+@dataclass(slots=True)
+class LoadedSegment:
+    """A segment while it is loaded: see `recovery.RecoveredSegment`."""
+
+    base_offset: int
+    log_name: str
+    path: Path
+    size: int
+    valid_bytes: int
+    next_offset: int | None = None
+    is_recovered: bool = False
+    reason: str | None = None
+
+    @property
+    def cut_bytes(self) -> int:
+        """How many bytes of the log go."""
+        return self.size - self.valid_bytes
+
+    def name(self, suffix: str) -> str:
+        """Return the name of another of its files; while it is a swap, one of the swap's."""
+        return self.log_name.replace(LOG_SUFFIX, suffix)
+
+    def end(self) -> int:
+        """Return the offset behind the last batch."""
+        if self.next_offset is None:
+            self.next_offset = self._find_end()
+        return self.next_offset
+
+    def _find_end(self) -> int:
+        """Read the last batches, by the index where it leads there."""
+        if self.log_name == self.path.name and not self.log_name.endswith(SWAP_SUFFIX):
+            return LogSegment(self.path.parent, self.base_offset).next_offset
+        end = self.base_offset
+        with LogFile(self.path) as log, suppress(CorruptionError):
+            for run in batch_runs(log):
+                end = int(run.headers["last_offset"][-1]) + 1
+        return end

@@ -1,0 +1,403 @@
+"""The steps in which a broker loads a partition directory, done without altering it.
+
+`recovery.recover_log` is the way in, and says what comes of it.
+
+Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``; 3.9.0 ``LogLoader``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkastore.errors import (
+    CorruptCheckpointError,
+    CorruptIndexError,
+    OutOfOrderAppendError,
+)
+from kafkastore.formats import offset_index, time_index, transaction_index
+from kafkastore.formats.broker_rules import BrokerRules
+from kafkastore.formats.checkpoints import (
+    EpochStart,
+    pack_leader_epoch_checkpoint,
+    parse_leader_epoch_checkpoint,
+)
+from kafkastore.formats.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    segment_file_name,
+)
+from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.log.directory_files import INDEX_SUFFIXES, DirectoryFiles
+from kafkastore.log.loaded_segment import LoadedSegment
+from kafkastore.log.producer_recovery import (
+    ProducerRecovery,
+    delete_snapshot,
+    remove_stray_snapshots,
+)
+from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.recovery import (
+    batch_runs,
+    rebuild_indexes,
+    replay_run,
+)
+
+if TYPE_CHECKING:
+    from kafkastore.formats.producer_state import ProducerState
+
+_TORN = "the last batch is torn, or there are zeros behind it"
+
+
+
+class LogLoader:
+    """One partition directory being loaded, step by step as a broker does it.
+
+    Parameters
+    ----------
+    path : Path
+        The directory.
+    rules : BrokerRules
+        Of the broker's version.
+    index_interval_bytes : int
+        The topic's ``index.interval.bytes``.
+    recovery_point, log_start_offset : int
+        As checkpointed.
+    now_ms : int or None
+        The clock; None: no producer is too old.
+    is_clean : bool
+        Whether there is a clean-shutdown marker.
+
+    Attributes
+    ----------
+    files : DirectoryFiles
+        What becomes of the files, but for logs that are cut.
+    segments : dict of int to LoadedSegment
+        What is left, by base offset.
+    log_start_offset, log_end_offset, recovery_point : int
+        As the broker then has them.
+    epochs : LeaderEpochs
+        Of the log.
+    producers : ProducerRecovery
+        At the log end.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        rules: BrokerRules,
+        index_interval_bytes: int,
+        recovery_point: int,
+        log_start_offset: int,
+        now_ms: int | None,
+        *,
+        is_clean: bool,
+    ) -> None:
+        self.files = DirectoryFiles(path)
+        self.rules = rules
+        self.index_interval_bytes = index_interval_bytes
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_start_offset
+        self.now_ms = now_ms
+        self.is_clean = is_clean
+        self.segments: dict[int, LoadedSegment] = {}
+        self.snapshots_at_first = self.files.snapshot_offsets()
+        self.epochs_on_disk = self._read_epochs()
+        self.epochs = LeaderEpochs(self.epochs_on_disk)
+        self.producers = ProducerRecovery(self.files, rules, now_ms)
+
+    def load(self) -> None:
+        """Go through all steps."""
+        swaps = self.files.drop_temporary(self.rules)
+        if self.rules.swaps_are_renamed:
+            self._rename_swaps(swaps)
+        self._load_segments()
+        if not self.rules.swaps_are_renamed:
+            self._complete_swaps(swaps)
+        if not self.is_clean:
+            self._recover_unflushed()
+        is_kept = self._drop_log_behind_its_start()
+        if not self.segments:
+            self._begin_empty_log()
+        self.log_end_offset = self._active.end()
+        if self.rules.recovery_point_waits_for_flush and not (self.is_clean and is_kept):
+            self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        else:
+            self.recovery_point = self.log_end_offset
+        checkpointed_start = self.log_start_offset
+        self.log_start_offset = max(checkpointed_start, min(self.segments))
+        self._cut_epochs(self.log_end_offset, checkpointed_start)
+        self._rebuild_producers(self.log_end_offset)
+
+    @property
+    def _active(self) -> LoadedSegment:
+        return self.segments[max(self.segments)]
+
+    def _read_epochs(self) -> tuple[EpochStart, ...]:
+        """Read the epoch checkpoint; a damaged one stops a broker."""
+        try:
+            data = self.files.read(LEADER_EPOCH_CHECKPOINT, CorruptCheckpointError)
+            return parse_leader_epoch_checkpoint(data) if data else ()
+        except CorruptCheckpointError as error:
+            raise error.located(self.files.path / LEADER_EPOCH_CHECKPOINT) from error
+
+    def _rename_swaps(self, swaps: list[str]) -> None:
+        """Put swaps in the place of all segments that they cover.
+
+        Source: Kafka 3.9.0 ``LogLoader.load``.
+        """
+        logs = [self._open(name) for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+        if logs:
+            first = min(segment.base_offset for segment in logs)
+            end = max(segment.end() for segment in logs)
+            for name in list(self.files):
+                file = parse_segment_file(name)
+                if file is None or file.leader_epoch is not None or name in swaps:
+                    continue
+                if first <= file.base_offset < end:
+                    self.files.delete(name, "replaced by a .swap segment")
+        for name in swaps:
+            self.files.rename(name, name.removesuffix(SWAP_SUFFIX), "replaced by a .swap file")
+
+    def _complete_swaps(self, swaps: list[str]) -> None:
+        """Recover swaps and put each in the place of the segments that it covers.
+
+        Source: Kafka 2.4.0 ``Log.completeSwapOperations``, ``replaceSegments``.
+        """
+        for name in swaps:
+            if not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+                continue
+            swap = self._open(name)
+            self._recover(swap)
+            end = swap.end()
+            for segment in [self.segments[base] for base in sorted(self.segments)]:
+                if swap.base_offset <= segment.base_offset < end or (
+                    segment.base_offset < swap.base_offset < segment.end()
+                ):
+                    self._delete(segment, "replaced by a .swap segment")
+            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+                old_name = swap.name(suffix)
+                self.files.rename(old_name, old_name.removesuffix(SWAP_SUFFIX), "")
+            swap.log_name = name.removesuffix(SWAP_SUFFIX)
+            self.segments[swap.base_offset] = swap
+
+    def _load_segments(self) -> None:
+        """Open each segment, and recover those whose indexes make a broker do so.
+
+        Source: Kafka 2.4.0 ``Log.loadSegmentFiles``, ``LogSegment.sanityCheck``.
+        """
+        for name in list(self.files):
+            file = parse_segment_file(name)
+            if file is None or file.temporary:
+                continue
+            log_name = segment_file_name(file.base_offset, LOG_SUFFIX)
+            if file.type_suffix in INDEX_SUFFIXES and log_name not in self.files:
+                self.files.delete(name, "an index without its log")
+            elif file.type_suffix == LOG_SUFFIX:
+                segment = self._open(name)
+                if self._are_indexes_refused(segment):
+                    self._recover(segment)
+                self.segments[segment.base_offset] = segment
+
+    def _are_indexes_refused(self, segment: LoadedSegment) -> bool:
+        """Tell whether a broker recovers a segment for its indexes; make a missing time index."""
+        offset_index_name = segment.name(OFFSET_INDEX_SUFFIX)
+        time_index_name = segment.name(TIME_INDEX_SUFFIX)
+        if offset_index_name not in self.files:
+            return True
+        if time_index_name not in self.files:
+            self.files.write(time_index_name, b"")
+        if self.rules.indexes_checked_on_load and not _are_accepted(
+            self.files.read(offset_index_name, CorruptIndexError) or b"",
+            self.files.read(time_index_name, CorruptIndexError) or b"",
+            segment.base_offset,
+            self.rules,
+        ):
+            return True
+        name = segment.name(TRANSACTION_INDEX_SUFFIX)
+        data = self.files.read(name, CorruptIndexError) or b""
+        try:
+            aborted = transaction_index.parse(data)
+        except CorruptIndexError as error:
+            raise error.located(self.files.path / name) from error
+        return bool((aborted["last_offset"] < segment.base_offset).any())
+
+    def _open(self, name: str) -> LoadedSegment:
+        """Look at a segment's log."""
+        path = self.files.path_of(name)
+        file = parse_segment_file(name)
+        assert file is not None
+        size = path.stat().st_size
+        return LoadedSegment(file.base_offset, name, path, size, size)
+
+    def _recover(self, segment: LoadedSegment, *, finds_epochs: bool = False) -> int:
+        """Go over a segment's log, and make its indexes and a snapshot; return the bytes cut.
+
+        Source: Kafka 2.4.0 ``Log.recoverSegment``, ``LogSegment.recover``.
+        """
+        producers = ProducerRecovery(self.files, self.rules, self.now_ms)
+        producers.rebuild(
+            sorted(self.segments),
+            self.log_start_offset,
+            segment.base_offset,
+            self._replay,
+            is_last=False,
+        )
+        rebuilt = rebuild_indexes(
+            segment.path,
+            segment.base_offset,
+            index_interval_bytes=self.index_interval_bytes,
+            rules=self.rules,
+            producers=producers.state,
+            epochs=(
+                self.epochs if finds_epochs or self.rules.every_recovery_finds_epochs else None
+            ),
+        )
+        if rebuilt.read_error is not None:
+            raise rebuilt.read_error
+        self._check_loadable(producers.state)
+        cut_bytes = segment.valid_bytes - rebuilt.valid_bytes
+        segment.valid_bytes, segment.next_offset = rebuilt.valid_bytes, rebuilt.next_offset
+        segment.is_recovered = True
+        if segment.cut_bytes and segment.reason is None:
+            segment.reason = rebuilt.reason or _TORN
+        self._write_indexes(
+            segment, rebuilt.offset_index, rebuilt.time_index, rebuilt.transaction_index
+        )
+        if rebuilt.producers_end_offset is not None:
+            producers.end_offset = rebuilt.producers_end_offset
+        producers.take_snapshot()
+        return cut_bytes
+
+    def _check_loadable(self, state: ProducerState) -> None:
+        """Refuse what a broker refuses to load."""
+        if state.first_refusal is not None:
+            raise state.first_refusal
+
+    def _write_indexes(
+        self, segment: LoadedSegment, offset_index: bytes, time_index: bytes, aborted: bytes
+    ) -> None:
+        """Make a segment's index files; a transaction index only if there is one, or a need."""
+        self.files.write(segment.name(OFFSET_INDEX_SUFFIX), offset_index)
+        self.files.write(segment.name(TIME_INDEX_SUFFIX), time_index)
+        name = segment.name(TRANSACTION_INDEX_SUFFIX)
+        if aborted or name in self.files:
+            self.files.write(name, aborted)
+
+    def _replay(self, state: ProducerState, base_offset: int, start_offset: int) -> None:
+        """Carry producers on over a segment, from the batch on that holds an offset."""
+        segment = self.segments[base_offset]
+        with LogFile(segment.path) as log:
+            for run in batch_runs(log):
+                headers = run.headers
+                is_asked = (headers["position"] < segment.valid_bytes) & (
+                    headers["last_offset"] >= start_offset
+                )
+                replay_run(state, run, is_asked)
+        self._check_loadable(state)
+
+    def _recover_unflushed(self) -> None:
+        """Recover the segments from the recovery point on, up to one that is cut.
+
+        Source: Kafka 2.4.0 ``Log.recoverLog``.
+        """
+        flushed = [base for base in self.segments if base <= self.recovery_point]
+        first = max(flushed, default=0)
+        unflushed = [base for base in sorted(self.segments) if base >= first]
+        for slot, base_offset in enumerate(unflushed):
+            segment = self.segments[base_offset]
+            try:
+                cut_bytes = self._recover(segment, finds_epochs=True)
+            except OutOfOrderAppendError as error:
+                cut_bytes = segment.valid_bytes
+                segment.valid_bytes, segment.next_offset = 0, base_offset
+                segment.is_recovered, segment.reason = True, str(error)
+                self._write_indexes(segment, b"", b"", b"")
+            if cut_bytes:
+                for behind in unflushed[slot + 1 :]:
+                    reason = f"behind {segment.log_name}, which is cut"
+                    self._delete(self.segments[behind], reason)
+                return
+
+    def _drop_log_behind_its_start(self) -> bool:
+        """Drop all segments if the log ends below its start offset; tell whether any is left."""
+        if not self.segments:
+            return False
+        log_end_offset = self._active.end()
+        if log_end_offset >= self.log_start_offset:
+            return True
+        if not self.rules.log_behind_its_start_is_dropped:
+            return True
+        reason = f"the log ends at {log_end_offset}, below its start {self.log_start_offset}"
+        for segment in list(self.segments.values()):
+            self._delete(segment, reason)
+        if self.rules.snapshots_follow_segments:
+            self.epochs.clear()
+            for offset in self.snapshots_at_first:
+                delete_snapshot(self.files, offset, reason)
+            self.producers = ProducerRecovery(
+                self.files, self.rules, self.now_ms, self.log_start_offset
+            )
+        return False
+
+    def _delete(self, segment: LoadedSegment, reason: str) -> None:
+        """Drop a segment."""
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            self.files.delete(segment.name(suffix), reason)
+        if self.rules.snapshots_follow_segments and segment.base_offset in self.snapshots_at_first:
+            delete_snapshot(self.files, segment.base_offset, reason)
+        del self.segments[segment.base_offset]
+
+    def _begin_empty_log(self) -> None:
+        """Make the first segment of a log without any."""
+        base_offset = self.log_start_offset
+        name = segment_file_name(base_offset, LOG_SUFFIX)
+        for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self.files.write(name.replace(LOG_SUFFIX, suffix), b"")
+        self.segments[base_offset] = LoadedSegment(
+            base_offset, name, self.files.path / name, 0, 0, base_offset
+        )
+
+    def _cut_epochs(self, log_end_offset: int, checkpointed_start: int) -> None:
+        """Cut the leader epochs at both ends, and write them if they changed."""
+        self.epochs.truncate_from_end(log_end_offset)
+        if self.rules.every_recovery_finds_epochs:
+            self.epochs.truncate_from_start(checkpointed_start)
+        else:
+            self.epochs.truncate_from_start(self.log_start_offset)
+        if self.epochs.entries != self.epochs_on_disk:
+            data = pack_leader_epoch_checkpoint(self.epochs.entries)
+            self.files.write(LEADER_EPOCH_CHECKPOINT, data)
+
+    def _rebuild_producers(self, log_end_offset: int) -> None:
+        """Find out the producers at the log end, and write the snapshots that a broker does."""
+        base_offsets = sorted(self.segments)
+        if self.rules.snapshots_follow_segments:
+            remove_stray_snapshots(self.files, base_offsets)
+        self.producers.rebuild(
+            base_offsets,
+            self.log_start_offset,
+            log_end_offset,
+            self._replay,
+            is_last=True,
+            was_clean=self.is_clean,
+        )
+
+
+def _are_accepted(
+    offset_index_data: bytes, time_index_data: bytes, base_offset: int, rules: BrokerRules
+) -> bool:
+    """Tell whether a broker that looks at indexes when it loads them takes these."""
+    try:
+        offset_index.check(offset_index_data, base_offset)
+        time_index.check(time_index_data, base_offset)
+    except CorruptIndexError:
+        return False
+    last = offset_index.last_entry(offset_index_data, base_offset)
+    is_strict = not rules.offset_index_has_last_offset
+    return not (is_strict and offset_index_data and last.offset == base_offset)

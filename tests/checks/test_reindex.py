@@ -1,0 +1,243 @@
+"""Plans that make indexes anew: what is in them, what is left alone, what the files then are."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
+from models.record_strategies import in_a_row
+from models.recovered_directory import ENTRY_SIZES, files_of
+
+import kafkastore
+from kafkastore.changes.plan import Plan, Rebuilt
+from kafkastore.checks.reindex import plan_reindex
+from kafkastore.errors import NotALogDirectoryError
+from kafkastore.formats.broker_rules import UnknownVersionError
+
+INDEXES = (".index", ".timeindex", ".txnindex")
+FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
+THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
+SIZE = len(THIRTY[0].data)
+
+
+def indexes_of(root):
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*")) if path.suffix in INDEXES
+    }
+
+
+def reindexed(root, **options):
+    """Plan, and apply if there is anything to change; return the plan and what was not indexed."""
+    unindexed = []
+    plan = plan_reindex(root, found=unindexed.append, **options)
+    if plan.changes:
+        kafkastore.apply(plan)
+    return plan, unindexed
+
+
+def written(tmp_path, *segments):
+    return Log(tuple(segments), is_clean=True).write(tmp_path / "logs")
+
+
+def thirty(interval=200):
+    return [
+        Segment(base, tuple(THIRTY[base : base + 10])).recovered(interval) for base in (0, 10, 20)
+    ]
+
+
+@pytest.mark.golden_cases(
+    names=["crash*", "preallocate-killed"], versions=FROM_0_11, answers="answers-recovered"
+)
+def test_the_files_are_those_of_the_recovering_broker(golden_case, writable_copy):
+    root = writable_copy(golden_case.root / "logs")
+    (log,) = kafkastore.open(root)
+    interval = int(golden_case.answers["topic_config"][log.topic]["index.interval.bytes"])
+    logs = {path.name: path.read_bytes() for path in log.path.glob("*.log")}
+    is_broken = golden_case.name == "crash-bad-crc"
+    options = {"rules": golden_case.version, "index_interval_bytes": interval}
+    _, unindexed = reindexed(root, up_to_damage=is_broken, **options)
+    assert indexes_of(root) == indexes_of(golden_case.logs)
+    assert {path.name: path.read_bytes() for path in log.path.glob("*.log")} == logs
+    if golden_case.name == "crash":
+        assert not unindexed
+    else:
+        (told,) = unindexed
+        assert told.valid_bytes == (golden_case.logs / told.path).stat().st_size
+        assert told.size == (root / told.path).stat().st_size
+    assert not plan_reindex(root, **options).changes
+
+
+@pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
+def test_transactions_are_found_again_over_all_segments(golden_case, writable_copy):
+    root = writable_copy(golden_case.logs)
+    before = {name: data for name, data in indexes_of(root).items() if name.endswith(".txnindex")}
+    assert any(before.values())
+    for name in before:
+        (root / name).unlink()
+    plan, _ = reindexed(root, rules=golden_case.version)
+    after = indexes_of(root)
+    for name, data in before.items():
+        assert after.get(name, b"") == data
+    made = [change for change in plan.changes if change.path.endswith(".txnindex")]
+    assert all(change.before is None for change in made)
+
+
+def test_only_files_that_differ_are_in_the_plan(tmp_path):
+    root = written(tmp_path, *thirty())
+    assert not plan_reindex(root, index_interval_bytes=200).changes
+    (root / "t-0" / f"{10:020}.timeindex").unlink()
+    os.truncate(root / "t-0" / f"{20:020}.index", 9)
+    plan = plan_reindex(root, index_interval_bytes=200)
+    assert [(change.path, change.before is None) for change in plan.changes] == [
+        (f"t-0/{10:020}.timeindex", True), (f"t-0/{20:020}.index", False),
+    ]
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_everything_can_be_brought_back(tmp_path):
+    root = written(tmp_path, *thirty())
+    (root / "t-0" / f"{0:020}.index").write_bytes(b"nonsense")
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*.*index")}
+    plan = plan_reindex(root, index_interval_bytes=100)
+    journal = kafkastore.apply(plan)
+    after = indexes_of(root)
+    wanted = thirty(100)
+    assert [after[f"t-0/{segment.base_offset:020}.index"] for segment in wanted] == [
+        segment.offset_index for segment in wanted
+    ]
+    kafkastore.undo(journal)
+    assert before == {
+        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*.*index")
+    }
+
+
+def test_replaced_files_keep_their_times_and_new_ones_get_their_logs(tmp_path):
+    root = written(tmp_path, *thirty())
+    replaced, made = (root / "t-0" / f"{0:020}{suffix}" for suffix in (".index", ".timeindex"))
+    replaced.write_bytes(b"")
+    os.utime(replaced, ns=(1, 1_500_000_000_123_456_789))
+    made.unlink()
+    reindexed(root, index_interval_bytes=200)
+    assert replaced.stat().st_mtime_ns == 1_500_000_000_123_456_789
+    assert made.stat().st_mtime_ns == made.with_suffix(".log").stat().st_mtime_ns
+
+
+def harmed(segment, byte):
+    """The same log with one bit of its sixth batch wrong."""
+    data = bytearray(segment.log)
+    data[5 * SIZE + byte] ^= 1
+    return replace(segment, batches=(), tail=bytes(data), offset_index=b"", time_index=b"")
+
+
+def test_a_log_that_is_broken_in_the_middle_is_left_alone_unless_asked_for(tmp_path):
+    whole = thirty()
+    root = written(tmp_path, whole[0], harmed(whole[1], 60), whole[2])
+    plan, (told,) = reindexed(root, index_interval_bytes=200)
+    assert not plan.changes
+    assert told.path == f"t-0/{10:020}.log"
+    assert (told.valid_bytes, told.size, told.is_indexed) == (5 * SIZE, 10 * SIZE, False)
+    assert f"checksum is wrong at byte {5 * SIZE}" in told.reason
+    plan, (told,) = reindexed(root, index_interval_bytes=200, up_to_damage=True)
+    assert told.is_indexed
+    assert len(plan.changes) == 2
+    half = Segment(10, tuple(THIRTY[10:15])).recovered(200)
+    assert (root / "t-0" / f"{10:020}.index").read_bytes() == half.offset_index
+    assert (root / "t-0" / f"{10:020}.timeindex").read_bytes() == half.time_index
+
+
+@pytest.mark.parametrize(("slot", "is_indexed"), [(1, False), (2, True)])
+def test_a_torn_batch_is_damage_where_another_segment_follows(tmp_path, slot, is_indexed):
+    segments = thirty()
+    segments[slot] = replace(segments[slot], tail=THIRTY[5].data[:40])
+    root = written(tmp_path, *segments)
+    plan, (told,) = reindexed(root, index_interval_bytes=200)
+    assert not plan.changes
+    assert (told.valid_bytes, told.is_indexed) == (10 * SIZE, is_indexed)
+    assert "torn" in told.reason
+
+
+@pytest.mark.parametrize(
+    "batches", [(THIRTY[0], THIRTY[1].with_offset(2**31)), (*THIRTY[5:8], *THIRTY[5:8])]
+)
+def test_a_log_that_can_not_be_indexed_is_left_alone(tmp_path, batches):
+    root = written(tmp_path, Segment(0, tuple(batches)))
+    plan, (told,) = reindexed(root, index_interval_bytes=100, up_to_damage=True)
+    assert not plan.changes
+    assert not told.is_indexed
+
+
+def test_behind_a_log_left_alone_transactions_are_not_known(golden, writable_copy):
+    root = writable_copy(golden("2.4.0", "transactions", "answers").logs)
+    log = kafkastore.open(root)["txn", 0]
+    first = log.segments[0].log_path
+    data = bytearray(first.read_bytes())
+    data[-1] ^= 1
+    first.write_bytes(data)
+    for path in log.path.glob("*.txnindex"):
+        path.write_bytes(b"")
+    changed = {change.path for change in plan_reindex(root).changes if "txn-0" in change.path}
+    assert not any(path.endswith(".txnindex") for path in changed)
+    assert any(path.endswith(".index") for path in changed)
+
+
+def test_old_versions_have_first_offsets_in_the_offset_index(tmp_path):
+    two_a_batch = in_a_row([Batch((Row(0, 5), Row(1, 6))) for _ in range(20)])
+    root = written(tmp_path, Segment(0, tuple(two_a_batch), offset_index=None))
+    plan, _ = reindexed(root, rules="1.1", index_interval_bytes=100)
+    of_old = (root / "t-0" / f"{0:020}.index").read_bytes()
+    reindexed(root, rules="2.0", index_interval_bytes=100)
+    of_new = (root / "t-0" / f"{0:020}.index").read_bytes()
+    assert int.from_bytes(of_old[:4], "big") + 1 == int.from_bytes(of_new[:4], "big")
+    assert {change.content for change in plan.changes} == {Rebuilt(100, has_first_offsets=True)}
+
+
+def test_a_partition_directory_and_single_partitions_can_be_chosen(tmp_path):
+    root = written(tmp_path, *(replace(segment, time_index=None) for segment in thirty()))
+    plan = plan_reindex(root / "t-0", index_interval_bytes=200)
+    assert [change.path for change in plan.changes] == [
+        f"{base:020}.timeindex" for base in (0, 10, 20)
+    ]
+    assert not plan_reindex(root, partitions=[]).changes
+
+
+def test_the_same_plan_by_any_number_of_threads(golden):
+    root = golden("2.4.0", "transactions", "answers").logs
+    done = []
+    plans = [
+        plan_reindex(root, threads=count, progress=lambda: done.append(1)) for count in (1, 2, 7)
+    ]
+    assert plans[0] == plans[1] == plans[2]
+    assert plans[0].changes
+    assert len(done) == 3 * sum(len(log.segments) for log in kafkastore.open(root))
+
+
+def test_a_log_that_grows_meanwhile_is_left_alone(tmp_path, monkeypatch):
+    root = written(tmp_path, *thirty())
+    real = kafkastore.checks.reindex.rebuild_indexes
+
+    def append_meanwhile(path, *arguments, **options):
+        rebuilt = real(path, *arguments, **options)
+        with open(path, "ab") as file:
+            file.write(b"more")
+        return rebuilt
+
+    monkeypatch.setattr("kafkastore.checks.reindex.rebuild_indexes", append_meanwhile)
+    plan, unindexed = reindexed(root, index_interval_bytes=100)
+    assert not plan.changes
+    assert {each.reason for each in unindexed} == {"the log changes while it is read"}
+
+
+def test_bad_questions_have_clear_answers(tmp_path):
+    with pytest.raises(NotALogDirectoryError):
+        plan_reindex(tmp_path / "none")
+    with pytest.raises(UnknownVersionError):
+        plan_reindex(written(tmp_path, *thirty()), rules="new")
+
+
+def test_whole_entries_are_all_that_is_written(tmp_path):
+    root = written(tmp_path, *(replace(each, offset_index=b"123") for each in thirty()))
+    reindexed(root)
+    for name, data in files_of(root / "t-0").items():
+        assert len(data) % ENTRY_SIZES.get(name[20:], 1) == 0

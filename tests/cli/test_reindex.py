@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.running import Run, assert_one_sentence
+from cli.test_documentation import check, documented
+
+
+def files_of(root: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture
+def crashed(golden: Any, writable_copy: Any) -> Path:
+    """What a broker left that was killed and then harmed: the last batch has a wrong checksum."""
+    copy: Path = writable_copy(golden("2.4.0", "crash-bad-crc", "answers").logs)
+    return copy
+
+
+def test_a_dry_run_prints_the_plan_and_does_nothing(run: Run, sample_copy: Path) -> None:
+    before = files_of(sample_copy)
+    ran = run("reindex", sample_copy, "--dry-run")
+    assert ran.code == 0
+    assert ran.out.count("\ncreate   up-") == 11
+    assert files_of(sample_copy) == before
+
+
+def test_the_plan_is_applied_and_undone_and_a_second_one_is_empty(
+    run: Run, sample_copy: Path
+) -> None:
+    before = files_of(sample_copy)
+    options = ["--index-interval-bytes", 200]
+    ran = run("reindex", sample_copy, *options, "--yes")
+    assert ran.code == 0
+    assert files_of(sample_copy) != before
+    again = run("reindex", sample_copy, *options, "--yes")
+    assert (again.code, again.out) == (0, "reindex (like 2.4): nothing to change\n")
+    assert run("verify", sample_copy, "--fail-on", "style").code == 0
+    (area,) = sample_copy.parent.glob("*.kafkastore-undo-*")
+    assert run("changes", "undo", area).code == 0
+    assert files_of(sample_copy) == before
+
+
+def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
+    run: Run, sample_copy: Path
+) -> None:
+    before = files_of(sample_copy)
+    assert_one_sentence(run("reindex", sample_copy), "--yes")
+    assert files_of(sample_copy) == before
+
+
+def test_a_log_that_is_broken_is_left_alone_named_and_the_exit_code_is_1(
+    run: Run, crashed: Path
+) -> None:
+    logs = {name: data for name, data in files_of(crashed).items() if name.endswith(".log")}
+    ran = run("reindex", crashed, "--index-interval-bytes", 200, "--yes")
+    assert ran.code == 1
+    assert "checksum is wrong at byte 1065" in ran.out
+    assert ran.out.count("left alone") == 1
+    ran = run("reindex", crashed, "--index-interval-bytes", 200, "--up-to-damage", "--yes")
+    assert ran.code == 0
+    assert "indexed up to there" in ran.out
+    assert logs == {name: data for name, data in files_of(crashed).items() if name.endswith(".log")}
+
+
+def test_fields_of_json_are_documented(run: Run, crashed: Path) -> None:
+    rows = run("reindex", crashed, "--up-to-damage", "--yes", "--json").lines
+    kinds = {"plan": "migrate", "change": "migrate", "unindexed": "reindex", "result": "migrate"}
+    assert {row["kind"] for row in rows} == set(kinds)
+    for kind, chapter in kinds.items():
+        check((row for row in rows if row["kind"] == kind), documented(chapter, kind))
+
+
+def test_only_the_topics_chosen_are_indexed(run: Run, sample_copy: Path) -> None:
+    rows = run("reindex", sample_copy, "--topic", "up-1", "--dry-run", "--json").lines
+    changed = {row["path"].partition("/")[0] for row in rows if row["kind"] == "change"}
+    assert changed == {"up-1"}
+
+
+def test_a_version_that_is_none_is_refused(run: Run, sample_copy: Path) -> None:
+    assert_one_sentence(run("reindex", sample_copy, "--rules", "new", "--dry-run"), "'new'")

@@ -1,0 +1,160 @@
+"""Harmed directories that real brokers load, beside what was worked out for them."""
+
+import random
+import time
+
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row, marker
+from models.record_strategies import in_a_row
+from models.recovered_directory import (
+    epochs_of,
+    files_after,
+    files_of,
+    indexes_and_logs,
+    kept_when_stopped,
+    snapshots_of,
+)
+
+import kafkastore
+from kafkastore.log.recovery import recover_log
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+INTERVAL = 200  # the loader's setting
+LONG_AGO = 1_500_000_000_000  # so that a broker forgets producers it finds in a snapshot
+VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
+
+
+def batches_of(chance, start, count):
+    """Plain, idempotent and transactional batches, some transactions aborted, some left open."""
+    written, sequences, begun = [], {1: 0, 2: 0, 3: 0}, set()
+    for _ in range(count):
+        producer_id = chance.choice([-1, -1, 1, 2, 3])
+        if producer_id in begun and chance.randrange(3) == 0:
+            begun.remove(producer_id)
+            is_commit = chance.random() < 0.5
+            written.append(marker(0, start, is_commit=is_commit, producer_id=producer_id))
+            continue
+        rows = tuple(
+            Row(slot, start + chance.randrange(100_000), b"k", b"v" * chance.randrange(60))
+            for slot in range(chance.randrange(1, 4))
+        )
+        fields = {}
+        if producer_id > 0:
+            fields = {
+                "producer_id": producer_id, "producer_epoch": 0,
+                "base_sequence": sequences[producer_id],
+                "is_transactional": producer_id in begun or producer_id == 3,
+            }
+            sequences[producer_id] += len(rows)
+            if producer_id == 3:
+                begun.add(3)
+        written.append(Batch(rows, **fields))
+    return in_a_row(written)
+
+
+def sound(chance, start):
+    """Three segments with the indexes of a recovery; records from a time on."""
+    batches = batches_of(chance, start, 45)
+    segments = []
+    for slot in range(0, 45, 15):
+        part = tuple(batches[slot : slot + 15])
+        base = part[0].base_offset
+        segments.append(Segment(base, part).recovered(INTERVAL))
+    return Log(tuple(segments))
+
+
+def flip(path, at, bit):
+    data = bytearray(path.read_bytes())
+    data[at] ^= bit
+    path.write_bytes(data)
+
+
+def harm(directory, kind, chance):
+    """Do to a partition directory what crashes and bad disks do."""
+    logs = sorted(directory.glob("*.log"))
+    second, last = logs[1], logs[-1]
+    match kind:
+        case "last torn":
+            last.write_bytes(last.read_bytes()[: -chance.randrange(1, 50)])
+        case "second torn":
+            second.write_bytes(second.read_bytes()[: -chance.randrange(1, 50)])
+        case "bit in the second":
+            flip(second, chance.randrange(21, second.stat().st_size), 4)
+        case "bit in the last":
+            flip(last, chance.randrange(21, last.stat().st_size), 4)
+        case "garbage behind the second":
+            second.write_bytes(second.read_bytes() + chance.randbytes(70))
+        case "zeros behind the last":
+            last.write_bytes(last.read_bytes() + bytes(300))
+        case "no indexes":
+            for path in (*directory.glob("*.index"), *directory.glob("*.timeindex")):
+                path.unlink()
+        case "no index of the second, which is torn":
+            second.write_bytes(second.read_bytes()[:-9])
+            second.with_suffix(".index").unlink()
+        case "indexes of nonsense":
+            for path in (*directory.glob("*.index"), *directory.glob("*.timeindex")):
+                path.write_bytes(chance.randbytes(40))
+        case "a transaction below the segment":
+            second.with_suffix(".txnindex").write_bytes(bytes(34))
+        case "orphans and leftovers":
+            (directory / f"{5:020}.timeindex").write_bytes(b"x" * 12)
+            (directory / f"{7:020}.log.deleted").write_bytes(b"x" * 12)
+            (directory / f"{999:020}.log.cleaned").write_bytes(b"x" * 12)
+            (directory / f"{3:020}.snapshot").write_bytes(b"x" * 12)
+        case "offsets go back":
+            data = second.read_bytes()
+            second.write_bytes(data + data)
+        case "epochs out of the log":
+            (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 5000\n")
+        case "the first is gone":
+            for path in directory.glob(f"{0:020}.*"):
+                path.unlink()
+            (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+
+
+KINDS = [
+    "nothing", "last torn", "second torn", "bit in the second", "bit in the last",
+    "garbage behind the second", "zeros behind the last", "no indexes",
+    "no index of the second, which is torn", "indexes of nonsense",
+    "a transaction below the segment", "orphans and leftovers", "offsets go back",
+    "epochs out of the log", "the first is gone",
+]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_makes_of_harmed_directories_what_was_worked_out(
+    load_into_broker, tmp_path, version
+):
+    chance, expected, directories = random.Random(5), {}, []
+    now = time.time_ns() // 1_000_000
+    for number, kind in enumerate(KINDS):
+        start = LONG_AGO if number % 3 == 2 else now - 3_600_000
+        root = sound(chance, start).write(tmp_path / f"made-{number}")
+        directory = (root / "t-0").rename(root / f"harmed-{number}")
+        harm(directory, kind, chance)
+        (log,) = kafkastore.open(directory)
+        expected[directory.name] = recover_log(
+            log, version, index_interval_bytes=INTERVAL, now_ms=now
+        )
+        directories.append(directory)
+    case = load_into_broker(
+        directories, version, recover=True, topic_config={"index.interval.bytes": INTERVAL}
+    )
+    parsed = tuple(map(int, version.split(".")))
+    for kind, directory in zip(KINDS, directories, strict=True):
+        recovered = expected[directory.name]
+        ours, theirs = files_after(recovered), files_of(case.logs / directory.name)
+        theirs = {name: data for name, data in theirs.items() if not name.endswith(".deleted")}
+        assert indexes_and_logs(ours) == indexes_and_logs(theirs), kind
+        bases = [segment.base_offset for segment in recovered.segments]
+        snapshots = kept_when_stopped(snapshots_of(ours), bases, parsed)
+        assert snapshots == kept_when_stopped(snapshots_of(theirs), bases, parsed), kind
+        # The new leader adds a line of its own, where the log ends.
+        before = [each for each in epochs_of(theirs) if each[1] < recovered.log_end_offset]
+        assert epochs_of(ours) == before, kind
+        said = case.answers["partitions"][directory.name]
+        assert said["log_start_offset"] == recovered.log_start_offset, kind
+        assert said["log_end_offset"] == recovered.log_end_offset, kind
