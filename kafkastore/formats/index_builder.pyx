@@ -13,6 +13,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 
 from kafkastore.formats.batch_header cimport CONTROL_FLAG, BatchHeader
 from kafkastore.formats.big_endian cimport store_i32, store_i64
+from kafkastore.formats.varint cimport unlikely
 
 from kafkastore.errors import OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats.batch_header import bytes_of
@@ -116,9 +117,29 @@ cdef BuildStatus build(
     """Go on with `count` headers; the buffers have room for an entry of each."""
     cdef BuildStatus status = BUILT
     cdef Py_ssize_t i = 0
+    cdef const BatchHeader* header
+    cdef int64_t largest = built.largest_timestamp, offset_of_max = built.offset_of_max_timestamp
+    cdef bint rose
     while i < count and status == BUILT:
-        status = add(built, &headers[i], offset_entries, time_entries)
+        header = &headers[i]
+        # Most batches are only asked for their timestamp: in registers, and without a branch for
+        # what nobody can foretell.
+        if unlikely(
+            (header.crc_valid == 0)
+            | (<uint64_t> header.last_offset - <uint64_t> built.base_offset > INT32_MAX)
+            | (header.position - built.last_entry_position > built.interval)
+            | (header.leader_epoch > built.largest_epoch)
+            | (header.producer_id >= 0)
+        ):
+            built.largest_timestamp, built.offset_of_max_timestamp = largest, offset_of_max
+            status = add(built, header, offset_entries, time_entries)
+            largest, offset_of_max = built.largest_timestamp, built.offset_of_max_timestamp
+        else:
+            rose = header.max_timestamp > largest
+            largest = header.max_timestamp if rose else largest
+            offset_of_max = header.last_offset if rose else offset_of_max
         i += 1
+    built.largest_timestamp, built.offset_of_max_timestamp = largest, offset_of_max
     if status > BEHIND_MARKER:
         i -= 1
     taken[0] = i
