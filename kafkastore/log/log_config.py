@@ -168,7 +168,7 @@ class LogConfig:
                 limit = _number(option, value)
                 values.setdefault("message_timestamp_before_max_ms", limit)
                 values.setdefault("message_timestamp_after_max_ms", limit)
-            elif name in _FIELDS and "." in option or option == "preallocate":
+            elif (name in _FIELDS and "." in option) or option == "preallocate":
                 values[name] = _parsed(option, name, value)
             elif option not in _OF_OTHERS:
                 raise InvalidConfigError(f"{option!r} is no option of a Kafka topic")

@@ -25,7 +25,6 @@ MOST_BITS = 4000
 
 #: Modules that parse nothing, or whose parsing others of the registry do: why.
 NOT_IN_THE_REGISTRY = {
-    "append_sets": "batches to append, by batch_header and record_batch",
     "broker_rules": "versions",
     "leader_epochs": "takes numbers, by checkpoints",
     "producer_entry": "takes headers, by batch_header",

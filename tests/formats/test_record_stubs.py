@@ -2,6 +2,7 @@ import pytest
 from models.stub import differences
 
 from kafkastore.formats import (
+    append_sets,
     batch_builder,
     batch_header,
     crc,
@@ -9,6 +10,7 @@ from kafkastore.formats import (
     record_batch,
     record_columns,
     record_rows,
+    segment_growth,
 )
 
 #: Imported for the default of a parameter; its home is `compression`.
@@ -17,7 +19,17 @@ IMPORTED = "constant MAX_DECOMPRESSED_BYTES is not in the stub"
 
 @pytest.mark.parametrize(
     "module",
-    [batch_builder, batch_header, crc, index_builder, record_batch, record_columns, record_rows],
+    [
+        append_sets,
+        batch_builder,
+        batch_header,
+        crc,
+        index_builder,
+        record_batch,
+        record_columns,
+        record_rows,
+        segment_growth,
+    ],
     ids=lambda module: module.__name__.rpartition(".")[2],
 )
 def test_the_stub_says_what_the_module_has(module):

@@ -17,6 +17,7 @@ import numpy as np
 from fuzz.column_parsers import read_foreign_headers, read_record_columns
 from fuzz.reading import (
     MAX_DECOMPRESSED_BYTES,
+    MOST_HEADERS,
     check_position,
     each_batch,
     exactly,
@@ -28,6 +29,7 @@ from fuzz.reading import (
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import (
+    append_sets,
     batch_header,
     checkpoints,
     control_records,
@@ -310,6 +312,34 @@ def read_record_rows(data):
     assert len(records_from(record_batch.RecordBatch(written))) == rows
 
 
+def read_append_sets(data):
+    """Take a log's batches as a follower and as a leader does, also with their checksums right."""
+    right = bytearray(data)
+    for header in scanned(data):
+        if header["magic"] == 2:
+            start = int(header["position"])
+            crc = crc32c(bytes(right[start + 21 : start + int(header["size"])]))
+            right[start + 17 : start + 21] = crc.to_bytes(4, "big")
+    for log in (data, exactly(right)):
+        or_error(append_sets.keep_offsets, log, 0)
+        given = or_error(
+            append_sets.assign_offsets,
+            log,
+            7,
+            leader_epoch=3,
+            now=0,
+            max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+        )
+        if given is not None:
+            written, sets = given
+            found = scanned(bytes(written), verify_crc=True)
+            assert len(written) == len(log)
+            assert (found["crc_valid"] == 1).all()
+            assert len(found) == min(len(sets), MOST_HEADERS)
+            assert found["base_offset"][:1].tolist() in ([], [7])
+    append_sets.keep_offsets(data, 0)
+
+
 class Parser(NamedTuple):
     """A parser and the kinds of golden input it is begun with, see `golden_inputs`.
 
@@ -325,6 +355,7 @@ PARSERS: dict[str, Parser] = {
     "batch_header": Parser(read_batch_header, ("log",)),
     "record_batch": Parser(read_record_batch, ("log",)),
     "record_columns": Parser(read_record_columns, ("chosen log",)),
+    "append_sets": Parser(read_append_sets, ("log",)),
     "record_columns_headers": Parser(
         read_foreign_headers, ("headers and log",), position_is_known=False
     ),

@@ -101,6 +101,19 @@ def test_segments_know_their_neighbours(opened):
     assert (last.next_base_offset, last.is_active) == (None, True)
 
 
+@pytest.mark.parametrize("start", range(-1, 12))
+@pytest.mark.parametrize("end", [0, 1, 5, 6, 9, 2**62])
+def test_segments_between_offsets_are_those_that_may_hold_one(opened, start, end):
+    log = opened(Log((*TWO.segments, Segment(9, ()))))
+    wanted = [
+        segment.base_offset
+        for segment in log.segments
+        if segment.base_offset < end
+        and (segment.next_base_offset is None or segment.next_base_offset > start)
+    ]
+    assert [segment.base_offset for segment in log.segments_between(start, end)] == wanted
+
+
 def test_files_on_their_way_out_are_no_segments(opened):
     found = opened(TWO)
     for name in (

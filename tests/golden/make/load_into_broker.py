@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class LoadOptions:
         Looked up besides those around the records'.
     committed : bool
         Also what a read_committed consumer gets, and every look-up with both isolations.
+    appended_timestamps : sequence of int
+        Of records that are produced to each partition once it has been asked about.
     """
 
     recover: bool = False
@@ -54,6 +56,7 @@ class LoadOptions:
     log_start_offsets: Mapping[str, int] = field(default_factory=dict)
     extra_timestamps: Iterable[int] = ()
     committed: bool = False
+    appended_timestamps: Sequence[int] = ()
 
 
 def load_into_broker(
@@ -112,6 +115,9 @@ def load_into_broker(
                         committed=options.committed,
                         extra_timestamps=options.extra_timestamps,
                     )
+                    if options.appended_timestamps:
+                        batches = context.batches(options.appended_timestamps)
+                        context.produce(topic, batches, number)
             context.stop()
             lines = context.log_lines(*(re.escape(topic) for topic in topics))
             kept = [line for line in lines if "Completed request" not in line]

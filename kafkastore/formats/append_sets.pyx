@@ -1,0 +1,518 @@
+"""Batches made ready to be appended: checked, and with a leader's offsets or the ones they have.
+
+A broker looks at its indexes once for each set of batches that it is given.  A leader is given one
+record batch at a time; a follower takes all that one fetch brought as one set.  So here each batch
+is a set of its own for a leader, and all batches are one set for a follower.
+
+Source: Kafka 2.4.0 and 3.9.0 ``LogValidator``, ``Log.analyzeAndValidateRecords``.
+"""
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from kafkastore.formats.batch_header cimport (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_AT,
+    HEADER_BAD_MAGIC,
+    HEADER_NEEDS_BYTES,
+    HEADER_WHOLE,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAX_TIMESTAMP_AT,
+    PARTITION_LEADER_EPOCH_AT,
+    RECORDS_AT,
+    TIMESTAMP_TYPE_FLAG,
+    BatchHeader,
+    HeaderStatus,
+    compute_crc,
+    is_crc_valid,
+    parse_header,
+)
+from kafkastore.formats.big_endian cimport load_i32, store_i16, store_i32, store_i64, store_u32
+from kafkastore.formats.record_batch cimport records_of
+from kafkastore.formats.record_cursor cimport RecordCursor, RecordView, next_record, open_cursor
+
+import numpy as np
+
+from kafkastore.errors import (
+    CorruptBatchError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    OffsetOverflowError,
+    OutOfOrderAppendError,
+    RecordTooLargeError,
+    UnsupportedFormatError,
+)
+from kafkastore.formats.batch_header import BATCH_HEADER, bytes_of
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
+
+
+@cython.final
+cdef class AppendSets:
+    """The sets of one append, in the order of the log; made by `assign_offsets`, `keep_offsets`.
+
+    Attributes
+    ----------
+    count : int
+        How many sets there are.
+    batch_count : int
+        How many batches.
+    has_producers : bool
+        Whether a batch is of an idempotent producer, or ends a transaction.
+    has_old_messages : bool
+        Whether there are messages before magic 2.
+    """
+
+    def __cinit__(self, Py_ssize_t batch_count):
+        cdef Py_ssize_t room = max(batch_count, 1)
+        self.items = <AppendSet*> malloc(room * sizeof(AppendSet))
+        self.batches = <BatchHeader*> malloc(room * sizeof(BatchHeader))
+        if self.items == NULL or self.batches == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.items)
+        free(self.batches)
+
+    def __len__(self):
+        return self.count
+
+    cdef AppendSet* item(self, Py_ssize_t index) except NULL:
+        if not 0 <= index < self.count:
+            raise IndexError(f"set {index} of {self.count}")
+        return &self.items[index]
+
+    @property
+    def headers(self):
+        """The headers of the batches: an array of BATCH_HEADER; positions are in what was given."""
+        headers = np.empty(self.batch_count, BATCH_HEADER)
+        cdef uint8_t[::1] raw = bytes_of(headers)
+        if self.batch_count:
+            memcpy(&raw[0], self.batches, self.batch_count * sizeof(BatchHeader))
+        return headers
+
+    cdef void count_batch(self, const BatchHeader* header) noexcept:
+        self.has_producers |= header.producer_id >= 0
+        self.has_old_messages |= header.magic < 2
+        self.batch_count += 1
+
+    def first_offset_told(self):
+        """First offset of all; of messages before magic 2 the last one of the first."""
+        cdef const BatchHeader* header = self.batches
+        return header.base_offset if header.magic == 2 else header.last_offset
+
+    def epoch_starts(self, int32_t latest_epoch):
+        """List the leader epochs that the batches bring.
+
+        Parameters
+        ----------
+        latest_epoch : int
+            Known before; -1 none.
+
+        Returns
+        -------
+        list of (int, int)
+            Epoch and base offset of each batch that has another epoch than the one before.
+        """
+        cdef Py_ssize_t i
+        cdef const BatchHeader* header
+        cdef list starts = []
+        for i in range(self.batch_count):
+            header = &self.batches[i]
+            if header.leader_epoch >= 0 and header.leader_epoch != latest_epoch:
+                latest_epoch = header.leader_epoch
+                starts.append((latest_epoch, header.base_offset))
+        return starts
+
+    def first_offset(self, Py_ssize_t index):
+        """First offset of a set; before magic 2 one that is low enough, and at least 0."""
+        cdef const AppendSet* found = self.item(index)
+        return found.first_offset if found.first_offset >= 0 else found.last_offset - INT32_MAX
+
+    def last_offset(self, Py_ssize_t index):
+        """Last offset of a set, inclusive."""
+        return self.item(index).last_offset
+
+    def fields(self):
+        """List all sets: size, first offset (-1 where not known), last offset, timestamp, offset.
+
+        The timestamp is the largest, the offset what a time index entry of it gets.
+        """
+        return [(each.size, each.first_offset, each.last_offset, each.largest_timestamp,
+                 each.offset_of_max_timestamp) for each in self.items[:self.count]]
+
+
+cdef enum Wrong:
+    NOTHING
+    RECORD_BROKEN
+    OFFSET_WRONG
+    TIMESTAMP_OUT_OF_RANGE
+    KEY_MISSING
+
+
+cdef struct Limits:
+    int64_t now
+    uint64_t before_max      # ms
+    uint64_t after_max
+    bint looks_at_timestamps
+    bint needs_keys
+
+
+cdef struct Walk:
+    Wrong wrong
+    const char* error        # of a broken record
+    int32_t record           # number of the wrong one
+    int64_t value            # its offset or timestamp
+    int64_t largest_timestamp
+    int32_t record_of_max_timestamp
+
+
+cdef bint is_out_of_range(int64_t timestamp, const Limits* limits) noexcept nogil:
+    """Whether a CreateTime is too far from the clock; the differences can't overflow so."""
+    if timestamp <= limits.now:
+        return <uint64_t> limits.now - <uint64_t> timestamp > limits.before_max
+    return <uint64_t> timestamp - <uint64_t> limits.now > limits.after_max
+
+
+cdef Walk walk_records(
+    const BatchHeader* header, const uint8_t* records, Py_ssize_t size, const Limits* limits
+) noexcept nogil:
+    """Read all records of a batch as far as a leader looks at them."""
+    cdef Walk walk
+    cdef RecordCursor cursor
+    cdef RecordView record
+    cdef int got
+    cdef bint is_control = header.attributes & CONTROL_FLAG
+    walk.wrong, walk.error, walk.value = NOTHING, NULL, 0
+    walk.largest_timestamp = -1
+    walk.record = walk.record_of_max_timestamp = 0
+    got = open_cursor(&cursor, header, records, size)
+    while got:
+        got = next_record(&cursor, &record)
+        if got <= 0:
+            break
+        if record.offset - header.base_offset != walk.record:
+            walk.wrong, walk.value = OFFSET_WRONG, record.offset
+            return walk
+        if (limits.looks_at_timestamps and record.timestamp != -1
+                and is_out_of_range(record.timestamp, limits)):
+            walk.wrong, walk.value = TIMESTAMP_OUT_OF_RANGE, record.timestamp
+            return walk
+        if limits.needs_keys and record.key_size < 0 and not is_control:
+            walk.wrong = KEY_MISSING
+            return walk
+        if record.timestamp > walk.largest_timestamp:
+            walk.largest_timestamp = record.timestamp
+            walk.record_of_max_timestamp = walk.record
+        walk.record += 1
+    if cursor.error != NULL:
+        walk.wrong, walk.error = RECORD_BROKEN, cursor.error
+    return walk
+
+
+cdef object walk_error(const Walk* walk, const BatchHeader* header, const Limits* limits):
+    """The error for what a walk found."""
+    where = f"record {walk.record} of the batch at byte {header.position}"
+    if walk.wrong == OFFSET_WRONG:
+        return InvalidRecordError(
+            f"{where} has offset delta {walk.value - header.base_offset}, not its number")
+    if walk.wrong == KEY_MISSING:
+        return InvalidRecordError(f"{where} has no key, which a compacted topic asks for")
+    if walk.wrong == TIMESTAMP_OUT_OF_RANGE:
+        return InvalidTimestampError(
+            f"{where} has timestamp {walk.value}, which is not within {limits.before_max} ms before"
+            f" and {limits.after_max} ms after the clock, {limits.now}")
+    return CorruptBatchError(walk.error.decode(), position=header.position)
+
+
+cdef Py_ssize_t count_frames(const uint8_t* at, Py_ssize_t size) noexcept nogil:
+    """Count the batches that may be there, at least one where there are bytes."""
+    cdef Py_ssize_t count = 0, left = size
+    cdef int64_t length
+    while left > 0:
+        count += 1
+        if left < LOG_OVERHEAD:
+            break
+        length = load_i32(at + LENGTH_AT)
+        if length < 0 or length > left - LOG_OVERHEAD:
+            break
+        at += LOG_OVERHEAD + length
+        left -= LOG_OVERHEAD + length
+    return count
+
+
+cdef int check_frame(HeaderStatus status, const BatchHeader* header, Py_ssize_t position) except -1:
+    """Raise where no whole batch begins."""
+    if status == HEADER_WHOLE:
+        return 0
+    if status == HEADER_BAD_MAGIC:
+        raise UnsupportedFormatError(
+            f"record batch has magic {header.magic}, not 0, 1 or 2", position=position)
+    raise CorruptBatchError("no whole record batch begins here", position=position)
+
+
+cdef int check_size(const char* what, int64_t size, const char* option, int64_t largest) except -1:
+    """Raise where a batch or a set is larger than an option allows."""
+    if size > largest:
+        raise RecordTooLargeError(
+            f"{what.decode()} has {size} bytes, more than {option.decode()}, {largest}")
+    return 0
+
+
+cdef int check_crc(const uint8_t* at, const BatchHeader* header) except -1:
+    """Raise where the checksum is wrong."""
+    if not is_crc_valid(at, header):
+        raise CorruptBatchError("the batch fails its checksum", position=header.position)
+    return 0
+
+
+cdef int check_as_leader(const BatchHeader* header, int codec) except -1:
+    """Check a batch's header as a leader does."""
+    cdef bint is_control = header.attributes & CONTROL_FLAG
+    where = f"the batch at byte {header.position}"
+    if header.magic != 2:
+        raise InvalidRecordError(
+            f"{where} has magic {header.magic}; offsets are given to batches of magic 2 alone: "
+            "append older messages as a follower does")
+    if header.count <= 0 or header.last_offset - header.base_offset != header.count - 1:
+        raise InvalidRecordError(
+            f"{where} has a count of {header.count} and offsets {header.base_offset} to"
+            f" {header.last_offset}")
+    if header.attributes & TIMESTAMP_TYPE_FLAG:
+        raise InvalidTimestampError(f"{where} has LogAppendTime, which a leader alone may say")
+    if not is_control and header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecordError(
+            f"{where} has producer id {header.producer_id} and sequence {header.base_sequence}")
+    if codec >= 0 and not is_control and header.attributes & CODEC_MASK != codec:
+        raise InvalidRecordError(
+            f"{where} has codec {header.attributes & CODEC_MASK}, the topic's compression.type is"
+            f" {Codec(codec).name.lower()}: batches are not compressed anew")
+    return 0
+
+
+cdef void stamp(uint8_t* at, BatchHeader* header, int64_t base_offset, int32_t leader_epoch,
+                int16_t attributes, int64_t max_timestamp) noexcept nogil:
+    """Give a batch its place in the log; the checksum covers attributes and timestamp alone."""
+    header.last_offset = base_offset + header.count - 1
+    header.base_offset = base_offset
+    header.leader_epoch = leader_epoch
+    store_i64(at + BASE_OFFSET_AT, base_offset)
+    store_i32(at + PARTITION_LEADER_EPOCH_AT, leader_epoch)
+    if attributes == header.attributes and max_timestamp == header.max_timestamp:
+        return
+    header.attributes = attributes
+    header.max_timestamp = max_timestamp
+    store_i16(at + ATTRIBUTES_AT, attributes)
+    store_i64(at + MAX_TIMESTAMP_AT, max_timestamp)
+    header.crc = compute_crc(at, header)
+    store_u32(at + CRC_AT, header.crc)
+
+
+def assign_offsets(
+    const uint8_t[::1] data not None,
+    int64_t next_offset,
+    *,
+    int32_t leader_epoch,
+    int64_t now,
+    bint log_append_time=False,
+    int64_t before_max_ms=INT64_MAX,
+    int64_t after_max_ms=INT64_MAX,
+    int64_t max_batch_bytes=INT64_MAX,
+    bint needs_keys=False,
+    int codec=-1,
+    bint has_record_offset=False,
+    int64_t max_set_bytes=INT64_MAX,
+    int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+):
+    """Check record batches and give them offsets as a leader does.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Whole record batches (magic 2), one after the other.
+    next_offset : int
+        The log end offset, which the first record gets.
+    leader_epoch : int
+        Stamped into each batch.
+    now : int
+        The clock, ms since 1970.
+    log_append_time : bool
+        Whether the records get `now` as LogAppendTime; else they have CreateTime.
+    before_max_ms, after_max_ms : int
+        How far a CreateTime may lie before and after `now`.
+    max_batch_bytes : int
+        Largest batch allowed.
+    needs_keys : bool
+        Whether each record must have a key, as in a compacted topic.
+    codec : int
+        The one that each batch must have; -1: any.
+    has_record_offset : bool
+        Whether the offset for a time index is that of the first record with the largest timestamp
+        where a batch is not compressed (`BrokerRules.time_index_has_record_offset`).
+    max_set_bytes : int
+        What a segment may hold.
+    max_decompressed_bytes : int
+        What a compressed batch may grow to.
+
+    Returns
+    -------
+    bytearray
+        The batches as they are to be written. A largest timestamp that was not that of the records
+        has been put right.
+    AppendSets
+        A set for each batch.
+
+    Raises
+    ------
+    CorruptBatchError
+        If a batch is cut, fails its checksum, or has records that can't be read.
+    InvalidRecordError
+        If a batch is of another magic or codec, or its count and offsets do not agree, or a record
+        has no key where it must.
+    InvalidTimestampError
+        If a timestamp is out of range, or a batch says LogAppendTime.
+    RecordTooLargeError
+        If a batch is too large.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 and 3.9.0 ``LogValidator``. A broker refuses more than one batch at once.
+    Records without successive offset deltas, which brokers take uncompressed, are refused.
+    """
+    stamped = bytearray(data)
+    cdef uint8_t* start = <uint8_t*> PyByteArray_AS_STRING(stamped)
+    cdef Py_ssize_t size = data.shape[0], at = 0, i, count = count_frames(start, size)
+    cdef AppendSets sets = AppendSets(count)
+    cdef BatchHeader* header = sets.batches
+    cdef HeaderStatus status
+    cdef Limits limits
+    cdef Walk walk
+    cdef const uint8_t[::1] payload
+    cdef int64_t max_timestamp
+    cdef int16_t attributes
+    limits.now, limits.needs_keys = now, needs_keys
+    limits.before_max, limits.after_max = <uint64_t> before_max_ms, <uint64_t> after_max_ms
+    limits.looks_at_timestamps = not log_append_time
+    for i in range(count):
+        status = parse_header(start + at, size - at, header)
+        check_frame(status, header, at)
+        header.position = at
+        check_size("a batch", header.size, "max.message.bytes", max_batch_bytes)
+        check_size("a batch", header.size, "segment.bytes", max_set_bytes)
+        check_crc(start + at, header)
+        check_as_leader(header, codec)
+        if header.attributes & CODEC_MASK:
+            payload = records_of(data[at:at + header.size], header, max_decompressed_bytes)
+            walk = walk_records(header, &payload[0] if payload.shape[0] else NULL,
+                                payload.shape[0], &limits)
+        else:
+            with nogil:
+                walk = walk_records(header, start + at + RECORDS_AT, header.size - RECORDS_AT,
+                                    &limits)
+        if walk.wrong != NOTHING:
+            raise walk_error(&walk, header, &limits)
+        attributes, max_timestamp = header.attributes, walk.largest_timestamp
+        if log_append_time:
+            attributes, max_timestamp = attributes | TIMESTAMP_TYPE_FLAG, now
+        stamp(start + at, header, next_offset, leader_epoch, attributes, max_timestamp)
+        header.crc_valid = 1
+        sets.items[i] = AppendSet(
+            header.size, next_offset, header.last_offset, max_timestamp, header.last_offset)
+        if has_record_offset and not log_append_time and not attributes & CODEC_MASK:
+            sets.items[i].offset_of_max_timestamp = next_offset + walk.record_of_max_timestamp
+        sets.count_batch(header)
+        next_offset = header.last_offset + 1
+        at += header.size
+        header += 1
+    sets.count = count
+    return stamped, sets
+
+
+def keep_offsets(const uint8_t[::1] data not None, int64_t next_offset, *,
+                 int64_t max_set_bytes=INT64_MAX):
+    """Check batches that have their offsets, as a follower does.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Record batches or messages, one after the other. One that is cut at the end, as a fetch
+        leaves it, is not taken.
+    next_offset : int
+        The log end offset; no offset may lie below it.
+    max_set_bytes : int
+        What a segment may hold.
+
+    Returns
+    -------
+    AppendSets
+        One set of all whole batches; none where there is no whole batch.
+    int
+        The bytes of the whole batches.
+
+    Raises
+    ------
+    CorruptBatchError
+        If a batch has a length that can't be, or fails its checksum.
+    UnsupportedFormatError
+        If the magic is not 0, 1 or 2.
+    OutOfOrderAppendError
+        If offsets go back.
+    OffsetOverflowError
+        If the first and the last offset are too far apart for one segment.
+    RecordTooLargeError
+        If the batches together are too large for a segment.
+
+    Notes
+    -----
+    Source: Kafka 2.4.0 ``Log.analyzeAndValidateRecords``, ``Log.append``.
+    """
+    cdef Py_ssize_t size = data.shape[0], at = 0
+    cdef Py_ssize_t frames = count_frames(&data[0], size) if size else 0
+    cdef AppendSets sets = AppendSets(frames)
+    cdef BatchHeader* header = sets.batches
+    cdef HeaderStatus status
+    cdef int64_t first
+    cdef AppendSet total
+    total.first_offset = total.last_offset = total.largest_timestamp = -1
+    total.offset_of_max_timestamp = -1
+    while sets.batch_count < frames:
+        status = parse_header(&data[at], size - at, header)
+        if status == HEADER_NEEDS_BYTES:
+            break
+        check_frame(status, header, at)
+        header.position = at
+        check_crc(&data[at], header)
+        header.crc_valid = 1
+        first = header.base_offset if header.magic == 2 else header.last_offset
+        if first < next_offset or header.last_offset < first:
+            raise OutOfOrderAppendError(
+                f"the batch at byte {at} has offsets {first} to {header.last_offset}; the next is"
+                f" {next_offset}")
+        if at == 0 and header.magic == 2:
+            total.first_offset = first
+        if header.max_timestamp > total.largest_timestamp:
+            total.largest_timestamp = header.max_timestamp
+            total.offset_of_max_timestamp = header.last_offset
+        total.last_offset = header.last_offset
+        if header.last_offset == INT64_MAX:
+            raise OutOfOrderAppendError(f"the batch at byte {at} has the last of all offsets")
+        sets.count_batch(header)
+        next_offset = header.last_offset + 1
+        at += header.size
+        header += 1
+    total.size = at
+    # A new segment would begin with the set, so that this alone may not fit it.
+    if total.first_offset >= 0 and total.last_offset - total.first_offset > INT32_MAX:
+        raise OffsetOverflowError(
+            f"offsets {total.first_offset} to {total.last_offset} do not fit one segment")
+    check_size("a set of batches", at, "segment.bytes", max_set_bytes)
+    if sets.batch_count:
+        sets.items[0] = total
+        sets.count = 1
+    return sets, at

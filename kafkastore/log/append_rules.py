@@ -1,0 +1,102 @@
+"""What a leader and a follower ask of batches before they append them.
+
+The rules themselves are `formats.append_sets`; here a topic's options choose among them.
+
+Source: Kafka 2.4.0 and 3.9.0 ``LogValidator``, ``Log.append``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkastore.formats import append_sets
+from kafkastore.formats.append_sets import AppendSets
+from kafkastore.formats.broker_rules import BrokerRules
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.log.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
+
+
+class AppendRules:
+    """What is asked of batches, by a topic's options.
+
+    Parameters
+    ----------
+    config : LogConfig
+        The topic's.
+    rules : BrokerRules
+        What brokers of the version do.
+    """
+
+    def __init__(self, config: LogConfig, rules: BrokerRules) -> None:
+        self._segment_bytes = config.segment_bytes
+        self.codec = _CODECS.get(config.compression_type)
+        self.has_append_time = config.message_timestamp_type == "LogAppendTime"
+        self._options: dict[str, Any] = {
+            "log_append_time": self.has_append_time,
+            "before_max_ms": config.message_timestamp_before_max_ms,
+            "after_max_ms": config.message_timestamp_after_max_ms,
+            "max_batch_bytes": config.max_message_bytes,
+            "needs_keys": "compact" in config.cleanup_policy,
+            "codec": -1 if self.codec is None else int(self.codec),
+            "has_record_offset": rules.time_index_has_record_offset,
+            "max_set_bytes": config.segment_bytes,
+            "max_decompressed_bytes": MAX_DECOMPRESSED_BYTES,
+        }
+
+    def as_leader(
+        self, batches: ReadableBuffer, next_offset: int, *, leader_epoch: int, now: int
+    ) -> tuple[memoryview, AppendSets]:
+        """Check batches, give them offsets, and stamp them; see `append_sets.assign_offsets`.
+
+        Parameters
+        ----------
+        batches : bytes-like
+            Whole record batches.
+        next_offset : int
+            The log end offset.
+        leader_epoch : int
+            Stamped into each.
+        now : int
+            The wall clock, ms since 1970.
+
+        Returns
+        -------
+        memoryview
+            The batches as they are to be written.
+        AppendSets
+            How an index looks at them.
+        """
+        data, sets = append_sets.assign_offsets(
+            batches, next_offset, leader_epoch=leader_epoch, now=now, **self._options
+        )
+        return memoryview(data), sets
+
+    def as_follower(
+        self, batches: ReadableBuffer, next_offset: int
+    ) -> tuple[memoryview, AppendSets]:
+        """Check batches that keep their offsets; see `append_sets.keep_offsets`.
+
+        Parameters
+        ----------
+        batches : bytes-like
+            Batches or messages; one that is cut at the end is left out.
+        next_offset : int
+            The log end offset.
+
+        Returns
+        -------
+        memoryview
+            The whole batches.
+        AppendSets
+            How an index looks at them.
+        """
+        sets, size = append_sets.keep_offsets(
+            batches, next_offset, max_set_bytes=self._segment_bytes
+        )
+        return memoryview(batches).cast("B")[:size], sets

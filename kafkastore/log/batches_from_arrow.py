@@ -1,0 +1,115 @@
+"""Batches built of Arrow columns, for a leader to append: no Python object a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkastore.errors import InvalidRecordError
+from kafkastore.formats.record_builder import build_batches_from_columns
+
+if TYPE_CHECKING:
+    from kafkastore.formats.record_builder import BatchFields
+
+_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+
+def batches_of_columns(
+    data: Any, batch_bytes: int, fields: BatchFields
+) -> Iterator[bytes]:
+    """Build batches of a table's rows, as they come.
+
+    Parameters
+    ----------
+    data : pyarrow.Table, RecordBatch, RecordBatchReader
+        Or what exports an Arrow stream. Columns: `value`; `key`, `timestamp`, `headers` if they are
+        there, as `PartitionLog.to_arrow` gives them; others are not looked at. A timestamp is cut
+        to ms, an integer is ms; null is none, -1.
+    batch_bytes : int
+        Of a batch before it is compressed; only a record that alone is larger gets a larger one.
+    fields : BatchFields
+        What the records have in common.
+
+    Yields
+    ------
+    bytes
+        A record batch; its offsets are numbers from 0 on.
+
+    Raises
+    ------
+    InvalidRecordError
+        If there is no column `value`, or a column is of a type that can't be written.
+    """
+    table = pa.table(data) if isinstance(data, pa.RecordBatch) else data
+    reader = pa.RecordBatchReader.from_stream(table)
+    for rows in reader:
+        if rows.num_rows:
+            columns = _columns_of(rows)
+            yield from build_batches_from_columns(rows.num_rows, columns, batch_bytes, **fields)
+
+
+def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
+    """Return the buffers that the builder takes."""
+    names = set(rows.schema.names)
+    if "value" not in names:
+        raise InvalidRecordError("there is no column 'value' to make records of")
+    nulls = pa.nulls(rows.num_rows, pa.binary())
+    columns: dict[str, Any] = {
+        "offset": np.arange(rows.num_rows, dtype=np.int64),
+        "timestamp": _milliseconds(rows["timestamp"]) if "timestamp" in names else None,
+    }
+    for name in ("key", "value"):
+        column = rows[name] if name in names else nulls
+        columns[name] = _binary(_converted(name, column, pa.binary()))
+    if "headers" in names:
+        headers = _converted("headers", rows["headers"], _HEADERS)
+        pairs = headers.values
+        columns["headers"] = (
+            headers.null_count,
+            *headers.buffers()[:2],
+            len(pairs),
+            _binary(pairs.field("key")),
+            _binary(pairs.field("value")),
+        )
+    return columns
+
+
+def _converted(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return a column as the type wanted, from the first element of its buffers on."""
+    try:
+        converted = column if column.type == wanted else column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRecordError(
+            f"column {name!r} is {column.type}, which can't be written as {wanted}"
+        ) from error
+    parts = [converted]
+    if pa.types.is_list(wanted):
+        pairs = converted.values
+        parts += [pairs, pairs.field("key"), pairs.field("value")]
+    if any(part.offset for part in parts):
+        return converted.take(pa.array(np.arange(len(converted))))
+    return converted
+
+
+def _binary(column: pa.Array) -> tuple[Any, ...]:
+    """Return a binary column's count of nulls and its buffers."""
+    validity, offsets, values = column.buffers()
+    return column.null_count, validity, offsets, values
+
+
+def _milliseconds(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return timestamps in ms since 1970, -1 none."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        # Whole ms below: a cast would round what is before 1970 up.
+        column = pc.floor_temporal(column, unit="millisecond")
+        column = column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
+    elif not pa.types.is_integer(kind):
+        raise InvalidRecordError(f"column 'timestamp' is {kind}, neither a timestamp nor ms")
+    filled = pc.fill_null(column.cast(pa.int64()), -1)
+    values: np.ndarray[Any, np.dtype[np.int64]] = filled.to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(values)

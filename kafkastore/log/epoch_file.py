@@ -1,0 +1,96 @@
+"""The leader epochs of a log that is written, and the checkpoint that keeps them.
+
+Source: Kafka 2.4.0 ``LeaderEpochFileCache``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kafkastore.errors import InvalidLeaderEpochError
+from kafkastore.formats.append_sets import AppendSets
+from kafkastore.formats.checkpoints import EpochStart, pack_leader_epoch_checkpoint
+from kafkastore.formats.file_names import LEADER_EPOCH_CHECKPOINT
+from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.fs import FileSystem
+
+
+class EpochFile:
+    """Leader epochs, written down whenever they change.
+
+    Parameters
+    ----------
+    directory : Path
+        The partition directory.
+    entries : iterable of EpochStart
+        What its checkpoint holds.
+    fs : FileSystem
+        What writes.
+    """
+
+    def __init__(self, directory: Path, entries: Iterable[EpochStart], fs: FileSystem) -> None:
+        self._path, self._fs = directory / LEADER_EPOCH_CHECKPOINT, fs
+        self._epochs = LeaderEpochs(entries)
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        """Epochs and their first offsets, rising."""
+        return self._epochs.entries
+
+    def of_leader(self, leader_epoch: int | None) -> int:
+        """Return the epoch that a leader stamps into batches.
+
+        Parameters
+        ----------
+        leader_epoch : int or None
+            The leader's; None: the latest known, 0 at first.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        InvalidLeaderEpochError
+            If it is below one that is known.
+        """
+        latest = self._epochs.latest_epoch or 0
+        if leader_epoch is None:
+            return latest
+        if leader_epoch < latest:
+            raise InvalidLeaderEpochError(
+                f"leader epoch {leader_epoch} is below the latest, {latest}"
+            )
+        return leader_epoch
+
+    def lead(self, leader_epoch: int, next_offset: int) -> None:
+        """Take in the epoch of batches that a leader is about to append at an offset."""
+        self._write_if(self._epochs.assign(leader_epoch, next_offset))
+
+    def follow(self, sets: AppendSets) -> None:
+        """Take in the epochs of a follower's batches; messages before magic 2 clear all."""
+        if sets.has_old_messages:
+            self.clear()
+            return
+        latest = self._epochs.latest_epoch
+        starts = sets.epoch_starts(-1 if latest is None else latest)
+        for epoch, start_offset in starts:
+            self._epochs.assign(epoch, start_offset)
+        self._write_if(bool(starts))
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at an offset or behind it."""
+        self._write_if(self._epochs.truncate_from_end(end_offset))
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that end at an offset or before it."""
+        self._write_if(self._epochs.truncate_from_start(start_offset))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._write_if(self._epochs.clear())
+
+    def _write_if(self, is_changed: bool) -> None:
+        if is_changed:
+            self._fs.replace_content(self._path, pack_leader_epoch_checkpoint(self.entries))

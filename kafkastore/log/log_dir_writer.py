@@ -1,0 +1,357 @@
+"""A log directory that is written: its lock, its checkpoints, and whether it was closed in order.
+
+Only one process at a time, a broker or this, may hold a log directory.  While it is written there
+is no clean-shutdown marker; `LogDirWriter.close` leaves one when everything is in order.  What a
+recovery cuts is kept beside the log directory, never dropped.
+
+Source: Kafka 2.4.0 and 3.9.0 ``LogManager``.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kafkastore.errors import (
+    ChangeRefusedError,
+    CorruptCheckpointError,
+    KafkaStoreError,
+    WriterFailedError,
+)
+from kafkastore.formats.broker_rules import parse_version, rules_of
+from kafkastore.formats.checkpoints import pack_offset_checkpoint, parse_offset_checkpoint
+from kafkastore.formats.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    InvalidNameError,
+    TopicPartition,
+)
+from kafkastore.formats.producer_state import ProducerState
+from kafkastore.fs import FileSystem, LockFile
+from kafkastore.log.applied_recovery import apply_recovery
+from kafkastore.log.log_config import LogConfig
+from kafkastore.log.log_dir import LogDir
+from kafkastore.log.log_writer import LogWriter
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
+from kafkastore.segment.log_segment import LogSegment
+
+#: Behind the name of the log directory: where what a recovery cut is kept.
+CUT_MARK = ".kafkastore-cut-"
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_KRAFT_ALONE = (4, 0)
+# Its offset index entries have the first offset of a batch.
+_OLDEST = (2, 0)
+
+
+def _wall_clock() -> int:
+    """Return ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class LogDirWriter:
+    """The writer of a log directory.
+
+    Parameters
+    ----------
+    root : path-like
+        The directory; made if missing, in one that is there.
+    version : str
+        Whose broker's rules count: those that differ are in `formats.broker_rules`. From 2.0 on.
+    node_id, cluster_id : int, str
+        What a missing ``meta.properties`` gets; without a cluster id a new one. A broker takes the
+        directory only if both are its own.
+    cut_dir : path-like, optional
+        Where what a recovery cuts is kept; default: beside the root. Never in it.
+    clock : callable, optional
+        Returns ms since 1970.
+    fs : FileSystem, optional
+        What alters files.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If a broker or another writer holds the directory.
+    KafkaStoreError
+        If the version is older.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from kafkastore.formats.record_batch import Record, TimestampType
+    >>> record = Record(0, 1700000000000, TimestampType.CREATE_TIME, b"key", b"value", (), None)
+    >>> with tempfile.TemporaryDirectory() as root, LogDirWriter(root) as log_dir:
+    ...     writer = log_dir.writer("orders", 0, {"segment.bytes": 1048576})
+    ...     writer.append_records([record, record])
+    AppendInfo(first_offset=0, last_offset=1, log_append_time=-1, is_duplicate=False)
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        version: str = "4.1",
+        *,
+        node_id: int = 0,
+        cluster_id: str | None = None,
+        cut_dir: str | os.PathLike[str] | None = None,
+        clock: Callable[[], int] = _wall_clock,
+        fs: FileSystem | None = None,
+    ) -> None:
+        self.path, self.version = Path(root), version
+        if parse_version(version) < _OLDEST:
+            raise KafkaStoreError(f"logs are written by the rules of 2.0 and later, not {version}")
+        self._rules = rules_of(version)
+        self._clock = clock
+        self._fs = FileSystem() if fs is None else fs
+        self._writers: dict[TopicPartition, LogWriter] = {}
+        self._is_half_opened = self._is_closed = False
+        beside = self.path.absolute().parent if cut_dir is None else Path(cut_dir)
+        self._cut_area = beside / f"{self.path.absolute().name}{CUT_MARK}{clock()}"
+        if not self.path.exists():
+            self._fs.mkdir(self.path)
+        try:
+            self._lock = LockFile(self.path / LOCK_FILE, create=True)
+        except BlockingIOError as error:
+            raise ChangeRefusedError(
+                f"{self.path} is held by a broker or another writer"
+            ) from error
+        try:
+            self._recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+            self._log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+            self._high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+            self._write_meta_properties(node_id, cluster_id)
+            marker = self.path / CLEAN_SHUTDOWN_FILE
+            self._was_clean = marker.exists()
+            if self._was_clean:
+                # Before anything else is altered: a crash from here on counts (KAFKA-10471).
+                self._fs.unlink(marker)
+                self._fs.fsync_directory(self.path)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def __enter__(self) -> LogDirWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LogDirWriter({str(self.path)!r})"
+
+    @property
+    def writers(self) -> Mapping[TopicPartition, LogWriter]:
+        """The writers so far, by topic and partition."""
+        return self._writers
+
+    def writer(
+        self,
+        topic: str,
+        partition: int,
+        config: Mapping[str, object] | LogConfig | None = None,
+    ) -> LogWriter:
+        """Open a partition for writing; it is made if missing, and recovered if need be.
+
+        Parameters
+        ----------
+        topic : str
+            Its name.
+        partition : int
+            Its number.
+        config : mapping or LogConfig, optional
+            The topic's options by Kafka's names; see `LogConfig.of`.
+
+        Returns
+        -------
+        LogWriter
+            Closed with the directory.
+
+        Raises
+        ------
+        InvalidNameError
+            If Kafka does not allow the name.
+        InvalidConfigError
+            If Kafka does not know an option or allow its value.
+        KafkaStoreError
+            If the partition is open already, or can't be loaded, or the directory is closed.
+
+        Notes
+        -----
+        What a recovery cuts of a ``.log`` or drops is kept in a directory beside the log directory,
+        with `CUT_MARK` in its name.
+        """
+        topic_partition = TopicPartition(topic, partition)
+        if self._is_closed:
+            raise WriterFailedError(f"the writer of {self.path} is closed")
+        if not _TOPIC.fullmatch(topic) or topic in (".", "..") or partition < 0:
+            raise InvalidNameError(f"{topic_partition} is no name of a partition")
+        if topic_partition in self._writers:
+            raise KafkaStoreError(f"{topic_partition} has a writer already")
+        log_config = LogConfig.of(config)
+        path = self.path / str(topic_partition)
+        loads = self._load if path.exists() else self._create
+        self._is_half_opened = True
+        writer = LogWriter(
+            loads(topic_partition, log_config),
+            topic_partition,
+            log_config,
+            rules=self._rules,
+            reload=self._reload,
+            clock=self._clock,
+            fs=self._fs,
+        )
+        self._writers[topic_partition] = writer
+        self._lower_recovery_point(writer)
+        self._is_half_opened = False
+        return writer
+
+    def checkpoint(self) -> None:
+        """Write down the recovery points, log start offsets and high watermarks of all partitions.
+
+        Notes
+        -----
+        A broker does so every minute, and every 5 s for the high watermarks.
+        """
+        for topic_partition, writer in self._writers.items():
+            self._recovery_points[topic_partition] = writer.recovery_point
+            self._high_watermarks[topic_partition] = writer.high_watermark
+            self._log_start_offsets.pop(topic_partition, None)
+            if writer.log_start_offset > writer.base_offsets[0]:
+                self._log_start_offsets[topic_partition] = writer.log_start_offset
+        for name, offsets in (
+            (RECOVERY_POINT_CHECKPOINT, self._recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, self._log_start_offsets),
+            (HIGH_WATERMARK_CHECKPOINT, self._high_watermarks),
+        ):
+            self._fs.replace_content(self.path / name, pack_offset_checkpoint(offsets))
+
+    def close(self) -> None:
+        """Close all writers, write checkpoints and clean-shutdown marker, give the lock back.
+
+        The marker is left out, so that the next to come recovers, if a writer has failed, or if the
+        directory was not shut down in order and has partitions that were not opened.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._close_writers()
+            if self._is_half_opened or any(each.has_failed for each in self._writers.values()):
+                return
+            self.checkpoint()
+            if self._was_clean or self._is_whole():
+                self._fs.close(self._fs.create(self.path / CLEAN_SHUTDOWN_FILE))
+                self._fs.fsync_directory(self.path)
+        finally:
+            self._lock.close()
+
+    def _close_writers(self) -> None:
+        """Close every writer, also when one of them fails; raise the first failure."""
+        failure = None
+        for writer in self._writers.values():
+            try:
+                writer.close()
+            except OSError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _is_whole(self) -> bool:
+        """Whether every partition in the directory has been opened."""
+        log_dir = LogDir(self.path)
+        return log_dir.partition_paths.keys() <= self._writers.keys()
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Read a checkpoint; a damaged one tells nothing, as to a broker."""
+        try:
+            return dict(parse_offset_checkpoint((self.path / name).read_bytes()))
+        except (FileNotFoundError, CorruptCheckpointError):
+            return {}
+
+    def _write_meta_properties(self, node_id: int, cluster_id: str | None) -> None:
+        """Say whose directory this is, if nobody has."""
+        path = self.path / META_PROPERTIES
+        if path.exists():
+            return
+        cluster = cluster_id or _random_id()
+        if parse_version(self.version) >= _KRAFT_ALONE:
+            lines = ["version=1", f"node.id={node_id}", f"directory.id={_random_id()}"]
+        else:
+            lines = ["version=0", f"broker.id={node_id}"]
+        text = "\n".join(["#", *lines, f"cluster.id={cluster}", ""])
+        self._fs.replace_content(path, text.encode())
+
+    def _create(self, topic_partition: TopicPartition, _: LogConfig) -> RecoveredLog:
+        """Make a partition directory; its writer makes the first segment."""
+        path = self.path / str(topic_partition)
+        self._fs.mkdir(path)
+        self._fs.fsync_directory(self.path)
+        return RecoveredLog(
+            path=path,
+            segments=(RecoveredSegment(0, 0, 0, 0, is_recovered=False),),
+            deleted={},
+            renamed={},
+            cut={},
+            written={},
+            log_start_offset=0,
+            log_end_offset=0,
+            recovery_point=0,
+            leader_epochs=(),
+            producers=ProducerState(rules=self._rules),
+        )
+
+    def _load(self, topic_partition: TopicPartition, config: LogConfig) -> RecoveredLog:
+        """Load a partition as a broker does, and make its files so."""
+        loaded = recover_log(
+            PartitionLog(self.path / str(topic_partition), topic_partition),
+            self.version,
+            index_interval_bytes=config.index_interval_bytes,
+            clean=self._was_clean,
+            recovery_point=self._recovery_points.get(topic_partition, 0),
+            log_start_offset=self._log_start_offsets.get(topic_partition, 0),
+            now_ms=self._clock(),
+        )
+        apply_recovery(loaded, self._cut_area, self._fs)
+        return loaded
+
+    def _reload(self, writer: LogWriter) -> RecoveredLog:
+        """Load a partition that was truncated, once its lower recovery point is known."""
+        self._lower_recovery_point(writer)
+        # A batch that was cut as a whole may have begun below the log start offset: a log that ends
+        # before it starts would be dropped.
+        end = LogSegment(writer.path, writer.base_offsets[-1]).next_offset
+        return recover_log(
+            PartitionLog(writer.path, writer.topic_partition),
+            self.version,
+            index_interval_bytes=writer.config.index_interval_bytes,
+            clean=True,
+            recovery_point=writer.recovery_point,
+            log_start_offset=min(writer.log_start_offset, end),
+            now_ms=self._clock(),
+        )
+
+    def _lower_recovery_point(self, writer: LogWriter) -> None:
+        """Write a recovery point down that is lower than the one that is known.
+
+        What is appended from there on would else be taken for flushed after a crash.
+        """
+        if writer.recovery_point < self._recovery_points.get(writer.topic_partition, 0):
+            self.checkpoint()
+
+
+def _random_id() -> str:
+    """Return a new id as Kafka has them: 22 characters of URL-safe base64, no dash in front."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,556 @@
+"""The log of one partition while it is written: append, roll, truncate, retain, flush, close.
+
+What the files hold at any moment is what a broker's would; after `LogWriter.close` a broker loads
+them without recovery, after a crash it ends where `recovery.recover_log` does.
+
+An error of the file system leaves a log whose files nobody can be sure of.  As a broker gives up
+the whole log directory then, a writer takes nothing more: opening it again recovers it.
+
+Source: Kafka 2.4.0 ``Log``, 3.9.0 ``UnifiedLog``, ``LocalLog``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkastore.errors import (
+    OffsetOutOfRangeError,
+    WriterFailedError,
+)
+from kafkastore.formats.append_sets import AppendSets
+from kafkastore.formats.broker_rules import BrokerRules
+from kafkastore.formats.checkpoints import EpochStart
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.file_names import (
+    TopicPartition,
+)
+from kafkastore.fs import FileSystem
+from kafkastore.log import retention
+from kafkastore.log.append_rules import AppendRules
+from kafkastore.log.epoch_file import EpochFile
+from kafkastore.log.local_log import LocalLog
+from kafkastore.log.log_config import LogConfig
+from kafkastore.log.new_batches import NewRecord, batches_of_records
+from kafkastore.log.producer_snapshots import ProducerSnapshots
+from kafkastore.log.recovery import RecoveredLog
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+    from kafkastore.formats.record_builder import BatchFields
+
+#: What a producer fills a batch up to: its default of ``batch.size``.
+BATCH_BYTES = 16384
+
+
+class AppendInfo(NamedTuple):
+    """What became of an append.
+
+    Parameters
+    ----------
+    first_offset : int
+        Of the first record; of a follower's messages before magic 2 the last offset of the first.
+        -1 where nothing was appended.
+    last_offset : int
+        Inclusive; -1 where nothing was appended.
+    log_append_time : int
+        ms since 1970, where the records got it as their timestamp; else -1.
+    is_duplicate : bool
+        Whether an idempotent producer's batch was in the log before; the offsets are those it has,
+        and nothing was written.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time: int = -1
+    is_duplicate: bool = False
+
+
+_NOTHING = AppendInfo(-1, -1)
+
+
+class LogWriter:
+    """A partition's log that is written; made by `LogDirWriter.writer`. For one thread at a time.
+
+    Parameters
+    ----------
+    loaded : RecoveredLog
+        What the directory holds.
+    topic_partition : TopicPartition
+        What its name says.
+    config : LogConfig
+        The topic's.
+    rules : BrokerRules
+        What brokers of the version do.
+    reload : callable
+        Called with the writer after a truncation: makes a lowered recovery point known, and loads
+        the directory again.
+    clock : callable
+        Returns the wall clock, ms since 1970.
+    fs : FileSystem
+        What alters files.
+    """
+
+    def __init__(
+        self,
+        loaded: RecoveredLog,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        rules: BrokerRules,
+        reload: Callable[[LogWriter], RecoveredLog],
+        clock: Callable[[], int],
+        fs: FileSystem,
+    ) -> None:
+        self.path, self.topic_partition, self.config = loaded.path, topic_partition, config
+        self._rules, self._reload, self._clock, self._fs = rules, reload, clock, fs
+        self._append_rules = AppendRules(config, rules)
+        self._log_start_offset = loaded.log_start_offset
+        self._epochs = EpochFile(self.path, loaded.leader_epochs, fs)
+        self._producers = ProducerSnapshots(self.path, loaded.producers, fs)
+        self._producers.on_high_watermark(loaded.log_end_offset)
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._local = LocalLog(
+            self.path,
+            [segment.base_offset for segment in loaded.segments],
+            config,
+            log_end_offset=loaded.log_end_offset,
+            recovery_point=loaded.recovery_point,
+            now=clock(),
+            fs=fs,
+        )
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LogWriter({str(self.path)!r})"
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset a reader may ask for."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset the next record will get."""
+        return self._local.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset not replicated: the log end, for this is the only replica."""
+        return self._local.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset that is not decided: of the oldest open transaction, or the log end."""
+        unstable = self._producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return max(unstable, self._log_start_offset)
+
+    @property
+    def recovery_point(self) -> int:
+        """First offset not known to be flushed."""
+        return self._local.recovery_point
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        """Of the segments; the last is the active one's."""
+        return self._local.base_offsets
+
+    @property
+    def leader_epochs(self) -> tuple[EpochStart, ...]:
+        """The leader epochs and their first offsets, rising."""
+        return self._epochs.entries
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an error has left files of which nobody can be sure."""
+        return self._failure is not None
+
+    def append(
+        self,
+        batches: ReadableBuffer,
+        *,
+        leader_epoch: int | None = None,
+        as_follower: bool = False,
+    ) -> AppendInfo:
+        """Append batches.
+
+        Parameters
+        ----------
+        batches : bytes-like
+            As a leader, record batches (magic 2); their offsets, leader epochs and, where the topic
+            says so, timestamps are set, and each is looked at by itself as if it came alone. As a
+            follower, batches or messages as they are, all of them as one set: a batch that is cut
+            at the end is left out.
+        leader_epoch : int, optional
+            The leader's; default: the latest known, 0 at first.
+        as_follower : bool
+            Whether the batches keep what they have.
+
+        Returns
+        -------
+        AppendInfo
+
+        Raises
+        ------
+        InvalidRecordError
+            If a leader does not take a record or a batch, such as `InvalidTimestampError` or
+            `RecordTooLargeError`.
+        CorruptBatchError
+            If a batch breaks its format or its checksum.
+        OutOfOrderAppendError
+            If a follower's offsets go back.
+        ProducerStateError
+            If a batch does not fit its producer's sequence, epoch or transaction.
+        WriterFailedError
+            If a write failed, now or before.
+
+        Notes
+        -----
+        Nothing is appended where an error is raised, but for producers' batches: those before the
+        refused one are, as if they had come one by one; the log end offset tells.
+
+        Source: Kafka 2.4.0 ``Log.append``, 3.9.0 ``UnifiedLog.append``.
+        """
+        self._check_usable()
+        now, next_offset = self._clock(), self._local.log_end_offset
+        if as_follower:
+            data, sets = self._append_rules.as_follower(batches, next_offset)
+        else:
+            epoch = self._epochs.of_leader(leader_epoch)
+            data, sets = self._append_rules.as_leader(
+                batches, next_offset, leader_epoch=epoch, now=now
+            )
+        if not sets.count:
+            return _NOTHING
+        prepared = None
+        if sets.has_producers:
+            if sets.count > 1:
+                return self._append_one_by_one(batches, sets, leader_epoch)
+            prepared = self._producers.prepare(data, sets, as_follower=as_follower)
+            if prepared.duplicate is not None:
+                return AppendInfo(
+                    prepared.duplicate.first_offset,
+                    prepared.duplicate.last_offset,
+                    prepared.duplicate.timestamp if self._append_rules.has_append_time else -1,
+                    is_duplicate=True,
+                )
+        first_offset = sets.first_offset_told()
+        try:
+            if as_follower:
+                self._epochs.follow(sets)
+            else:
+                self._epochs.lead(epoch, next_offset)
+            for base_offset in self._local.append(data, sets, now):
+                self._take_snapshot(base_offset)
+            if prepared is not None:
+                aborted = self._producers.update(prepared)
+                if len(aborted):
+                    self._local.active.append_aborted(aborted)
+            self._producers.on_high_watermark(self._local.log_end_offset)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        append_time = now if self._append_rules.has_append_time and not as_follower else -1
+        return AppendInfo(first_offset, self._local.log_end_offset - 1, append_time)
+
+    def append_records(
+        self,
+        records: Iterable[NewRecord],
+        *,
+        leader_epoch: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        **fields: Any,
+    ) -> AppendInfo:
+        """Build batches of records and append them as a leader.
+
+        Parameters
+        ----------
+        records : iterable of NewRecord
+            Such as `Record`, whose offset is not looked at.
+        leader_epoch : int, optional
+            As for `append`.
+        batch_bytes : int
+            Size of a batch before it is compressed, if ``max.message.bytes`` and ``segment.bytes``
+            allow it; only a record that alone is larger gets a larger one.
+        **fields : BatchFields
+            What the records have in common: codec, producer, transaction. Without a codec the
+            topic's ``compression.type`` counts.
+
+        Returns
+        -------
+        AppendInfo
+            Of all batches together.
+
+        Raises
+        ------
+        InvalidRecordError, ProducerStateError, WriterFailedError
+            As of `append`; the batches before the refused one are appended.
+        """
+        built = batches_of_records(records, self._largest_batch(batch_bytes), self._fields(fields))
+        return self._append_built(built, leader_epoch)
+
+    def append_columns(
+        self,
+        data: Any,
+        *,
+        leader_epoch: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        **fields: Any,
+    ) -> AppendInfo:
+        """Build batches of Arrow columns and append them as a leader.
+
+        Parameters
+        ----------
+        data : pyarrow.Table, RecordBatch, RecordBatchReader
+            See `batches_from_arrow.batches_of_columns`; `PartitionLog.to_arrow` gives such.
+        leader_epoch, batch_bytes, **fields
+            As for `append_records`.
+
+        Returns
+        -------
+        AppendInfo
+            Of all batches together.
+
+        Raises
+        ------
+        InvalidRecordError, ProducerStateError, WriterFailedError
+            As of `append_records`.
+        """
+        from kafkastore.log.batches_from_arrow import batches_of_columns  # pyarrow is slow to load
+
+        built = batches_of_columns(data, self._largest_batch(batch_bytes), self._fields(fields))
+        return self._append_built(built, leader_epoch)
+
+    def roll(self) -> int:
+        """Begin a new segment at the log end, unless the active one is empty.
+
+        Returns
+        -------
+        int
+            Base offset of the active segment.
+        """
+        with self._altering():
+            if self._local.active.size:
+                self._roll()
+        return self.base_offsets[-1]
+
+    def flush(self) -> None:
+        """Make all that was appended durable; the recovery point is then the log end offset.
+
+        Notes
+        -----
+        Where to recover from after a crash is known to the next writer, or broker, once the log
+        directory's checkpoint says so: `LogDirWriter.checkpoint`.
+        """
+        with self._altering():
+            self._local.flush()
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the records at and after an offset, and the whole batch that holds it.
+
+        Parameters
+        ----------
+        offset : int
+            The new log end offset.
+
+        Returns
+        -------
+        bool
+            Whether there was something behind it.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            If it is negative.
+        WriterFailedError
+            As of `append`.
+
+        Notes
+        -----
+        An offset below the first segment empties the log, which then begins there.
+
+        Source: Kafka 2.4.0 ``Log.truncateTo``.
+        """
+        if offset < 0:
+            raise OffsetOutOfRangeError(f"a log can't be cut at the negative offset {offset}")
+        with self._altering():
+            local, now = self._local, self._clock()
+            if offset >= local.log_end_offset:
+                self._epochs.truncate_from_end(local.log_end_offset)
+                return False
+            if offset < local.base_offsets[0]:
+                local.truncate_fully(offset, now)
+                self._epochs.clear()
+            else:
+                local.truncate_to(offset, now)
+                self._epochs.truncate_from_end(offset)
+            self._log_start_offset = min(offset, self._log_start_offset)
+            loaded = self._reload(self)
+            self._producers.reload(loaded.producers, loaded.deleted)
+            self._producers.on_high_watermark(offset)
+        return True
+
+    def delete_records(self, before_offset: int) -> int:
+        """Move the log start offset up; segments below it go with `delete_old_segments`.
+
+        Parameters
+        ----------
+        before_offset : int
+            The new log start offset, at most the high watermark; a lower one than now changes
+            nothing.
+
+        Returns
+        -------
+        int
+            The log start offset.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            If it is above the high watermark.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``Log.maybeIncrementLogStartOffset``.
+        """
+        if before_offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"log start offset {before_offset} is above the high watermark,"
+                f" {self.high_watermark}"
+            )
+        with self._altering():
+            self._move_start(before_offset)
+        return self._log_start_offset
+
+    def delete_old_segments(self, now: int | None = None) -> retention.Retention:
+        """Delete the segments that retention no longer keeps.
+
+        Parameters
+        ----------
+        now : int, optional
+            ms since 1970; default: the clock.
+
+        Returns
+        -------
+        Retention
+            What went, and where each rule stopped.
+
+        Notes
+        -----
+        Files are renamed to ``.deleted`` and removed at once, without ``file.delete.delay.ms``:
+        who reads them keeps them open.
+
+        Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
+        """
+        with self._altering():
+            found = retention.find_deletable(
+                self._local.segment_facts(),
+                high_watermark=self.high_watermark,
+                log_start_offset=self._log_start_offset,
+                config=self.config,
+                now=self._clock() if now is None else now,
+                rules=self._rules,
+            )
+            if found.deletions:
+                if found.rolls:
+                    self._roll()
+                doomed = [each.segment.base_offset for each in found.deletions]
+                self._move_start(found.log_start_offset)
+                self._local.delete_segments(doomed)
+                if self._rules.snapshots_follow_segments:
+                    self._producers.drop_with(doomed)
+                else:
+                    self._producers.drop_below(self._log_start_offset)
+        return found
+
+    def close(self) -> None:
+        """Write what a clean shutdown leaves: a producer snapshot, trimmed indexes, all durable.
+
+        After a failure only the files are closed.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._failure is not None:
+            return
+        try:
+            self._take_snapshot(self._local.log_end_offset)
+            self._local.close()
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _check_usable(self) -> None:
+        """Refuse work after a failure or a close."""
+        if self._failure is not None:
+            raise WriterFailedError(
+                f"the log in {self.path} can't be written after an error ({self._failure}); open"
+                " it again"
+            ) from self._failure
+        if self._is_closed:
+            raise WriterFailedError(f"the writer of {self.path} is closed")
+
+    def _fail(self, error: BaseException) -> None:
+        """Take nothing more: what the files hold is not known."""
+        self._failure = error
+        self._local.close_files()
+
+    @contextmanager
+    def _altering(self) -> Iterator[None]:
+        """Fail for good where a change of files does not go through."""
+        self._check_usable()
+        try:
+            yield
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _largest_batch(self, batch_bytes: int) -> int:
+        return min(batch_bytes, self.config.max_message_bytes, self.config.segment_bytes)
+
+    def _fields(self, fields: dict[str, Any]) -> BatchFields:
+        """Return what a batch is built with; its codec is the topic's, unless one is named."""
+        return {"codec": self._append_rules.codec or Codec.NONE, **fields}  # type: ignore[typeddict-item]
+
+    def _append_built(self, batches: Iterable[bytes], leader_epoch: int | None) -> AppendInfo:
+        """Append batches one by one, as they are built."""
+        infos = [self.append(batch, leader_epoch=leader_epoch) for batch in batches]
+        return infos[-1]._replace(first_offset=infos[0].first_offset) if infos else _NOTHING
+
+    def _append_one_by_one(
+        self, batches: ReadableBuffer, sets: AppendSets, leader_epoch: int | None
+    ) -> AppendInfo:
+        """Append a leader's batches as if each had come alone: one may be a duplicate."""
+        view = memoryview(batches).cast("B")
+        infos = []
+        for header in sets.headers[["position", "size"]].tolist():
+            position, size = header
+            infos.append(self.append(view[position : position + size], leader_epoch=leader_epoch))
+        is_duplicate = all(info.is_duplicate for info in infos)
+        return infos[-1]._replace(first_offset=infos[0].first_offset, is_duplicate=is_duplicate)
+
+    def _roll(self) -> None:
+        """Begin a new segment at the log end."""
+        for base_offset in self._local.roll(self._local.log_end_offset, self._clock()):
+            self._take_snapshot(base_offset)
+
+    def _take_snapshot(self, offset: int) -> None:
+        self._producers.take(offset, self._log_start_offset)
+
+    def _move_start(self, offset: int) -> None:
+        """Move the log start offset up."""
+        if offset <= self._log_start_offset:
+            return
+        self._log_start_offset = offset
+        self._local.recovery_point = max(self._local.recovery_point, offset)
+        self._epochs.truncate_from_start(offset)

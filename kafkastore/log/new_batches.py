@@ -1,0 +1,68 @@
+"""Batches built of records that have no offsets yet, for a leader to append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kafkastore.formats.batch_builder import BatchBuilder
+
+if TYPE_CHECKING:
+    from kafkastore.formats.record_builder import BatchFields
+
+
+class NewRecord(Protocol):
+    """What is written of a record; its `headers` too, if it has such an attribute."""
+
+    @property
+    def timestamp(self) -> int:
+        """In ms since 1970; -1 none."""
+    @property
+    def key(self) -> bytes | bytearray | memoryview | None:
+        """None is null, which is not the same as empty."""
+    @property
+    def value(self) -> bytes | bytearray | memoryview | None:
+        """None marks the key's records for deletion, where the log is compacted."""
+
+
+class _NumberedRecord(NamedTuple):
+    """A record with its place in an append, which its batch is built by."""
+
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Any
+
+
+def batches_of_records(
+    records: Iterable[NewRecord], batch_bytes: int, fields: BatchFields
+) -> Iterator[bytes]:
+    """Build batches of records, as they come.
+
+    Parameters
+    ----------
+    records : iterable of NewRecord
+        Their headers too, where they have any.
+    batch_bytes : int
+        Of a batch before it is compressed; only a record that alone is larger gets a larger one.
+    fields : BatchFields
+        What the records have in common.
+
+    Yields
+    ------
+    bytes
+        A record batch; its offsets are numbers from 0 on.
+    """
+    builder = BatchBuilder(max_batch_bytes=batch_bytes, **fields)
+    is_empty = True
+    for number, record in enumerate(records):
+        numbered = _NumberedRecord(
+            number, record.timestamp, record.key, record.value, getattr(record, "headers", ())
+        )
+        if not builder.append(numbered):
+            yield builder.finish()
+            builder.append(numbered)
+        is_empty = False
+    if not is_empty:
+        yield builder.finish()

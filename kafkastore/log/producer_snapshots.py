@@ -1,0 +1,135 @@
+"""The producers of a log that is written, and the snapshots that keep what is known of them.
+
+Source: Kafka 2.4.0 and 3.9.0 ``ProducerStateManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from kafkastore.formats import producer_snapshot
+from kafkastore.formats.append_sets import AppendSets
+from kafkastore.formats.control_records import ControlRecord, first_control_record
+from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
+from kafkastore.formats.producer_state import Origin, ProducerAppend, ProducerState
+from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.transactions import is_control
+from kafkastore.fs import FileSystem
+from kafkastore.log.partition_files import PartitionFiles
+
+
+class ProducerSnapshots:
+    """What is known of the producers, and the ``.snapshot`` files.
+
+    Parameters
+    ----------
+    directory : Path
+        The partition directory.
+    producers : ProducerState
+        At the log end.
+    fs : FileSystem
+        What writes.
+    """
+
+    def __init__(self, directory: Path, producers: ProducerState, fs: FileSystem) -> None:
+        self._directory, self._producers, self._fs = directory, producers, fs
+        self._offsets = PartitionFiles(directory).producer_snapshots
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is not decided for every reader."""
+        return self._producers.first_unstable_offset
+
+    def prepare(self, data: memoryview, sets: AppendSets, *, as_follower: bool) -> ProducerAppend:
+        """Ask the producers' rules whether batches may be appended; nothing is altered.
+
+        Parameters
+        ----------
+        data : memoryview
+            The batches.
+        sets : AppendSets
+            What they are.
+        as_follower : bool
+            Whether a leader has judged them before.
+
+        Returns
+        -------
+        ProducerAppend
+            See `ProducerState.prepare`.
+
+        Raises
+        ------
+        ProducerStateError
+            If they may not.
+        """
+        headers = sets.headers
+        controls: list[ControlRecord | None] = []
+        for slot in is_control(headers).nonzero()[0].tolist():
+            position, size = int(headers["position"][slot]), int(headers["size"][slot])
+            batch = RecordBatch(data[position : position + size], position)
+            controls.append(first_control_record(batch))
+        origin: Origin = "coordinator" if controls else "client"
+        return self._producers.prepare(
+            headers, controls, origin="replication" if as_follower else origin
+        )
+
+    def update(self, prepared: ProducerAppend) -> NDArray[Any]:
+        """Take in what was appended; return the aborted transactions."""
+        return self._producers.update(prepared)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Take note of what is replicated."""
+        self._producers.on_high_watermark(high_watermark)
+
+    def take(self, offset: int, log_start_offset: int) -> None:
+        """Write a snapshot, unless there is one of this offset or a later one.
+
+        Parameters
+        ----------
+        offset : int
+            The first that it does not cover.
+        log_start_offset : int
+            Of the log: at its start nothing is known.
+        """
+        if offset <= max(self._offsets, default=log_start_offset):
+            return
+        self._fs.replace_content(
+            self._path(offset), producer_snapshot.pack(self._producers.entries())
+        )
+        self._offsets.append(offset)
+
+    def reload(self, producers: ProducerState, deleted: Iterable[str]) -> None:
+        """Go on with what is known at the end of a log that was cut.
+
+        Parameters
+        ----------
+        producers : ProducerState
+            At the new log end.
+        deleted : iterable of str
+            Names of files that go; of them, snapshots are removed.
+        """
+        for name in deleted:
+            if name.endswith(PRODUCER_SNAPSHOT_SUFFIX):
+                self._fs.unlink(self._directory / name)
+        self._producers = producers
+        self._offsets = PartitionFiles(self._directory).producer_snapshots
+
+    def drop_with(self, base_offsets: Iterable[int]) -> None:
+        """Remove the snapshots that were taken where segments began that are gone."""
+        self._drop(set(base_offsets) & set(self._offsets))
+
+    def drop_below(self, log_start_offset: int) -> None:
+        """Remove the snapshots below the log start offset."""
+        self._drop({offset for offset in self._offsets if offset < log_start_offset})
+
+    def _drop(self, doomed: set[int]) -> None:
+        for offset in sorted(doomed):
+            self._fs.unlink(self._path(offset))
+            self._offsets.remove(offset)
+
+    def _path(self, offset: int) -> Path:
+        return self._directory / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)

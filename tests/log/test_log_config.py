@@ -1,0 +1,76 @@
+"""A topic's options, by Kafka's names."""
+
+import pytest
+
+from kafkastore.errors import InvalidConfigError
+from kafkastore.log.log_config import LogConfig
+
+
+def test_defaults_are_kafka_s():
+    config = LogConfig.of()
+    assert config == LogConfig() == LogConfig.of({})
+    assert (config.segment_bytes, config.segment_index_bytes) == (1 << 30, 10485760)
+    assert (config.index_interval_bytes, config.max_message_bytes) == (4096, 1048588)
+    assert config.segment_ms == config.retention_ms == 604_800_000
+    assert config.message_timestamp_before_max_ms == 2**63 - 1
+    assert config.message_timestamp_after_max_ms == 3_600_000
+
+
+def test_texts_are_read_as_a_broker_reads_them():
+    config = LogConfig.of(
+        {
+            "segment.bytes": " 100 ",
+            "preallocate": "TRUE",
+            "cleanup.policy": "compact, delete",
+            "message.timestamp.type": " LogAppendTime ",
+            "retention.ms": -1,
+        }
+    )
+    assert (config.segment_bytes, config.preallocate, config.retention_ms) == (100, True, -1)
+    assert config.cleanup_policy == {"compact", "delete"}
+    assert config.message_timestamp_type == "LogAppendTime"
+
+
+def test_one_limit_of_timestamps_sets_both_unless_they_are_set():
+    both = LogConfig.of({"message.timestamp.difference.max.ms": "5"})
+    assert both.message_timestamp_before_max_ms == both.message_timestamp_after_max_ms == 5
+    one = LogConfig.of(
+        {"message.timestamp.difference.max.ms": 5, "message.timestamp.before.max.ms": 7}
+    )
+    assert one.message_timestamp_before_max_ms == 7
+    assert one.message_timestamp_after_max_ms == 5
+
+
+def test_options_come_back_as_they_are():
+    config = LogConfig.of({"segment.ms": 9, "cleanup.policy": "compact", "preallocate": True})
+    assert LogConfig.of(config) is config
+    assert LogConfig.of(config.to_options()) == config
+    assert config.to_options()["segment.index.bytes"] == "10485760"
+
+
+def test_topic_options_about_other_things_are_let_pass():
+    assert LogConfig.of({"min.insync.replicas": 2, "flush.ms": 9}) == LogConfig()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"segment.size": 1}, "'segment.size' is no option of a Kafka topic"),
+        ({"segment_bytes": 100}, "no option"),
+        ({"segment.bytes": 13}, "segment.bytes is 13; it must be a whole number from 14"),
+        ({"segment.bytes": 1 << 31}, "segment.bytes"),
+        ({"segment.bytes": "many"}, "segment.bytes is 'many'; it must be a whole number"),
+        ({"segment.bytes": 1.5}, "a whole number"),
+        ({"segment.bytes": True}, "a whole number"),
+        ({"segment.ms": 0}, "segment.ms"),
+        ({"retention.ms": -2}, "retention.ms"),
+        ({"preallocate": "yes"}, "true or false"),
+        ({"cleanup.policy": "shrink"}, "cleanup.policy"),
+        ({"cleanup.policy": 5}, "a list"),
+        ({"message.timestamp.type": "Create"}, "one of CreateTime, LogAppendTime"),
+        ({"compression.type": "zip"}, "one of producer"),
+    ],
+)
+def test_what_kafka_does_not_take_is_one_clear_error(options, message):
+    with pytest.raises(InvalidConfigError, match=message):
+        LogConfig.of(options)

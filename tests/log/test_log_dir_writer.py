@@ -1,0 +1,270 @@
+"""A log directory is held, opened, recovered and left in order."""
+
+import subprocess
+import sys
+
+import pytest
+from models.written_log import UnsyncedFileSystem, abandon
+
+import kafkastore
+from kafkastore.errors import (
+    ChangeRefusedError,
+    InvalidConfigError,
+    KafkaStoreError,
+    OutOfOrderSequenceError,
+    WriterFailedError,
+)
+from kafkastore.formats.checkpoints import parse_meta_properties, parse_offset_checkpoint
+from kafkastore.formats.file_names import InvalidNameError, TopicPartition
+from kafkastore.log.log_dir_writer import CUT_MARK, LogDirWriter
+
+from .written_logs import FIRST_TIMESTAMP, Clock, TransactionalProducer, batch_of, new_records
+
+MARKER = ".kafka_cleanshutdown"
+SMALL = {"segment.bytes": 1000, "index.interval.bytes": 100}
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "logs"
+
+
+def open_dir(root, version="4.1"):
+    return LogDirWriter(root, version, clock=Clock(), fs=UnsyncedFileSystem())
+
+
+def write_some(root, topic="t", count=50):
+    with open_dir(root) as log_dir:
+        log_dir.writer(topic, 0, SMALL).append_records(new_records(count), batch_bytes=200)
+
+
+def checkpoint(root, name):
+    return parse_offset_checkpoint((root / name).read_bytes())
+
+
+def kept(root):
+    """What recoveries cut off, by name."""
+    areas = root.parent.glob(f"{root.name}{CUT_MARK}*")
+    return {path.name: path.read_bytes() for area in areas for path in area.rglob("*.*")}
+
+
+def offsets(root):
+    (log,) = kafkastore.open(root)
+    return [record.offset for record in log.records()]
+
+
+def test_a_directory_that_was_closed_has_what_a_broker_leaves(root):
+    with open_dir(root) as log_dir:
+        first, second = log_dir.writer("a", 0, SMALL), log_dir.writer("b-c.d", 12)
+        first.append_records(new_records(30), batch_bytes=200)
+        second.append_records(new_records(5))
+        second.delete_records(2)
+        assert set(log_dir.writers) == {TopicPartition("a", 0), TopicPartition("b-c.d", 12)}
+        assert not (root / MARKER).exists()
+    assert (root / MARKER).read_bytes() == b""
+    assert checkpoint(root, "recovery-point-offset-checkpoint") == {("a", 0): 30, ("b-c.d", 12): 5}
+    assert checkpoint(root, "replication-offset-checkpoint") == {("a", 0): 30, ("b-c.d", 12): 5}
+    assert checkpoint(root, "log-start-offset-checkpoint") == {("b-c.d", 12): 2}
+    assert (root / "a-0" / f"{30:020d}.snapshot").exists()
+    store = kafkastore.open(root)
+    assert store["b-c.d-12"].log_start_offset == 2
+    assert store["a-0"].is_clean
+
+
+@pytest.mark.parametrize(
+    ("version", "named"),
+    [
+        ("2.4", {"version", "broker.id", "cluster.id"}),
+        ("4.1", {"version", "node.id", "directory.id", "cluster.id"}),
+    ],
+)
+def test_a_new_directory_says_whose_it_is_and_one_that_does_is_left_alone(root, version, named):
+    for _ in range(2):
+        LogDirWriter(root, version, node_id=3, cluster_id="c" * 22).close()
+    found = parse_meta_properties((root / "meta.properties").read_bytes())
+    assert found.keys() == named
+    assert found["cluster.id"] == "c" * 22
+    assert "3" in (found.get("node.id"), found.get("broker.id"))
+    text = (root / "meta.properties").read_bytes()
+    LogDirWriter(root, version, node_id=4).close()
+    assert (root / "meta.properties").read_bytes() == text
+
+
+def test_only_one_writer_at_a_time_in_this_process_or_another(root):
+    with open_dir(root):
+        with pytest.raises(ChangeRefusedError, match="held by a broker or another writer"):
+            open_dir(root)
+        script = (
+            "import sys; from kafkastore.log.log_dir_writer import LogDirWriter;"
+            " LogDirWriter(sys.argv[1])"
+        )
+        other = subprocess.run(
+            [sys.executable, "-c", script, str(root)], check=False, capture_output=True, text=True
+        )
+        assert "ChangeRefusedError" in other.stderr
+    open_dir(root).close()
+
+
+def test_a_partition_has_one_writer_and_a_name_that_kafka_allows(root):
+    with open_dir(root) as log_dir:
+        log_dir.writer("t", 0)
+        with pytest.raises(KafkaStoreError, match="has a writer already"):
+            log_dir.writer("t", 0)
+        for topic, partition in (("a/b", 0), ("", 0), (".", 0), ("..", 0), ("t", -1), ("ä", 0)):
+            with pytest.raises(InvalidNameError):
+                log_dir.writer(topic, partition)
+        with pytest.raises(InvalidConfigError):
+            log_dir.writer("u", 0, {"segment.bytes": "x"})
+    assert sorted(path.name for path in root.iterdir() if path.is_dir()) == ["t-0"]
+    with pytest.raises(WriterFailedError, match="closed"):
+        log_dir.writer("v", 0)
+
+
+def test_a_version_before_2_0_is_refused(root):
+    with pytest.raises(KafkaStoreError, match=r"not 1\.1"):
+        LogDirWriter(root, "1.1")
+
+
+def test_a_clean_directory_goes_on_where_it_ended(root):
+    write_some(root)
+    files = {path.name: path.read_bytes() for path in (root / "t-0").iterdir()}
+    with open_dir(root) as log_dir:
+        writer = log_dir.writer("t", 0, SMALL)
+        assert writer.log_end_offset == writer.recovery_point == 50
+    assert {path.name: path.read_bytes() for path in (root / "t-0").iterdir()} == files
+    write_some(root, count=10)
+    assert offsets(root) == list(range(60))
+    assert not list(kafkastore.verify(root))
+
+
+def test_producers_are_known_again(root):
+    def send(writer, sequence):
+        return writer.append(
+            batch_of(0, [FIRST_TIMESTAMP], producer_id=4, producer_epoch=0, base_sequence=sequence)
+        )
+
+    with open_dir(root) as log_dir:
+        writer = log_dir.writer("t", 0)
+        send(writer, 0)
+        producer = TransactionalProducer(writer, 9)
+        producer.send(FIRST_TIMESTAMP)
+    with open_dir(root) as log_dir:
+        writer = log_dir.writer("t", 0)
+        assert writer.last_stable_offset == 1
+        assert send(writer, 0).is_duplicate
+        with pytest.raises(OutOfOrderSequenceError):
+            send(writer, 5)
+        again = TransactionalProducer(writer, 9)
+        again.end(FIRST_TIMESTAMP, is_commit=False)
+        assert writer.last_stable_offset == writer.log_end_offset == 3
+
+
+def test_what_a_recovery_cuts_is_kept_beside_the_directory(root):
+    log_dir = open_dir(root)
+    writer = log_dir.writer("t", 0, SMALL)
+    writer.append_records(new_records(50), batch_bytes=200)
+    bases = writer.base_offsets
+    abandon(log_dir)
+    broken, gone = (root / "t-0" / f"{base:020d}.log" for base in bases[1:3])
+    content = broken.read_bytes()
+    broken.write_bytes(content[:-1] + b"\xff")
+    lost = gone.read_bytes()
+    with open_dir(root) as log_dir:
+        writer = log_dir.writer("t", 0, SMALL)
+        end = writer.log_end_offset
+        assert bases[1] < end < bases[2]
+    cut = broken.stat().st_size
+    found = kept(root)
+    assert found[f"{broken.name}.from-{cut}"] == content[cut:-1] + b"\xff"
+    assert found[gone.name] == lost
+    assert offsets(root) == list(range(end))
+    assert not list(kafkastore.verify(root))
+
+
+def test_what_is_cut_is_kept_where_the_caller_says(root, tmp_path):
+    log_dir = open_dir(root)
+    log_dir.writer("t", 0, SMALL).append_records(new_records(3))
+    abandon(log_dir)
+    log = root / "t-0" / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes() + b"torn" + bytes(2 << 20))
+    kept_in = tmp_path / "elsewhere"
+    kept_in.mkdir()
+    with LogDirWriter(root, clock=Clock(), cut_dir=kept_in) as log_dir:
+        assert log_dir.writer("t", 0, SMALL).log_end_offset == 3
+    (cut,) = kept_in.rglob("*.from-*")
+    assert cut.read_bytes() == b"torn" + bytes(2 << 20)
+    assert not kept(root)
+
+
+def test_a_directory_that_was_not_closed_stays_unclean_until_all_of_it_was_opened(root):
+    write_some(root, "t")
+    write_some(root, "u")
+    log_dir = open_dir(root)
+    log_dir.writer("t", 0, SMALL).append_records(new_records(3))
+    abandon(log_dir)
+    assert not (root / MARKER).exists()
+    with open_dir(root) as log_dir:
+        log_dir.writer("t", 0, SMALL)
+    assert not (root / MARKER).exists(), "nobody has looked at the other partition"
+    with open_dir(root) as log_dir:
+        log_dir.writer("t", 0, SMALL)
+        log_dir.writer("u", 0, SMALL)
+    assert (root / MARKER).exists()
+    points = checkpoint(root, "recovery-point-offset-checkpoint")
+    assert points == {("t", 0): 53, ("u", 0): 50}
+
+
+def test_checkpoints_of_partitions_that_are_not_opened_are_kept(root):
+    write_some(root, "t")
+    write_some(root, "u", 20)
+    with open_dir(root) as log_dir:
+        log_dir.writer("t", 0, SMALL).append_records(new_records(1))
+    points = checkpoint(root, "recovery-point-offset-checkpoint")
+    assert points == {("t", 0): 51, ("u", 0): 20}
+    assert (root / MARKER).exists()
+
+
+def test_damaged_checkpoints_tell_nothing(root):
+    write_some(root)
+    (root / MARKER).unlink()
+    for name in ("recovery-point", "log-start", "replication"):
+        for path in root.glob(f"{name}*"):
+            path.write_text("nonsense\n")
+    write_some(root, count=5)
+    assert offsets(root) == list(range(55))
+
+
+def test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appended(root):
+    log_dir = open_dir(root)
+    writer = log_dir.writer("t", 0, SMALL)
+    writer.append_records(new_records(50), batch_bytes=200)
+    writer.flush()
+    log_dir.checkpoint()
+    writer.truncate_to(20)
+    assert checkpoint(root, "recovery-point-offset-checkpoint") == {("t", 0): 20}
+    writer.append_records(new_records(10), batch_bytes=200)
+    active = root / "t-0" / f"{writer.base_offsets[-1]:020d}.log"
+    abandon(log_dir)
+    active.write_bytes(active.read_bytes()[:-1] + b"\xff")
+    with open_dir(root) as log_dir:
+        assert 20 <= log_dir.writer("t", 0, SMALL).log_end_offset < 30
+    assert not list(kafkastore.verify(root))
+
+
+def test_leftovers_and_padded_indexes_of_a_killed_broker_are_put_in_order(golden, writable_copy):
+    case = golden("3.9.1", "crash", "answers-recovered")
+    logs = writable_copy(case.root / "logs")
+    (logs / ".lock").touch()
+    with LogDirWriter(logs, "3.9", fs=UnsyncedFileSystem()) as log_dir:
+        for topic_partition, path in kafkastore.open(logs).log_dirs[0].partition_paths.items():
+            topic = topic_partition.topic
+            config = case.answers["topic_config"].get(topic, {})
+            writer = log_dir.writer(*topic_partition, config)
+            recovered = kafkastore.open(case.logs)[topic_partition]
+            assert writer.log_end_offset == recovered.log_end_offset, path
+    for log in kafkastore.open(case.logs):
+        if log.topic in case.answers["topic_config"]:
+            for segment in log.segments:
+                for each in (segment.log_path, segment.offset_index_path, segment.time_index_path):
+                    ours = logs / log.path.name / each.name
+                    assert ours.read_bytes() == each.read_bytes(), ours

@@ -1,0 +1,681 @@
+"""A partition's log is written, by the intents of Kafka's own tests and more."""
+
+import pytest
+from models.iteration import until_error
+from models.written_log import UnsyncedFileSystem
+
+import kafkastore
+from kafkastore import OutOfOrderAppendError, TimestampType
+from kafkastore.errors import (
+    CorruptBatchError,
+    InvalidLeaderEpochError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    OffsetOutOfRangeError,
+    OffsetOverflowError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+    WriterFailedError,
+)
+from kafkastore.formats.compression import Codec
+from kafkastore.log.log_dir_writer import LogDirWriter
+
+from .written_logs import (
+    FIRST_TIMESTAMP,
+    Clock,
+    TransactionalProducer,
+    batch_of,
+    new_record,
+    new_records,
+)
+
+HOUR = 3_600_000
+ONE = len(batch_of(0, [FIRST_TIMESTAMP]))
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def open_writer(tmp_path, clock):
+    """A function of topic options: a writer on a fresh directory, closed afterwards."""
+    opened = []
+
+    def open_one(version="4.1", **options):
+        log_dir = LogDirWriter(tmp_path / "logs", version, clock=clock, fs=UnsyncedFileSystem())
+        opened.append(log_dir)
+        return log_dir.writer("t", 0, {name.replace("_", "."): v for name, v in options.items()})
+
+    yield open_one
+    for log_dir in opened:
+        log_dir.close()
+
+
+def append_one(writer, timestamp=-1, **fields):
+    return writer.append(batch_of(0, [timestamp]), **fields)
+
+
+def read(writer):
+    return kafkastore.open(writer.path)
+
+
+def segments(writer):
+    writer.flush()  # index entries are written in portions
+    (log,) = read(writer)
+    return log.segments
+
+
+def offsets(writer):
+    (log,) = read(writer)
+    return [record.offset for record in log.records()]
+
+
+# Rolling
+
+
+def test_a_log_rolls_by_size_before_the_segment_grows_too_large(open_writer):
+    writer = open_writer(segment_bytes=10 * (ONE - 1))
+    for _ in range(11):
+        append_one(writer)
+    assert writer.base_offsets == (0, 9)
+
+
+def test_a_segment_filled_to_its_last_byte_is_rolled_by_the_next_set(open_writer):
+    writer = open_writer(segment_bytes=10 * ONE)
+    for _ in range(10):
+        append_one(writer)
+    assert writer.base_offsets == (0,)
+    append_one(writer)
+    assert writer.base_offsets == (0, 10)
+
+
+def test_a_log_rolls_by_the_wall_clock_where_its_first_batch_has_no_timestamp(open_writer, clock):
+    writer = open_writer(segment_ms=HOUR, message_timestamp_after_max_ms=1 << 60)
+    clock.now += HOUR + 1
+    append_one(writer)
+    assert len(writer.base_offsets) == 1, "an empty segment is not rolled"
+    append_one(writer)
+    assert len(writer.base_offsets) == 2
+    for count in (3, 4):
+        clock.now += HOUR + 1
+        append_one(writer)
+        assert len(writer.base_offsets) == count
+    stamp = clock.now + HOUR + 1
+    append_one(writer, stamp)
+    assert len(writer.base_offsets) == 4, "the first batch of the segment has no timestamp"
+    clock.now += HOUR + 1
+    append_one(writer, stamp)
+    assert len(writer.base_offsets) == 5
+    clock.now += HOUR + 1
+    append_one(writer, stamp)
+    assert len(writer.base_offsets) == 5, "now the records' timestamps count"
+    append_one(writer, stamp + HOUR)
+    assert len(writer.base_offsets) == 5, "waiting just as long is not longer"
+    append_one(writer, stamp + HOUR + 1)
+    assert len(writer.base_offsets) == 6
+    clock.now += HOUR + 1
+    writer.append(b"")
+    assert len(writer.base_offsets) == 6, "nothing rolls nothing"
+
+
+def test_jitter_makes_a_segment_roll_earlier_but_not_by_more_than_it(open_writer, clock):
+    jitter = 20 * 60_000
+    writer = open_writer(
+        segment_ms=HOUR, segment_jitter_ms=jitter, message_timestamp_after_max_ms=1 << 60
+    )
+    append_one(writer, clock.now)
+    append_one(writer, clock.now + HOUR - jitter)
+    assert len(writer.base_offsets) == 1
+    append_one(writer, clock.now + HOUR + 1)
+    assert len(writer.base_offsets) == 2
+
+
+@pytest.mark.parametrize("size", [12, 24, 36, 47])
+def test_a_full_index_rolls_the_segment(open_writer, size):
+    writer = open_writer(segment_index_bytes=size, index_interval_bytes=0)
+    for number in range(30):
+        append_one(writer, FIRST_TIMESTAMP + number)
+    per_segment = max(1, size // 12)
+    assert writer.base_offsets == tuple(range(0, 30, per_segment))
+    assert offsets(writer) == list(range(30))
+
+
+def test_offsets_too_far_apart_for_one_segment_roll_it(open_writer):
+    writer = open_writer()
+    for offset in (0, 2**31 - 1, 2**31, 2**33):
+        append_one_at(writer, offset)
+    assert writer.base_offsets == (0, 2**31, 2**33)
+    assert offsets(writer) == [0, 2**31 - 1, 2**31, 2**33]
+
+
+def append_one_at(writer, offset, epoch=0):
+    batch = batch_of(offset, [FIRST_TIMESTAMP], leader_epoch=epoch)
+    return writer.append(batch, as_follower=True)
+
+
+def test_a_set_too_wide_for_any_segment_is_refused_and_nothing_else_happens(open_writer):
+    writer = open_writer()
+    wide = batch_of(5, [FIRST_TIMESTAMP]) + batch_of(2**31 + 5, [FIRST_TIMESTAMP])
+    with pytest.raises(OffsetOverflowError):
+        writer.append(wide, as_follower=True)
+    append_one_at(writer, 5)
+    assert offsets(writer) == [5]
+
+
+def test_messages_before_magic_2_roll_to_an_offset_low_enough_for_them(open_writer):
+    writer = open_writer()
+    for offset in (3, 2**31 + 10):
+        writer.append(batch_of(offset, [FIRST_TIMESTAMP], magic=1), as_follower=True)
+    assert writer.base_offsets == (0, 11)
+    assert offsets(writer) == [3, 2**31 + 10]
+
+
+def test_rolling_an_empty_segment_does_nothing(open_writer):
+    writer = open_writer()
+    assert writer.roll() == 0
+    append_one(writer)
+    assert writer.roll() == 1
+    assert writer.roll() == 1
+    assert writer.base_offsets == (0, 1)
+
+
+def test_each_roll_leaves_a_producer_snapshot_and_trimmed_indexes(open_writer):
+    writer = open_writer(index_interval_bytes=0)
+    for number in range(4):
+        append_one(writer, FIRST_TIMESTAMP + number)
+    writer.roll()
+    assert (writer.path / "00000000000000000004.snapshot").stat().st_size == 10
+    assert (writer.path / "00000000000000000000.index").stat().st_size == 3 * 8
+    assert (writer.path / "00000000000000000000.timeindex").stat().st_size == 3 * 12
+    assert (writer.path / "00000000000000000004.index").stat().st_size == 10485760
+    assert (writer.path / "00000000000000000004.timeindex").stat().st_size == 10485756
+
+
+# Indexes
+
+
+def test_a_follower_s_sets_get_an_entry_each_but_the_first(open_writer):
+    writer = open_writer(index_interval_bytes=1)
+    for number in range(100):
+        stamp = FIRST_TIMESTAMP + number
+        writer.append(batch_of(100 + number, [stamp]), as_follower=True)
+    (segment,) = segments(writer)
+    assert segment.time_index.used_entry_count == 99
+    assert segment.time_index.last_entry == (FIRST_TIMESTAMP + 99, 199)
+
+
+def test_a_follower_s_batches_are_one_set(open_writer):
+    writer = open_writer(index_interval_bytes=1)
+    for first in (0, 40):
+        batches = b"".join(batch_of(first + n, [FIRST_TIMESTAMP + n]) for n in range(40))
+        writer.append(batches, as_follower=True)
+    (segment,) = segments(writer)
+    assert segment.offset_index.entries().tolist() == [(79, 40 * ONE)]
+
+
+def test_a_leader_s_batches_are_sets_of_their_own(open_writer):
+    writer = open_writer(index_interval_bytes=1)
+    writer.append(b"".join(batch_of(0, [FIRST_TIMESTAMP]) for _ in range(5)))
+    (segment,) = segments(writer)
+    assert [offset for offset, _ in segment.offset_index.entries()] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("version", "codec", "offset"),
+    [("2.4", Codec.NONE, 4), ("3.7", Codec.NONE, 4), ("3.8", Codec.NONE, 5), ("2.4", Codec.LZ4, 5)],
+)
+def test_the_time_index_has_the_offset_that_the_version_gives_it(
+    open_writer, version, codec, offset
+):
+    writer = open_writer(version, index_interval_bytes=1)
+    append_one(writer, FIRST_TIMESTAMP)
+    append_one(writer, FIRST_TIMESTAMP)
+    early, late = FIRST_TIMESTAMP, FIRST_TIMESTAMP + 9
+    writer.append(batch_of(0, [early, early, late, early], codec=codec))
+    (segment,) = segments(writer)
+    assert tuple(segment.time_index.last_entry) == (late, offset)
+
+
+# Truncating
+
+
+def test_entries_go_with_a_truncation_and_the_largest_timestamp_is_found_again(open_writer):
+    writer = open_writer(index_interval_bytes=2 * ONE - 1)
+    for offset in range(40, 70):
+        writer.append(batch_of(offset, [offset * 10]), as_follower=True)
+    (segment,) = segments(writer)
+    assert segment.time_index.used_entry_count == 30 // 2 - 1
+    assert writer.truncate_to(41)
+    (segment,) = segments(writer)
+    assert segment.time_index.used_entry_count == 0
+    assert segment.largest_record_timestamp() == 400
+    assert segment.next_offset == writer.log_end_offset == 41
+    writer.roll()
+    assert tuple(segments(writer)[0].time_index.last_entry) == (400, 40)
+
+
+def test_a_truncated_log_has_indexes_of_full_size_again(open_writer):
+    writer = open_writer(segment_bytes=10 * ONE, index_interval_bytes=ONE - 1)
+    for number in range(20):
+        append_one(writer, FIRST_TIMESTAMP + number)
+    assert writer.base_offsets == (0, 10)
+    assert segments(writer)[0].offset_index_path.stat().st_size == 9 * 8
+    writer.truncate_to(0)
+    assert writer.base_offsets == (0,)
+    (segment,) = segments(writer)
+    assert segment.offset_index_path.stat().st_size == 10485760
+    assert not segment.offset_index_path.read_bytes().strip(b"\0")
+    for number in range(10):
+        append_one(writer, FIRST_TIMESTAMP + number)
+    assert writer.base_offsets == (0,)
+
+
+def test_truncating_where_the_log_ends_or_behind_changes_nothing(open_writer):
+    writer = open_writer()
+    for _ in range(10):
+        append_one(writer)
+    for offset in (10, 11, 2**40):
+        assert not writer.truncate_to(offset)
+    assert writer.log_end_offset == 10
+    with pytest.raises(OffsetOutOfRangeError):
+        writer.truncate_to(-1)
+    append_one(writer)
+    assert offsets(writer) == list(range(11))
+
+
+def test_a_truncation_inside_a_batch_takes_all_of_it_and_the_next_has_the_offset(open_writer):
+    writer = open_writer()
+    writer.append(batch_of(0, [1, 2, 3]))
+    writer.append(batch_of(0, [4, 5, 6]))
+    writer.truncate_to(4)
+    assert writer.log_end_offset == 4
+    append_one(writer)
+    assert offsets(writer) == [0, 1, 2, 4]
+
+
+def test_a_truncation_in_a_gap_takes_what_is_behind_it(open_writer):
+    writer = open_writer()
+    append_one_at(writer, 40)
+    append_one_at(writer, 43)
+    writer.truncate_to(41)
+    assert offsets(writer) == [40]
+
+
+def test_a_truncation_below_the_first_segment_begins_the_log_there(open_writer):
+    writer = open_writer(segment_bytes=3 * ONE)
+    for _ in range(9):
+        append_one(writer)
+    writer.delete_records(7)
+    writer.delete_old_segments()
+    assert writer.base_offsets == (6,)
+    writer.truncate_to(2)
+    assert writer.base_offsets == (2,)
+    assert (writer.log_start_offset, writer.log_end_offset) == (2, 2)
+    append_one(writer)
+    assert offsets(writer) == [2]
+
+
+def test_a_truncation_takes_aborted_transactions_epochs_and_producers_back(open_writer):
+    writer = open_writer(segment_bytes=5 * ONE)
+    producer = TransactionalProducer(writer, 7)
+    producer.send(FIRST_TIMESTAMP)
+    producer.end(FIRST_TIMESTAMP, is_commit=False)
+    end, epochs = writer.log_end_offset, writer.leader_epochs
+    producer.send(FIRST_TIMESTAMP)
+    for _ in range(6):
+        append_one(writer, leader_epoch=4)
+    producer.end(FIRST_TIMESTAMP, is_commit=False)
+    assert writer.last_stable_offset == writer.log_end_offset
+    writer.truncate_to(end)
+    assert writer.leader_epochs == epochs
+    (segment,) = segments(writer)
+    assert segment.transaction_index.entries().tolist() == [(7, 0, 1, 2)]
+    again = TransactionalProducer(writer, 7)
+    again._sequence = 1
+    again.send(FIRST_TIMESTAMP)
+    assert writer.last_stable_offset == end
+
+
+# What a leader takes
+
+
+def test_a_leader_gives_offsets_and_its_epoch(open_writer):
+    writer = open_writer()
+    assert writer.append(batch_of(77, [1, 2]), leader_epoch=3) == (0, 1, -1, False)
+    assert writer.append(batch_of(5, [3]), leader_epoch=5) == (2, 2, -1, False)
+    (log,) = read(writer)
+    assert [(r.offset, r.timestamp, r.leader_epoch) for r in log.records()] == [
+        (0, 1, 3), (1, 2, 3), (2, 3, 5),
+    ]
+    assert [batch.is_valid() for batch in log.batches()] == [True, True]
+    assert log.leader_epochs == ((3, 0), (5, 2))
+    with pytest.raises(InvalidLeaderEpochError):
+        append_one(writer, leader_epoch=4)
+    append_one(writer)
+    assert writer.leader_epochs == ((3, 0), (5, 2))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_log_append_time_is_stamped_by_the_leader(open_writer, clock, codec):
+    writer = open_writer(message_timestamp_type="LogAppendTime", index_interval_bytes=1)
+    for _ in range(3):
+        clock.now += 5
+        info = writer.append(batch_of(0, [-1, 9, 1 << 60], codec=codec))
+        assert info.log_append_time == clock.now
+    writer.flush()
+    (log,) = read(writer)
+    batches = list(log.batches())
+    assert all(batch.is_valid() for batch in batches)
+    assert {batch.timestamp_type for batch in batches} == {TimestampType.LOG_APPEND_TIME}
+    stamps = [FIRST_TIMESTAMP + 5 * (1 + number // 3) for number in range(9)]
+    assert [record.timestamp for record in log.records()] == stamps
+    assert log.segments[0].time_index.entries().tolist() == [
+        (FIRST_TIMESTAMP + 10, 5), (FIRST_TIMESTAMP + 15, 8),
+    ]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_timestamps_too_far_from_the_clock_are_refused(open_writer, clock, codec):
+    writer = open_writer(message_timestamp_before_max_ms=100, message_timestamp_after_max_ms=10)
+    now = clock.now
+    writer.append(batch_of(0, [now - 100, now, now + 10, -1], codec=codec))
+    for stamp in (now - 101, now + 11, 0, 1 << 62, -2):
+        with pytest.raises(InvalidTimestampError, match="record 1 of the batch at byte 0"):
+            writer.append(batch_of(0, [now, stamp], codec=codec))
+    assert offsets(writer) == [0, 1, 2, 3]
+
+
+def test_only_a_leader_says_log_append_time(open_writer):
+    writer = open_writer()
+    with pytest.raises(InvalidTimestampError):
+        writer.append(batch_of(0, [1], log_append_time=5))
+
+
+def test_a_wrong_largest_timestamp_is_put_right(open_writer):
+    writer = open_writer()
+    batch = bytearray(batch_of(0, [FIRST_TIMESTAMP, FIRST_TIMESTAMP + 3]))
+    batch[35:43] = (FIRST_TIMESTAMP + 99).to_bytes(8, "big")
+    with_crc = bytearray(batch)
+    with_crc[17:21] = kafkastore_crc(batch[21:]).to_bytes(4, "big")
+    writer.append(with_crc)
+    (log,) = read(writer)
+    (written,) = log.batches()
+    assert written.max_timestamp == FIRST_TIMESTAMP + 3
+    assert written.is_valid()
+
+
+def kafkastore_crc(data):
+    from kafkastore.formats.crc import crc32c
+
+    return crc32c(bytes(data))
+
+
+def test_batches_larger_than_allowed_are_refused(open_writer):
+    writer = open_writer(max_message_bytes=200, segment_bytes=190)
+    with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
+        writer.append(batch_of(0, [1, 2, 3]))
+    with pytest.raises(RecordTooLargeError, match=r"segment\.bytes"):
+        writer.append(batch_of(0, [1]) + batch_of(1, [1]), as_follower=True)
+    append_one(writer)
+
+
+def test_a_compacted_topic_asks_for_keys(open_writer):
+    writer = open_writer(cleanup_policy="compact")
+    writer.append_records([new_record(1)])
+    with pytest.raises(InvalidRecordError, match="no key"):
+        writer.append_records([new_record(1), new_record(1, key=None)])
+    assert offsets(writer) == [0]
+
+
+@pytest.mark.parametrize(
+    ("batch", "error", "message"),
+    [
+        (batch_of(0, [1], magic=1), InvalidRecordError, "as a follower"),
+        (batch_of(0, [1, 2])[:-3], CorruptBatchError, "no whole record batch"),
+        (batch_of(0, [1]) + b"\0" * 30, CorruptBatchError, f"at byte {2 * ONE}"),
+        (b"x", CorruptBatchError, "no whole record batch"),
+        (batch_of(0, [1])[:-1] + b"\x01", CorruptBatchError, "checksum"),
+    ],
+    ids=["magic 1", "torn", "zeros", "a byte", "crc"],
+)
+def test_what_a_leader_can_t_take_is_refused_and_the_log_goes_on(
+    open_writer, batch, error, message
+):
+    writer = open_writer()
+    append_one(writer)
+    with pytest.raises(error, match=message):
+        writer.append(batch_of(0, [5]) + batch)
+    append_one(writer)
+    assert offsets(writer) == [0, 1]
+
+
+def test_records_must_have_their_numbers_as_offset_deltas(open_writer):
+    writer = open_writer()
+    gap = kafkastore.formats.record_builder.build_batch(
+        [
+            kafkastore.Record(n, 1, TimestampType.CREATE_TIME, b"k", b"v", (), None)
+            for n in (0, 2)
+        ]
+    )
+    with pytest.raises(InvalidRecordError, match="count of 2 and offsets 0 to 2"):
+        writer.append(gap)
+
+
+def test_a_topic_s_compression_is_that_of_built_batches_and_asked_of_others(open_writer):
+    writer = open_writer(compression_type="lz4")
+    writer.append_records(new_records(20))
+    with pytest.raises(InvalidRecordError, match=r"compression\.type is lz4"):
+        append_one(writer)
+    (log,) = read(writer)
+    assert {batch.codec for batch in log.batches()} == {Codec.LZ4}
+
+
+# What a follower takes
+
+
+def test_a_follower_keeps_bytes_and_takes_gaps_but_never_goes_back(open_writer):
+    writer = open_writer()
+    batches = batch_of(7, [1, 2], leader_epoch=2) + batch_of(20, [3], leader_epoch=4)
+    assert writer.append(batches, as_follower=True) == (7, 20, -1, False)
+    assert (writer.path / "00000000000000000000.log").read_bytes() == batches
+    assert writer.leader_epochs == ((2, 7), (4, 20))
+    for offset in (0, 20):
+        with pytest.raises(OutOfOrderAppendError):
+            append_one_at(writer, offset)
+    with pytest.raises(OutOfOrderAppendError):
+        writer.append(batch_of(30, [1]) + batch_of(30, [1]), as_follower=True)
+    append_one_at(writer, 21, epoch=4)
+    assert offsets(writer) == [7, 8, 20, 21]
+
+
+def test_a_follower_leaves_out_a_batch_that_is_cut(open_writer):
+    writer = open_writer()
+    whole = batch_of(0, [1])
+    for torn in (whole[:-1], whole[:20], whole[:5], b""):
+        writer.append(batch_of(writer.log_end_offset, [1]) + torn, as_follower=True)
+    assert writer.append(whole[:30], as_follower=True) == (-1, -1, -1, False)
+    assert offsets(writer) == [0, 1, 2, 3]
+
+
+def test_old_messages_clear_the_epochs(open_writer):
+    writer = open_writer()
+    append_one(writer, leader_epoch=3)
+    writer.append(batch_of(1, [5], magic=1), as_follower=True)
+    assert writer.leader_epochs == ()
+
+
+# Producers
+
+
+def test_an_idempotent_producer_s_duplicates_are_known_and_its_gaps_refused(open_writer):
+    writer = open_writer()
+
+    def send(sequence, count=1):
+        stamps = [FIRST_TIMESTAMP] * count
+        batch = batch_of(0, stamps, producer_id=1, producer_epoch=0, base_sequence=sequence)
+        return writer.append(batch)
+
+    for sequence in range(6):
+        send(sequence)
+    several = send(6, 3)
+    assert send(6, 3) == several._replace(is_duplicate=True)
+    with pytest.raises(OutOfOrderSequenceError):
+        send(7, 2)
+    assert send(3)[:2] == (3, 3)
+    with pytest.raises(OutOfOrderSequenceError):
+        send(1)
+    with pytest.raises(OutOfOrderSequenceError):
+        send(12)
+    assert not writer.has_failed
+    assert send(9)[:2] == (9, 9)
+    assert offsets(writer) == list(range(10))
+
+
+def test_batches_of_a_producer_in_one_call_are_as_if_they_came_alone(open_writer):
+    writer = open_writer()
+
+    def batch(sequence):
+        return batch_of(0, [1], producer_id=1, producer_epoch=0, base_sequence=sequence)
+
+    assert writer.append(batch(0) + batch(1)) == (0, 1, -1, False)
+    info = writer.append(batch(1) + batch(2))
+    assert (info.last_offset, info.is_duplicate) == (2, False)
+    with pytest.raises(OutOfOrderSequenceError):
+        writer.append(batch(3) + batch(7))
+    assert offsets(writer) == [0, 1, 2, 3]
+
+
+def test_the_transaction_index_has_aborted_transactions_with_their_last_stable_offsets(
+    open_writer,
+):
+    writer = open_writer()
+    one, two, three, four = (TransactionalProducer(writer, number) for number in (1, 2, 3, 4))
+
+    def plain(count):
+        writer.append(batch_of(0, [1] * count))
+
+    def send(producer, count):
+        producer.send(*[1] * count)
+
+    send(one, 5)
+    plain(3)
+    send(two, 2)
+    send(one, 4)
+    send(three, 3)
+    plain(2)
+    send(one, 10)
+    one.end(1, is_commit=False)
+    send(two, 6)
+    send(four, 3)
+    plain(10)
+    send(three, 9)
+    three.end(1, is_commit=True)
+    send(four, 8)
+    send(two, 7)
+    two.end(1, is_commit=False)
+    plain(10)
+    send(four, 4)
+    assert writer.last_stable_offset == 36
+    four.end(1, is_commit=True)
+    (segment,) = segments(writer)
+    assert segment.transaction_index.entries().tolist() == [(1, 0, 29, 8), (2, 8, 74, 36)]
+    assert writer.last_stable_offset == writer.log_end_offset == 90
+
+
+def test_a_transaction_over_several_segments_is_in_the_index_of_its_marker(open_writer):
+    writer = open_writer(segment_bytes=3 * ONE)
+    producer = TransactionalProducer(writer, 137)
+    producer.send(1, 1)
+    assert writer.last_stable_offset == 0
+    writer.roll()
+    producer.send(1, 1)
+    writer.roll()
+    producer.end(1, is_commit=False)
+    assert [len(each.transaction_index.entries()) for each in segments(writer)] == [0, 0, 1]
+    assert writer.last_stable_offset == 5
+    (log,) = read(writer)
+    assert not list(log.records(isolation="read_committed"))
+
+
+# Start of the log, retention
+
+
+def test_records_are_deleted_up_to_the_high_watermark_and_segments_follow(open_writer):
+    writer = open_writer(segment_bytes=3 * ONE, retention_ms=-1)
+    for epoch in range(10):
+        append_one(writer, leader_epoch=epoch)
+    assert writer.delete_records(5) == 5
+    assert writer.delete_records(2) == 5
+    with pytest.raises(OffsetOutOfRangeError):
+        writer.delete_records(11)
+    assert writer.base_offsets == (0, 3, 6, 9)
+    assert writer.leader_epochs[0] == (5, 5)
+    writer.delete_old_segments()
+    assert writer.base_offsets == (3, 6, 9)
+    names = sorted(path.name for path in writer.path.glob("0*"))
+    assert not [name for name in names if name.startswith(f"{0:020d}")]
+    assert offsets(writer)[0] == 3
+
+
+def test_old_segments_go_and_an_empty_one_remains(open_writer, clock):
+    writer = open_writer(segment_bytes=5 * ONE, retention_ms=10_000)
+    for _ in range(15):
+        append_one(writer, 10)
+    found = writer.delete_old_segments()
+    assert [each.segment.base_offset for each in found.deletions] == [0, 5, 10]
+    assert writer.base_offsets == (15,)
+    assert writer.log_start_offset == 15
+    assert append_one(writer).first_offset == 15
+
+
+# Files
+
+
+def test_a_preallocated_log_has_its_full_size_until_it_is_rolled_or_closed(open_writer, tmp_path):
+    writer = open_writer(preallocate=True, segment_bytes=100_000)
+    append_one(writer)
+    log = writer.path / "00000000000000000000.log"
+    assert log.stat().st_size == 100_000
+    assert offsets(writer) == [0]
+    writer.truncate_to(0)
+    append_one(writer)
+    writer.roll()
+    assert log.stat().st_size == ONE
+    append_one(writer)
+    writer.close()
+    assert (writer.path / "00000000000000000001.log").stat().st_size == ONE
+
+
+def test_a_closed_writer_takes_nothing(open_writer):
+    writer = open_writer()
+    append_one(writer)
+    writer.close()
+    writer.close()
+    for work in (lambda: append_one(writer), writer.flush, writer.roll):
+        with pytest.raises(WriterFailedError, match="closed"):
+            work()
+
+
+def test_records_are_built_into_batches_of_the_size_asked_for(open_writer):
+    writer = open_writer()
+    records = new_records(300)
+    info = writer.append_records(iter(records), batch_bytes=1000, codec=Codec.SNAPPY)
+    assert info[:2] == (0, 299)
+    assert writer.append_records([]) == (-1, -1, -1, False)
+    (log,) = read(writer)
+    found = [(r.timestamp, r.key, r.value, r.headers) for r in log.records()]
+    assert found == [(r.timestamp, r.key, r.value, tuple(r.headers)) for r in records]
+    assert len(list(log.batches())) > 20
+
+
+def test_a_reader_sees_what_was_appended_while_the_writer_goes_on(open_writer):
+    writer = open_writer(segment_bytes=5 * ONE, index_interval_bytes=1)
+    for number in range(23):
+        append_one(writer, FIRST_TIMESTAMP + number)
+        (log,) = read(writer)
+        records, error = until_error(log.records())
+        assert error is None
+        assert [record.offset for record in records] == list(range(number + 1))
+        assert log.offset_for_timestamp(FIRST_TIMESTAMP + number).offset == number

@@ -1,0 +1,78 @@
+"""Arrow columns are appended, and come back as they were."""
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+import kafkastore
+from kafkastore.errors import InvalidRecordError
+from kafkastore.formats.compression import Codec
+from kafkastore.log.log_dir_writer import LogDirWriter
+
+from .written_logs import FIRST_TIMESTAMP, Clock, new_records
+
+COLUMNS = ["key", "value", "timestamp", "headers"]
+
+
+@pytest.fixture
+def writer(tmp_path):
+    with LogDirWriter(tmp_path / "logs", clock=Clock()) as log_dir:
+        yield log_dir.writer("t", 0, {"segment.bytes": 5000})
+
+
+def records(writer):
+    (log,) = kafkastore.open(writer.path)
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in log.records()]
+
+
+def as_arrow(writer):
+    (log,) = kafkastore.open(writer.path)
+    return log.to_arrow(include_headers=True)
+
+
+def test_what_is_read_as_arrow_is_appended_again(writer):
+    writer.append_records(new_records(100), batch_bytes=700)
+    before = records(writer)
+    table = as_arrow(writer).read_all()
+    assert writer.append_columns(table, batch_bytes=900, codec=Codec.ZSTD)[:2] == (100, 199)
+    assert [row[1:] for row in records(writer)[100:]] == [row[1:] for row in before]
+    info = writer.append_columns(table.slice(33, 50).combine_chunks().to_batches()[0])
+    assert info[:2] == (200, 249)
+    assert [row[1:] for row in records(writer)[200:]] == [row[1:] for row in before[33:83]]
+
+
+def test_a_reader_is_taken_batch_by_batch(writer):
+    writer.append_records(new_records(40))
+    reader = as_arrow(writer)
+    assert writer.append_columns(reader, batch_bytes=300)[:2] == (40, 79)
+    assert writer.append_columns(as_arrow(writer).read_all().slice(0, 0)) == (-1, -1, -1, False)
+
+
+def test_columns_may_be_missing_null_or_of_other_types(writer):
+    moment = datetime.datetime(2020, 9, 13, 12, 26, 40, 123999, tzinfo=datetime.UTC)
+    value = pa.array(["a", None], pa.large_string())
+    writer.append_columns(pa.table({"value": value}))
+    writer.append_columns(pa.table({"value": value, "timestamp": pa.array([None, 7])}))
+    stamps = pa.array([moment, None], pa.timestamp("us", "UTC"))
+    full = {"key": value, "value": value, "timestamp": stamps, "other": stamps}
+    writer.append_columns(pa.table(full))
+    assert [row[1:4] for row in records(writer)] == [
+        (-1, None, b"a"), (-1, None, None), (-1, None, b"a"), (7, None, None),
+        (FIRST_TIMESTAMP + 123, b"a", b"a"), (-1, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pa.table({"key": [b"k"]}), "no column 'value'"),
+        (pa.table({"value": [1.5]}), "'value' is double"),
+        (pa.table({"value": [b"v"], "timestamp": ["now"]}), "'timestamp' is string"),
+        (pa.table({"value": [b"v"], "headers": [5]}), "'headers' is int64"),
+    ],
+)
+def test_what_can_t_be_written_is_one_clear_error(writer, table, message):
+    with pytest.raises(InvalidRecordError, match=message):
+        writer.append_columns(table)
+    assert not writer.has_failed

@@ -1,0 +1,71 @@
+"""A writer is killed at any moment, hundreds of times."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from models import killed_writer
+from models.killed_writer import CONFIG, value_at
+
+import kafkastore
+from kafkastore.log.log_dir_writer import LogDirWriter
+
+KILLS = 200
+LONGEST_LIFE_S = 0.06
+
+
+@pytest.fixture
+def server(tmp_path):
+    command = [
+        sys.executable, killed_writer.__file__, str(tmp_path / "logs"), str(tmp_path / "acks"),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.stdin.close()
+
+
+def kill_one(server, seed, life_s):
+    """Let a child write for a while, and kill it."""
+    server.stdin.write(f"{seed}\n")
+    server.stdin.flush()
+    child = int(server.stdout.readline())
+    time.sleep(life_s)
+    os.kill(child, signal.SIGKILL)
+    return int(server.stdout.readline())
+
+
+def last_acknowledged(path: Path):
+    acks = path.read_bytes() if path.exists() else b""
+    return int.from_bytes(acks[-8:], "big")
+
+
+def test_what_was_flushed_before_a_kill_is_there_and_nothing_is_invented(tmp_path, server):
+    seed = 20261120
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    root, acks = tmp_path / "logs", tmp_path / "acks"
+    grown = 0
+    for number in range(KILLS):
+        assert kill_one(server, seed + number, rng.random() * LONGEST_LIFE_S) == -signal.SIGKILL
+        if number % 4:
+            continue  # the next child recovers
+        with LogDirWriter(root) as log_dir:
+            writer = log_dir.writer("t", 0, CONFIG)
+            assert writer.log_end_offset >= last_acknowledged(acks)
+            grown = max(grown, writer.log_end_offset)
+        (log,) = kafkastore.open(root)
+        offset = log.log_start_offset
+        for record in log.records():
+            assert (record.offset, record.value) == (offset, value_at(offset))
+            offset += 1
+        assert offset == log.log_end_offset
+        assert not list(kafkastore.verify(root))
+    assert last_acknowledged(acks) > 1000
+    assert grown > 1000
