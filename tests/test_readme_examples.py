@@ -62,11 +62,17 @@ def test_the_python_example_prints_what_its_comments_say(old_logs: Path) -> None
 
 
 def test_the_formats_example_prints_what_its_comments_say(tmp_path: Path) -> None:
-    (block,) = (block for block in blocks("python") if "formats" in block.text)
+    (block,) = (block for block in blocks("python") if "offset_index" in block.text)
     printed = run_python(block.text, tmp_path).splitlines()
     assert len(printed) == 2
     for line in printed:
         assert f"# {line}" in block.text
+
+
+def test_the_writing_example_prints_what_its_comment_says(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks("python") if "LogDirWriter" in block.text)
+    (line,) = run_python(block.text, tmp_path).splitlines()
+    assert f"# {line}" in block.text
 
 
 def test_the_spark_example_shows_what_its_comments_say(old_logs: Path) -> None:

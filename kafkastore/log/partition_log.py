@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,6 +45,9 @@ from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: How often a segment may be listed and then not be there, until that is an error.
+MOST_LISTINGS = 20
 
 AnswerT = TypeVar("AnswerT")
 
@@ -94,7 +99,7 @@ class PartitionLog:
             self.log_dir.refresh()
 
     def beside_changes(self, answer: Callable[[], AnswerT]) -> AnswerT:
-        """Answer a question, and once more after `refresh` where a segment vanished meanwhile.
+        """Answer a question, and once more after `refresh` whenever a segment vanished meanwhile.
 
         Parameters
         ----------
@@ -109,16 +114,17 @@ class PartitionLog:
         Raises
         ------
         SegmentGoneError
-            If the new listing names the same segment, and it is not there again.
+            If listing after listing names a segment that is not there.
         """
-        gone = None
+        # A writer may make and drop one again and again; a link to nowhere stays.
+        gone: Counter[str | PathLike[str]] = Counter()
         while True:
             try:
                 return answer()
             except SegmentGoneError as error:
-                if error.path == gone:
+                gone[error.path] += 1
+                if gone[error.path] > MOST_LISTINGS:
                     raise
-                gone = error.path
                 self.refresh()
 
     @cached_property
