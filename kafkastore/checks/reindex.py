@@ -36,6 +36,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import is_control
+from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
@@ -113,6 +114,8 @@ def plan_reindex(
         If the path is neither.
     UnknownVersionError
         If there is no such version.
+    InvalidConfigError
+        If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
 
     Notes
     -----
@@ -123,6 +126,7 @@ def plan_reindex(
     """
     root = Path(os.path.abspath(path))
     broker_rules = rules_of(rules)
+    index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)
     logs = [log for log in store if partitions is None or log.topic_partition in partitions]
 

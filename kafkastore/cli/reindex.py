@@ -26,8 +26,9 @@ from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
     help="The Kafka version whose recovery makes the files.",
 )
 @click.option(
-    "--index-interval-bytes", type=click.IntRange(min=0), default=INDEX_INTERVAL_BYTES,
-    show_default=True, metavar="N", help="Kafka's setting of that name.",
+    "--index-interval-bytes", type=click.IntRange(min=0, max=(1 << 31) - 1),
+    default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N",
+    help="Kafka's setting of that name.",
 )
 @click.option("--up-to-damage", is_flag=True,
               help="Index a log that is broken up to there, rather than leave it alone.")

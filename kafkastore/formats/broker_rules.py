@@ -185,7 +185,7 @@ def parse_version(text: str) -> KafkaVersion:
     >>> parse_version("2.4") < parse_version("2.4.1") < parse_version("3.0")
     True
     """
-    if not _VERSION.fullmatch(text):
+    if not isinstance(text, str) or not _VERSION.fullmatch(text):
         raise UnknownVersionError(f"{text!r} is no Kafka version such as 2.4 or 3.9.1")
     return tuple(int(part) for part in text.split("."))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkastore.errors import OffsetOverflowError
 from kafkastore.formats import append_sets
 from kafkastore.formats.append_sets import AppendSets
 from kafkastore.formats.broker_rules import BrokerRules
@@ -19,6 +20,8 @@ from kafkastore.log.log_config import LogConfig
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+# The log end offset, one more than a record's, is a number of 63 bits too.
+_LAST_OFFSET = (1 << 63) - 1
 _CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
 
 
@@ -71,10 +74,19 @@ class AppendRules:
             The batches as they are to be written.
         AppendSets
             How an index looks at them.
+
+        Raises
+        ------
+        OffsetOverflowError
+            If there are not so many offsets left below 2^63.
         """
         data, sets = append_sets.assign_offsets(
             batches, next_offset, leader_epoch=leader_epoch, now=now, **self._options
         )
+        if sets.count and not next_offset <= sets.last_offset(sets.count - 1) < _LAST_OFFSET:
+            raise OffsetOverflowError(
+                f"the batches need more offsets than there are from {next_offset} on"
+            )
         return memoryview(data), sets
 
     def as_follower(

@@ -1,16 +1,23 @@
 """A partition's files made what loading them makes of them; what is cut off is kept elsewhere.
 
 Interrupted at any point it can be begun again: what is cut is safe before it is cut, and every file
-that is written is a whole one.
+that is written is a whole one. The logs that take a split one's place are written as a broker
+writes them, so that a broker, too, can go on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kafkastore.formats.file_names import LOG_SUFFIX, SWAP_SUFFIX, parse_segment_file
+from kafkastore.formats.file_names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    parse_segment_file,
+)
 from kafkastore.fs import FileSystem
+from kafkastore.log.directory_files import INDEX_SUFFIXES
 from kafkastore.log.recovery import RecoveredLog
 
 _CHUNK_BYTES = 1 << 20
@@ -30,7 +37,10 @@ def apply_recovery(loaded: RecoveredLog, cut_area: Path, fs: FileSystem) -> None
         What alters files.
     """
     kept = _Kept(cut_area, loaded.path.name, fs)
+    split = {copied.source for copied in loaded.copied.values()}
     for name in loaded.deleted:
+        if name in split:
+            continue
         path = loaded.path / name
         file = parse_segment_file(name)
         if file and file.type_suffix == LOG_SUFFIX and file.temporary in ("", SWAP_SUFFIX):
@@ -38,6 +48,9 @@ def apply_recovery(loaded: RecoveredLog, cut_area: Path, fs: FileSystem) -> None
         fs.unlink(path)
     for name, target in loaded.renamed.items():
         fs.rename(loaded.path / name, loaded.path / target)
+    for name in sorted(split):
+        kept.copy(loaded.path / name, 0, name)
+        _split(loaded, name, fs)
     for name, size in loaded.cut.items():
         path = loaded.path / name
         if any(chunk.strip(b"\0") for chunk in _chunks(path, size)):
@@ -52,6 +65,51 @@ def apply_recovery(loaded: RecoveredLog, cut_area: Path, fs: FileSystem) -> None
         fs.replace_content(loaded.path / name, data)
     if loaded.deleted or loaded.renamed or loaded.cut:
         fs.fsync_directory(loaded.path)
+
+
+def _split(loaded: RecoveredLog, source: str, fs: FileSystem) -> None:
+    """Make the logs that take the place of one, and drop that with its indexes.
+
+    Source: Kafka 2.4.0 ``Log.replaceSegments``.
+    """
+    path = loaded.path / source
+    parts = sorted(name for name, copied in loaded.copied.items() if copied.source == source)
+    modified_ns = path.stat().st_mtime_ns
+    for name in parts:
+        target = loaded.path / (name + CLEANED_SUFFIX)
+        if target.exists():
+            fs.unlink(target)
+        copied = loaded.copied[name]
+        _write(target, _chunks(path, copied.start, copied.end), fs)
+        fs.utime(target, modified_ns)
+    fs.fsync_directory(loaded.path)
+    # From the last on: as long as one is left, a loading broker drops what has become a swap.
+    _rename_all(loaded.path, reversed(parts), CLEANED_SUFFIX, SWAP_SUFFIX, fs)
+    for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
+        old = loaded.path / source.replace(LOG_SUFFIX, suffix)
+        if old.exists():
+            fs.unlink(old)
+    fs.fsync_directory(loaded.path)
+    _rename_all(loaded.path, parts, SWAP_SUFFIX, "", fs)
+
+
+def _rename_all(
+    directory: Path, names: Iterable[str], suffix: str, new_suffix: str, fs: FileSystem
+) -> None:
+    for name in names:
+        fs.rename(directory / (name + suffix), directory / (name + new_suffix))
+    fs.fsync_directory(directory)
+
+
+def _write(path: Path, chunks: Iterable[bytes], fs: FileSystem) -> None:
+    """Make a new file durable."""
+    descriptor = fs.create(path)
+    try:
+        for chunk in chunks:
+            fs.write_all(descriptor, chunk)
+        fs.fsync(descriptor)
+    finally:
+        fs.close(descriptor)
 
 
 class _Kept:
@@ -69,19 +127,15 @@ class _Kept:
                 fs.fsync_directory(directory.parent)
         if target.exists():
             fs.unlink(target)  # of a recovery that was interrupted
-        descriptor = fs.create(target)
-        try:
-            for chunk in _chunks(path, position):
-                fs.write_all(descriptor, chunk)
-            fs.fsync(descriptor)
-        finally:
-            fs.close(descriptor)
+        _write(target, _chunks(path, position), fs)
         fs.fsync_directory(self._directory)
 
 
-def _chunks(path: Path, position: int) -> Iterator[bytes]:
+def _chunks(path: Path, position: int, end: int | None = None) -> Iterator[bytes]:
     """Read a file in pieces, from a position on."""
+    left = path.stat().st_size - position if end is None else end - position
     with open(path, "rb") as file:
         file.seek(position)
-        while chunk := file.read(_CHUNK_BYTES):
+        while chunk := file.read(min(_CHUNK_BYTES, left)):
+            left -= len(chunk)
             yield chunk

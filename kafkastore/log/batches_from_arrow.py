@@ -42,7 +42,8 @@ def batches_of_columns(
     Raises
     ------
     InvalidRecordError
-        If there is no column `value`, or a column is of a type that can't be written.
+        If there is no column `value`, or a column is of a type or has a value that can't be
+        written.
     """
     table = pa.table(data) if isinstance(data, pa.RecordBatch) else data
     reader = pa.RecordBatchReader.from_stream(table)
@@ -57,6 +58,9 @@ def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
     names = set(rows.schema.names)
     if "value" not in names:
         raise InvalidRecordError("there is no column 'value' to make records of")
+    for name in ("key", "value", "timestamp", "headers"):
+        if rows.schema.names.count(name) > 1:
+            raise InvalidRecordError(f"there is more than one column {name!r}")
     nulls = pa.nulls(rows.num_rows, pa.binary())
     columns: dict[str, Any] = {
         "offset": np.arange(rows.num_rows, dtype=np.int64),
@@ -67,6 +71,8 @@ def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
         columns[name] = _binary(_converted(name, column, pa.binary()))
     if "headers" in names:
         headers = _converted("headers", rows["headers"], _HEADERS)
+        if headers.flatten().null_count:
+            raise InvalidRecordError("column 'headers' has a null among the headers of a record")
         pairs = headers.values
         columns["headers"] = (
             headers.null_count,
@@ -104,12 +110,18 @@ def _binary(column: pa.Array) -> tuple[Any, ...]:
 def _milliseconds(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return timestamps in ms since 1970, -1 none."""
     kind = column.type
-    if pa.types.is_timestamp(kind):
-        # Whole ms below: a cast would round what is before 1970 up.
-        column = pc.floor_temporal(column, unit="millisecond")
-        column = column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
-    elif not pa.types.is_integer(kind):
-        raise InvalidRecordError(f"column 'timestamp' is {kind}, neither a timestamp nor ms")
-    filled = pc.fill_null(column.cast(pa.int64()), -1)
+    try:
+        if pa.types.is_timestamp(kind):
+            if kind.unit in ("us", "ns"):
+                # Whole ms below: a cast would round what is before 1970 up.
+                column = pc.floor_temporal(column, unit="millisecond")
+            column = column.cast(pa.timestamp("ms", kind.tz))
+        elif not pa.types.is_integer(kind):
+            raise InvalidRecordError(f"column 'timestamp' is {kind}, neither a timestamp nor ms")
+        filled = pc.fill_null(column.cast(pa.int64()), -1)
+    except pa.ArrowInvalid as error:
+        raise InvalidRecordError(
+            f"column 'timestamp' has a value of more ms than 64 bits hold: {error}"
+        ) from error
     values: np.ndarray[Any, np.dtype[np.int64]] = filled.to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(values)

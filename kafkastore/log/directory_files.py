@@ -21,6 +21,7 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkastore.log.segment_split import CopiedRange
 from kafkastore.segment.small_file import read_if_there
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
@@ -42,6 +43,8 @@ class DirectoryFiles:
         Files on disk that would have another name.
     written : dict of str to bytes
         Files that would be made or made anew.
+    copied : dict of str to CopiedRange
+        Logs that would be made of bytes of others on disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,6 +52,7 @@ class DirectoryFiles:
         self.deleted: dict[str, str] = {}
         self.renamed: dict[str, str] = {}
         self.written: dict[str, bytes] = {}
+        self.copied: dict[str, CopiedRange] = {}
         try:
             with os.scandir(path) as entries:
                 self._on_disk = {entry.name: entry.name for entry in entries if entry.is_file()}
@@ -59,10 +63,10 @@ class DirectoryFiles:
         self._snapshots = {offset for offset in offsets if offset is not None}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._on_disk or name in self.written
+        return name in self._on_disk or name in self.written or name in self.copied
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._on_disk, *self.written}))
+        return iter(sorted({*self._on_disk, *self.written, *self.copied}))
 
     def snapshot_offsets(self) -> list[int]:
         """Return the offsets of the producer snapshots, rising."""
@@ -89,6 +93,7 @@ class DirectoryFiles:
     def delete(self, name: str, reason: str) -> None:
         """Remove a file if it is there."""
         self.written.pop(name, None)
+        self.copied.pop(name, None)
         source = self._on_disk.pop(name, None)
         if (offset := _snapshot_offset(name)) is not None:
             self._snapshots.discard(offset)

@@ -5,6 +5,7 @@ Source: Kafka 2.4.0 ``LeaderEpochFileCache``.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from kafkastore.formats.checkpoints import EpochStart, pack_leader_epoch_checkpo
 from kafkastore.formats.file_names import LEADER_EPOCH_CHECKPOINT
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.fs import FileSystem
+
+_LARGEST_EPOCH = (1 << 31) - 1
 
 
 class EpochFile:
@@ -53,11 +56,16 @@ class EpochFile:
         Raises
         ------
         InvalidLeaderEpochError
-            If it is below one that is known.
+            If it is below one that is known, or no whole number of 31 bits.
         """
         latest = self._epochs.latest_epoch or 0
         if leader_epoch is None:
             return latest
+        if isinstance(leader_epoch, bool) or not hasattr(leader_epoch, "__index__"):
+            raise InvalidLeaderEpochError(f"a leader epoch is a whole number, not {leader_epoch!r}")
+        leader_epoch = operator.index(leader_epoch)
+        if leader_epoch > _LARGEST_EPOCH:
+            raise InvalidLeaderEpochError(f"leader epoch {leader_epoch} is above {_LARGEST_EPOCH}")
         if leader_epoch < latest:
             raise InvalidLeaderEpochError(
                 f"leader epoch {leader_epoch} is below the latest, {latest}"

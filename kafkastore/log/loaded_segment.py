@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import LOG_SUFFIX, SWAP_SUFFIX
+from kafkastore.log.segment_split import LogPart
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import batch_runs
@@ -15,7 +16,10 @@ from kafkastore.segment.recovery import batch_runs
 
 @dataclass(slots=True)
 class LoadedSegment:
-    """A segment while it is loaded: see `recovery.RecoveredSegment`."""
+    """A segment while it is loaded: see `recovery.RecoveredSegment`.
+
+    That of a part of a segment that is split has the path of the latter's log, and a `start` there.
+    """
 
     base_offset: int
     log_name: str
@@ -25,6 +29,7 @@ class LoadedSegment:
     next_offset: int | None = None
     is_recovered: bool = False
     reason: str | None = None
+    start: int | None = None
 
     @property
     def cut_bytes(self) -> int:
@@ -34,6 +39,12 @@ class LoadedSegment:
     def name(self, suffix: str) -> str:
         """Return the name of another of its files; while it is a swap, one of the swap's."""
         return self.log_name.replace(LOG_SUFFIX, suffix)
+
+    def open_log(self) -> LogFile:
+        """Open the log, or the part of one."""
+        if self.start is None:
+            return LogFile(self.path)
+        return LogPart(self.path, self.start, self.start + self.size)
 
     def end(self) -> int:
         """Return the offset behind the last batch."""

@@ -49,9 +49,11 @@ from kafkastore.segment.log_segment import LogSegment
 CUT_MARK = ".kafkastore-cut-"
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_CLUSTER = re.compile(r"[a-zA-Z0-9._-]+")
 _KRAFT_ALONE = (4, 0)
 # Its offset index entries have the first offset of a batch.
 _OLDEST = (2, 0)
+_LARGEST_INT32 = (1 << 31) - 1
 
 
 def _wall_clock() -> int:
@@ -193,8 +195,10 @@ class LogDirWriter:
         topic_partition = TopicPartition(topic, partition)
         if self._is_closed:
             raise WriterFailedError(f"the writer of {self.path} is closed")
-        if not _TOPIC.fullmatch(topic) or topic in (".", "..") or partition < 0:
-            raise InvalidNameError(f"{topic_partition} is no name of a partition")
+        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise InvalidNameError(f"{topic!r} is no name that Kafka allows a topic")
+        if type(partition) is not int or not 0 <= partition <= _LARGEST_INT32:
+            raise InvalidNameError(f"{partition!r} is no number of a partition")
         if topic_partition in self._writers:
             raise KafkaStoreError(f"{topic_partition} has a writer already")
         log_config = LogConfig.of(config)
@@ -218,10 +222,21 @@ class LogDirWriter:
     def checkpoint(self) -> None:
         """Write down the recovery points, log start offsets and high watermarks of all partitions.
 
+        Raises
+        ------
+        WriterFailedError
+            If the directory is closed: it may be another's by now.
+
         Notes
         -----
         A broker does so every minute, and every 5 s for the high watermarks.
         """
+        if self._is_closed:
+            raise WriterFailedError(f"the writer of {self.path} is closed")
+        self._write_checkpoints()
+
+    def _write_checkpoints(self) -> None:
+        """Write down what is known of all partitions."""
         for topic_partition, writer in self._writers.items():
             self._recovery_points[topic_partition] = writer.recovery_point
             self._high_watermarks[topic_partition] = writer.high_watermark
@@ -248,7 +263,7 @@ class LogDirWriter:
             self._close_writers()
             if self._is_half_opened or any(each.has_failed for each in self._writers.values()):
                 return
-            self.checkpoint()
+            self._write_checkpoints()
             if self._was_clean or self._is_whole():
                 self._fs.close(self._fs.create(self.path / CLEAN_SHUTDOWN_FILE))
                 self._fs.fsync_directory(self.path)
@@ -283,7 +298,11 @@ class LogDirWriter:
         path = self.path / META_PROPERTIES
         if path.exists():
             return
-        cluster = cluster_id or _random_id()
+        if type(node_id) is not int or not 0 <= node_id <= _LARGEST_INT32:
+            raise KafkaStoreError(f"{node_id!r} is no id of a broker, which is a number from 0 on")
+        cluster = _random_id() if cluster_id is None else cluster_id
+        if not isinstance(cluster, str) or not _CLUSTER.fullmatch(cluster):
+            raise KafkaStoreError(f"{cluster!r} is no id of a cluster, which is letters and digits")
         if parse_version(self.version) >= _KRAFT_ALONE:
             lines = ["version=1", f"node.id={node_id}", f"directory.id={_random_id()}"]
         else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
+    OffsetOverflowError,
     OutOfOrderAppendError,
 )
 from kafkastore.formats import offset_index, time_index, transaction_index
@@ -40,8 +41,14 @@ from kafkastore.log.producer_recovery import (
     delete_snapshot,
     remove_stray_snapshots,
 )
-from kafkastore.segment.log_file import LogFile
+from kafkastore.log.segment_split import (
+    LARGEST_RELATIVE_OFFSET,
+    CopiedRange,
+    parts_of,
+    rebuild_part,
+)
 from kafkastore.segment.recovery import (
+    RebuiltIndexes,
     batch_runs,
     rebuild_indexes,
     replay_run,
@@ -106,6 +113,7 @@ class LogLoader:
         self.now_ms = now_ms
         self.is_clean = is_clean
         self.segments: dict[int, LoadedSegment] = {}
+        self._to_be_split: list[tuple[LoadedSegment, OffsetOverflowError]] = []
         self.snapshots_at_first = self.files.snapshot_offsets()
         self.epochs_on_disk = self._read_epochs()
         self.epochs = LeaderEpochs(self.epochs_on_disk)
@@ -119,8 +127,11 @@ class LogLoader:
         self._load_segments()
         if not self.rules.swaps_are_renamed:
             self._complete_swaps(swaps)
+        for segment, error in self._to_be_split:
+            if self.segments.get(segment.base_offset) is segment:
+                self._split(segment, error)
         if not self.is_clean:
-            self._recover_unflushed()
+            self._recover_and_split_unflushed()
         is_kept = self._drop_log_behind_its_start()
         if not self.segments:
             self._begin_empty_log()
@@ -200,8 +211,15 @@ class LogLoader:
                 self.files.delete(name, "an index without its log")
             elif file.type_suffix == LOG_SUFFIX:
                 segment = self._open(name)
-                if self._are_indexes_refused(segment):
-                    self._recover(segment)
+                try:
+                    if self._are_indexes_refused(segment):
+                        self._recover(segment)
+                except OffsetOverflowError as error:
+                    if not any(each.endswith(SWAP_SUFFIX) for each in self.files):
+                        self._split(segment, error)
+                        continue
+                    # Its parts may be there already, as swaps.
+                    self._to_be_split.append((segment, error))
                 self.segments[segment.base_offset] = segment
 
     def _are_indexes_refused(self, segment: LoadedSegment) -> bool:
@@ -248,15 +266,9 @@ class LogLoader:
             self._replay,
             is_last=False,
         )
-        rebuilt = rebuild_indexes(
-            segment.path,
-            segment.base_offset,
-            index_interval_bytes=self.index_interval_bytes,
-            rules=self.rules,
-            producers=producers.state,
-            epochs=(
-                self.epochs if finds_epochs or self.rules.every_recovery_finds_epochs else None
-            ),
+        all_find_epochs = self.rules.every_recovery_finds_epochs
+        rebuilt = self._rebuilt(
+            segment, producers.state, self.epochs if finds_epochs or all_find_epochs else None
         )
         if rebuilt.read_error is not None:
             raise rebuilt.read_error
@@ -264,6 +276,7 @@ class LogLoader:
         cut_bytes = segment.valid_bytes - rebuilt.valid_bytes
         segment.valid_bytes, segment.next_offset = rebuilt.valid_bytes, rebuilt.next_offset
         segment.is_recovered = True
+        self._copy(segment)
         if segment.cut_bytes and segment.reason is None:
             segment.reason = rebuilt.reason or _TORN
         self._write_indexes(
@@ -273,6 +286,62 @@ class LogLoader:
             producers.end_offset = rebuilt.producers_end_offset
         producers.take_snapshot()
         return cut_bytes
+
+    def _rebuilt(
+        self, segment: LoadedSegment, state: ProducerState, epochs: LeaderEpochs | None
+    ) -> RebuiltIndexes:
+        """Make a segment's indexes, carry the producers on, and tell the epochs."""
+        if segment.start is None:
+            return rebuild_indexes(
+                segment.path,
+                segment.base_offset,
+                index_interval_bytes=self.index_interval_bytes,
+                rules=self.rules,
+                producers=state,
+                epochs=epochs,
+            )
+        with segment.open_log() as log:
+            return rebuild_part(
+                log, segment.base_offset, self.index_interval_bytes, self.rules, state, epochs
+            )
+
+    def _split(self, segment: LoadedSegment, error: OffsetOverflowError) -> None:
+        """Put parts in the place of a segment that an offset does not fit; they aren't recovered.
+
+        Source: Kafka 2.4.0 ``Log.retryOnOffsetOverflow``, ``replaceSegments``; KAFKA-6264.
+        """
+        is_split = self.rules.cleaned_files_void_swaps and segment.start is None
+        if not is_split or segment.end() - 1 - segment.base_offset <= LARGEST_RELATIVE_OFFSET:
+            raise error
+        parts = parts_of(segment.path, segment.valid_bytes, self.index_interval_bytes)
+        new_names = [segment_file_name(part.base_offset, LOG_SUFFIX) for part in parts]
+        if any(name in self.files for name in new_names if name != segment.log_name):
+            raise error
+        reason = f"split, for its offsets do not fit in one segment: {error}"
+        is_replaced = parts[0].base_offset == segment.base_offset
+        self.segments.pop(segment.base_offset, None)
+        self.files.delete(segment.log_name, reason)
+        self.files.delete(segment.name(TRANSACTION_INDEX_SUFFIX), reason)
+        if not is_replaced:
+            self.files.delete(segment.name(OFFSET_INDEX_SUFFIX), reason)
+            self.files.delete(segment.name(TIME_INDEX_SUFFIX), reason)
+            if self.rules.snapshots_follow_segments:
+                delete_snapshot(self.files, segment.base_offset, reason)
+        for name, part in zip(new_names, parts, strict=True):
+            new = LoadedSegment(
+                part.base_offset, name, segment.path, part.size, part.size, part.next_offset
+            )
+            new.start = part.start
+            self._copy(new)
+            self._write_indexes(new, *part.indexes(), b"")
+            self.segments[new.base_offset] = new
+
+    def _copy(self, segment: LoadedSegment) -> None:
+        """Have a part's log made of the bytes of it that stay; for others nothing is to be done."""
+        if segment.start is not None:
+            self.files.copied[segment.log_name] = CopiedRange(
+                segment.path.name, segment.start, segment.start + segment.valid_bytes
+            )
 
     def _check_loadable(self, state: ProducerState) -> None:
         """Refuse what a broker refuses to load."""
@@ -292,7 +361,7 @@ class LogLoader:
     def _replay(self, state: ProducerState, base_offset: int, start_offset: int) -> None:
         """Carry producers on over a segment, from the batch on that holds an offset."""
         segment = self.segments[base_offset]
-        with LogFile(segment.path) as log:
+        with segment.open_log() as log:
             for run in batch_runs(log):
                 headers = run.headers
                 is_asked = (headers["position"] < segment.valid_bytes) & (
@@ -301,8 +370,15 @@ class LogLoader:
                 replay_run(state, run, is_asked)
         self._check_loadable(state)
 
-    def _recover_unflushed(self) -> None:
+    def _recover_and_split_unflushed(self) -> None:
+        """Recover the segments from the recovery point on, anew whenever one had to be split."""
+        while (overflow := self._recover_unflushed()) is not None:
+            self._split(*overflow)
+
+    def _recover_unflushed(self) -> tuple[LoadedSegment, OffsetOverflowError] | None:
         """Recover the segments from the recovery point on, up to one that is cut.
+
+        Return one that has to be split first.
 
         Source: Kafka 2.4.0 ``Log.recoverLog``.
         """
@@ -318,11 +394,15 @@ class LogLoader:
                 segment.valid_bytes, segment.next_offset = 0, base_offset
                 segment.is_recovered, segment.reason = True, str(error)
                 self._write_indexes(segment, b"", b"", b"")
+                self._copy(segment)
+            except OffsetOverflowError as error:
+                return segment, error
             if cut_bytes:
                 for behind in unflushed[slot + 1 :]:
                     reason = f"behind {segment.log_name}, which is cut"
                     self._delete(self.segments[behind], reason)
-                return
+                return None
+        return None
 
     def _drop_log_behind_its_start(self) -> bool:
         """Drop all segments if the log ends below its start offset; tell whether any is left."""

@@ -11,6 +11,7 @@ Source: Kafka 2.4.0 ``Log``, 3.9.0 ``UnifiedLog``, ``LocalLog``.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -69,6 +70,13 @@ class AppendInfo(NamedTuple):
 
 
 _NOTHING = AppendInfo(-1, -1)
+
+
+def _offset(value: object) -> int:
+    """Return an offset that a caller gave; what is no whole number must not get to the files."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise OffsetOutOfRangeError(f"an offset is a whole number, not {value!r}")
+    return operator.index(value)
 
 
 class LogWriter:
@@ -371,7 +379,7 @@ class LogWriter:
         Raises
         ------
         OffsetOutOfRangeError
-            If it is negative.
+            If it is negative, or no whole number.
         WriterFailedError
             As of `append`.
 
@@ -381,6 +389,7 @@ class LogWriter:
 
         Source: Kafka 2.4.0 ``Log.truncateTo``.
         """
+        offset = _offset(offset)
         if offset < 0:
             raise OffsetOutOfRangeError(f"a log can't be cut at the negative offset {offset}")
         with self._altering():
@@ -417,12 +426,13 @@ class LogWriter:
         Raises
         ------
         OffsetOutOfRangeError
-            If it is above the high watermark.
+            If it is above the high watermark, or no whole number.
 
         Notes
         -----
         Source: Kafka 2.4.0 ``Log.maybeIncrementLogStartOffset``.
         """
+        before_offset = _offset(before_offset)
         if before_offset > self.high_watermark:
             raise OffsetOutOfRangeError(
                 f"log start offset {before_offset} is above the high watermark,"
@@ -516,7 +526,8 @@ class LogWriter:
             raise
 
     def _largest_batch(self, batch_bytes: int) -> int:
-        return min(batch_bytes, self.config.max_message_bytes, self.config.segment_bytes)
+        # Of 0 bytes, which a topic may allow, each batch is too large and says so.
+        return min(batch_bytes, max(self.config.max_message_bytes, 1), self.config.segment_bytes)
 
     def _fields(self, fields: dict[str, Any]) -> BatchFields:
         """Return what a batch is built with; its codec is the topic's, unless one is named."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kafkastore.errors import InvalidRecordError
 from kafkastore.formats.batch_builder import BatchBuilder
 
 if TYPE_CHECKING:
@@ -53,16 +55,31 @@ def batches_of_records(
     ------
     bytes
         A record batch; its offsets are numbers from 0 on.
+
+    Raises
+    ------
+    InvalidRecordError
+        If what a record has can't be written; records before it may have been yielded.
     """
     builder = BatchBuilder(max_batch_bytes=batch_bytes, **fields)
     is_empty = True
     for number, record in enumerate(records):
-        numbered = _NumberedRecord(
-            number, record.timestamp, record.key, record.value, getattr(record, "headers", ())
-        )
-        if not builder.append(numbered):
-            yield builder.finish()
-            builder.append(numbered)
+        finished = None
+        try:
+            numbered = _NumberedRecord(
+                number,
+                operator.index(record.timestamp),
+                record.key,
+                record.value,
+                getattr(record, "headers", ()),
+            )
+            if not builder.append(numbered):
+                finished = builder.finish()
+                builder.append(numbered)
+        except (AttributeError, BufferError, OverflowError, TypeError, ValueError) as error:
+            raise InvalidRecordError(f"record {number} can't be written: {error}") from error
+        if finished is not None:
+            yield finished
         is_empty = False
     if not is_empty:
         yield builder.finish()

@@ -11,7 +11,7 @@ Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``, ``rebuildProducerState
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.checkpoints import EpochStart
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_loader import LogLoader
+from kafkastore.log.segment_split import CopiedRange
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class RecoveredSegment:
 class RecoveredLog:
     """A partition as a broker that loaded it has it.
 
-    Whoever makes it so does it in this order: `deleted`, `renamed`, `cut`, `written`.
+    Whoever makes it so does it in this order: `deleted`, `renamed`, `copied`, `cut`, `written`;
+    but the files that `copied` takes bytes of are deleted by that.
 
     Parameters
     ----------
@@ -89,6 +91,9 @@ class RecoveredLog:
         What the epoch checkpoint holds.
     producers : ProducerState
         At the log end.
+    copied : mapping of str to CopiedRange
+        Names of ``.log`` files that a split makes, and of which bytes of an old one, which is among
+        `deleted`. A new one has the old one's modification time.
     """
 
     path: Path
@@ -102,6 +107,7 @@ class RecoveredLog:
     recovery_point: int
     leader_epochs: tuple[EpochStart, ...]
     producers: ProducerState
+    copied: Mapping[str, CopiedRange] = field(default_factory=dict)
 
 
 def recover_log(
@@ -142,8 +148,8 @@ def recover_log(
     Raises
     ------
     OffsetOverflowError
-        If an offset does not fit the 31 bits above its segment's base offset: a broker splits such
-        a segment of its own old versions, or gives up.
+        If an offset does not fit the 31 bits above its segment's base offset, and the segment can't
+        be split for it: a broker does not start then.
     OutOfOrderAppendError
         If offsets go back in a segment whose ``.index`` is missing: a broker does not start then.
     CorruptionError
@@ -179,7 +185,7 @@ def recover_log(
         {
             segment.log_name: segment.valid_bytes
             for segment in loader.segments.values()
-            if segment.cut_bytes
+            if segment.cut_bytes and segment.start is None
         },
         loader.files.written,
         loader.log_start_offset,
@@ -187,6 +193,7 @@ def recover_log(
         loader.recovery_point,
         loader.epochs.entries,
         loader.producers.state,
+        loader.files.copied,
     )
 
 

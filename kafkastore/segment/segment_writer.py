@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from kafkastore.errors import CorruptBatchError
 from kafkastore.formats import offset_index, transaction_index
 from kafkastore.formats.append_sets import AppendSets
 from kafkastore.formats.entries import TimestampOffset
@@ -37,6 +38,7 @@ SEGMENT_SUFFIXES = (
 #: Index entries are written when they are so many bytes, or at a flush: about 25 of each index. A
 #: recovery, which a crash calls for anyway, makes the rest anew; a reader goes on from the last.
 INDEX_WRITE_BYTES = 512
+_FAR_OFFSET = (1 << 63) - 1
 
 
 class SegmentLimits(NamedTuple):
@@ -142,9 +144,16 @@ class SegmentWriter:
         Returns
         -------
         SegmentWriter
+
+        Raises
+        ------
+        CorruptBatchError
+            If something other than whole batches is at the end: what is appended behind it could
+            never be read.
         """
         writer = cls(directory, base_offset, limits, fs)
         segment = LogSegment(directory, base_offset)
+        _check_end(segment)
         offsets, times = segment.offset_index, segment.time_index
         try:
             writer._open_files(
@@ -386,3 +395,19 @@ class SegmentWriter:
             max_time_entries=self._times.max_entries,
             **known,
         )
+
+
+def _check_end(segment: LogSegment) -> None:
+    """Refuse a log with bytes behind its last whole batch."""
+    with segment.open_log() as log:
+        end = position = segment.position_before(_FAR_OFFSET, log) if log.size else 0
+        for run in log.runs(position, first_read=SMALLEST_READ):
+            last = run.headers[-1]
+            end = int(last["position"]) + int(last["size"])
+        if end != log.size:
+            raise CorruptBatchError(
+                "not shut down in order, open the log directory again to have it recovered:"
+                f" {log.size - end} bytes are no whole batch",
+                position=end,
+                path=segment.log_path,
+            )

@@ -12,7 +12,7 @@ from models.recovered_directory import ENTRY_SIZES, files_of
 import kafkastore
 from kafkastore.changes.plan import Plan, Rebuilt
 from kafkastore.checks.reindex import plan_reindex
-from kafkastore.errors import NotALogDirectoryError
+from kafkastore.errors import InvalidConfigError, NotALogDirectoryError
 from kafkastore.formats.broker_rules import UnknownVersionError
 
 INDEXES = (".index", ".timeindex", ".txnindex")
@@ -227,6 +227,20 @@ def test_a_log_that_grows_meanwhile_is_left_alone(tmp_path, monkeypatch):
     plan, unindexed = reindexed(root, index_interval_bytes=100)
     assert not plan.changes
     assert {each.reason for each in unindexed} == {"the log changes while it is read"}
+
+
+@pytest.mark.parametrize("interval", [-1, 1 << 31, 1 << 70, 1.5, "200", None])
+def test_an_interval_that_kafka_has_no_number_for_is_refused(tmp_path, interval):
+    root = written(tmp_path, *thirty())
+    with pytest.raises(InvalidConfigError, match="a whole number from 0 to 2147483647"):
+        plan_reindex(root, index_interval_bytes=interval)
+
+
+@pytest.mark.parametrize("version", [2.4, None, 2])
+def test_rules_are_those_of_a_version_that_is_a_text(tmp_path, version):
+    root = written(tmp_path, *thirty())
+    with pytest.raises(UnknownVersionError, match="is no Kafka version such as"):
+        plan_reindex(root, version)
 
 
 def test_bad_questions_have_clear_answers(tmp_path):

@@ -84,3 +84,10 @@ def test_only_the_topics_chosen_are_indexed(run: Run, sample_copy: Path) -> None
 
 def test_a_version_that_is_none_is_refused(run: Run, sample_copy: Path) -> None:
     assert_one_sentence(run("reindex", sample_copy, "--rules", "new", "--dry-run"), "'new'")
+
+
+def test_an_interval_that_kafka_has_no_number_for_is_refused_in_a_sentence(
+    run: Run, sample_copy: Path
+) -> None:
+    ran = run("reindex", sample_copy, "--index-interval-bytes", 1 << 31, "--dry-run")
+    assert_one_sentence(ran, "is not in the range")

@@ -9,6 +9,7 @@ from models.written_log import UnsyncedFileSystem, abandon
 import kafkastore
 from kafkastore.errors import (
     ChangeRefusedError,
+    CorruptBatchError,
     InvalidConfigError,
     KafkaStoreError,
     OutOfOrderSequenceError,
@@ -29,8 +30,8 @@ def root(tmp_path):
     return tmp_path / "logs"
 
 
-def open_dir(root, version="4.1"):
-    return LogDirWriter(root, version, clock=Clock(), fs=UnsyncedFileSystem())
+def open_dir(root, version="4.1", **options):
+    return LogDirWriter(root, version, clock=Clock(), fs=UnsyncedFileSystem(), **options)
 
 
 def write_some(root, topic="t", count=50):
@@ -120,6 +121,51 @@ def test_a_partition_has_one_writer_and_a_name_that_kafka_allows(root):
         log_dir.writer("v", 0)
 
 
+@pytest.mark.parametrize("partition", ["0", None, 1.0, 0.5, True, 2**31, 2**63])
+def test_what_is_no_partition_number_makes_no_directory(root, partition):
+    with open_dir(root) as log_dir, pytest.raises(InvalidNameError, match="no number of a part"):
+        log_dir.writer("t", partition)
+    assert not [path for path in root.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("topic", [None, 5, b"t", "t\n", "t" * 250])
+def test_what_is_no_topic_name_is_said_in_one_line(root, topic):
+    with open_dir(root) as log_dir, pytest.raises(InvalidNameError) as raised:
+        log_dir.writer(topic, 0)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"node_id": each} for each in ("x", -1, 2**31, 1.5, None, True)]
+    + [{"cluster_id": each} for each in ("", "a\nlog.dirs=b", "a b", "ä", 5)],
+)
+def test_ids_that_no_broker_has_are_not_written(root, wrong):
+    with pytest.raises(KafkaStoreError, match="is no id of a"):
+        open_dir(root, **wrong)
+    assert not (root / "meta.properties").exists()
+    open_dir(root).close()  # the lock was given back
+
+
+def test_a_closed_directory_gets_no_checkpoints_for_it_may_be_another_s(root):
+    closed = open_dir(root)
+    closed.writer("t", 0)
+    closed.close()
+    with open_dir(root) as log_dir:
+        log_dir.writer("t", 0).append_records(new_records(3))
+        log_dir.checkpoint()
+        before = (root / "replication-offset-checkpoint").read_bytes()
+        with pytest.raises(WriterFailedError, match="closed"):
+            closed.checkpoint()
+        assert (root / "replication-offset-checkpoint").read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [4.1, None, 2])
+def test_a_version_is_a_text(root, version):
+    with pytest.raises(KafkaStoreError, match="is no Kafka version such as"):
+        LogDirWriter(root, version)
+
+
 def test_a_version_before_2_0_is_refused(root):
     with pytest.raises(KafkaStoreError, match=r"not 1\.1"):
         LogDirWriter(root, "1.1")
@@ -179,6 +225,25 @@ def test_what_a_recovery_cuts_is_kept_beside_the_directory(root):
     assert found[gone.name] == lost
     assert offsets(root) == list(range(end))
     assert not list(kafkastore.verify(root))
+
+
+@pytest.mark.parametrize("tail", [bytes(300), bytes(10), b"\xff" * 40, "torn"])
+def test_nothing_is_appended_behind_bytes_that_are_no_batch_though_the_marker_says_clean(
+    root, tail
+):
+    with open_dir(root) as log_dir:
+        log_dir.writer("t", 0).append_records(new_records(20), batch_bytes=200)
+    (log,) = (root / "t-0").glob("*.log")
+    whole = log.read_bytes()
+    log.write_bytes(whole + (whole[:100] if tail == "torn" else tail))
+    with open_dir(root) as log_dir, pytest.raises(CorruptBatchError) as raised:
+        log_dir.writer("t", 0)
+    assert raised.value.position == len(whole)
+    with open_dir(root) as log_dir:
+        assert log_dir.writer("t", 0).append_records(new_records(3)).first_offset == 20
+    assert offsets(root) == list(range(23))
+    if tail == "torn":
+        assert kept(root) == {f"{log.name}.from-{len(whole)}": whole[:100]}
 
 
 def test_what_is_cut_is_kept_where_the_caller_says(root, tmp_path):

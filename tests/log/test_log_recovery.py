@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from changes.faults import Crash, CrashingFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 from models import log_recovery, record_reader
@@ -12,15 +13,24 @@ from models.log_directory import Log, Segment
 from models.record_format import Batch, Row, marker
 from models.record_strategies import bounded, in_a_row
 from models.recovered_directory import epochs_of, files_after, files_of, snapshots_of
+from models.segment_indexes import offset_entries_of, time_entries_of
+from models.written_log import UnsyncedFileSystem
 
 import kafkastore
 from kafkastore import CorruptBatchError, CorruptIndexError, OffsetOverflowError
 from kafkastore.formats import producer_snapshot, transaction_index
+from kafkastore.log.applied_recovery import apply_recovery
+from kafkastore.log.log_dir_writer import CUT_MARK, LogDirWriter
 from kafkastore.log.recovery import recover_log
+from kafkastore.log.segment_split import CopiedRange, parts_of
 
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
 SIZE = len(THIRTY[0].data)
 VERSIONS = ["2.4", "3.9", "4.1"]
+
+
+def name(base, suffix):
+    return f"{base:020}{suffix}"
 
 
 def three_segments(**fields):
@@ -51,10 +61,6 @@ def recover(log, version="2.4", **options):
     recovered = recover_log(log, version, index_interval_bytes=200, **options)
     assert files_of(log.path) == before
     return recovered
-
-
-def name(base, suffix):
-    return f"{base:020}{suffix}"
 
 
 def offsets_left(recovered):
@@ -180,11 +186,167 @@ def test_offsets_that_go_back_empty_the_segment(written, version):
     assert name(20, ".log") in recovered.deleted
 
 
+FAR = 2**31 + 1
+
+
+def far_apart(first=THIRTY[:1], behind=THIRTY[1:4]):
+    """A segment whose later offsets no index of it can name, and the parts that it is split into.
+
+    As in Kafka's LogLoaderTest.testOverCompactedLogRecovery.
+    """
+    second = tuple(batch.with_offset(FAR + slot) for slot, batch in enumerate(behind))
+    parts = Segment(first[0].base_offset, tuple(first)), Segment(FAR, second)
+    return Segment(0, (*first, *second)), [part.recovered(200) for part in parts]
+
+
+@pytest.mark.parametrize("without", [[], [name(0, ".index")]])
+@pytest.mark.parametrize("version", ["2.0", *VERSIONS])
+def test_a_segment_of_offsets_too_far_apart_is_split(written, version, without):
+    """As in Kafka's LogLoaderTest.testOverCompactedLogRecovery, ...OfSegmentWithOffsetOverflow."""
+    whole, parts = far_apart()
+    recovered = recover(written(Log((whole,)), without=without), version)
+    assert [segment.base_offset for segment in recovered.segments] == [0, FAR]
+    assert recovered.log_end_offset == FAR + 3
+    files = files_after(recovered)
+    for part in parts:
+        assert files[name(part.base_offset, ".log")] == part.log
+        assert files[name(part.base_offset, ".index")] == part.offset_index
+        assert files[name(part.base_offset, ".timeindex")] == part.time_index
+    assert recovered.copied[name(FAR, ".log")] == CopiedRange(name(0, ".log"), SIZE, 4 * SIZE)
+    assert not recovered.cut
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_offset_that_does_not_fit_its_segment_is_an_error_that_names_it(written, version):
-    log = written(Log((Segment(0, (THIRTY[0], THIRTY[1].with_offset(2**31))),)))
-    with pytest.raises(OffsetOverflowError, match=f"{name(0, '.log')}.*{2**31}"):
-        recover(log, version)
+def test_a_segment_that_begins_far_above_its_base_offset_gets_another(written, version):
+    """As in Kafka's LogTest.testDegenerateSegmentSplit; the old producer snapshot goes, too."""
+    batches = tuple(batch.with_offset(FAR + slot) for slot, batch in enumerate(THIRTY[:3]))
+    recovered = recover(written(Log((Segment(0, batches),))), version)
+    assert [segment.base_offset for segment in recovered.segments] == [FAR]
+    assert not any(file.startswith("0" * 20) for file in files_after(recovered))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_batch_that_reaches_just_too_far_gets_a_segment_of_its_own(written, version):
+    """As in Kafka's LogTest.testDegenerateSegmentSplitWithOutOfRangeBatchLastOffset."""
+    batch = Batch((Row(1, 1000, b"k", b"v"), Row(2**31, 1000, b"k", b"v")))
+    recovered = recover(written(Log((Segment(0, (batch,)),))), version)
+    assert [segment.base_offset for segment in recovered.segments] == [1]
+    assert recovered.log_end_offset == 2**31 + 1
+
+
+def test_messages_of_old_formats_are_split_too(written):
+    """As in Kafka's LogLoaderTest.testOverCompactedLogRecoveryMultiRecordV1."""
+    rows = Row(0, 1000, b"k", b"v"), Row(1, 1001, b"k", b"v")
+    near = Batch(rows, magic=1, codec=1)
+    far = near.with_offset(FAR).data
+    near = near.data
+    log = written(Log((Segment(0, (), tail=near + far),)))
+    files = files_after(recover(log, "2.4"))
+    assert (files[name(0, ".log")], files[name(FAR, ".log")]) == (near, far)
+
+
+def test_a_part_with_a_wrong_checksum_is_cut_and_those_behind_go(written):
+    batches = (THIRTY[0], THIRTY[1].with_offset(FAR), THIRTY[2].with_offset(FAR + 1))
+    last = THIRTY[3].with_offset(2 * FAR + 1)
+    data = bytearray(b"".join(batch.data for batch in (*batches, last)))
+    data[3 * SIZE - 1] ^= 1
+    recovered = recover(written(Log((Segment(0, (), tail=bytes(data)),))))
+    assert recovered.copied == {
+        name(0, ".log"): CopiedRange(name(0, ".log"), 0, SIZE),
+        name(FAR, ".log"): CopiedRange(name(0, ".log"), SIZE, 2 * SIZE),
+    }
+    assert [segment.cut_bytes for segment in recovered.segments] == [0, SIZE]
+    assert recovered.log_end_offset == FAR + 1
+    assert {int(file[:20]) for file in files_after(recovered) if file.endswith("index")} == {0, FAR}
+
+
+def test_an_index_entry_of_a_split_stands_for_what_is_copied_at_once(tmp_path):
+    """A MiB; indexes of a split stay where the log below the recovery point isn't recovered."""
+    rows = [Batch((Row(slot, 10 - slot, b"k", b"v" * 400_000),)) for slot in range(7)]
+    log = tmp_path / "log"
+    log.write_bytes(b"".join(batch.data for batch in rows))
+    size = len(rows[0].data)
+    (part,) = parts_of(log, 7 * size, 4096)
+    offset_index, time_index = part.indexes()
+    assert offset_entries_of(offset_index, 0) == [(3, 2 * size), (5, 4 * size), (6, 6 * size)]
+    assert time_entries_of(time_index, 0) == [(10, 0)]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["the end is torn", "another segment has the offset", "a batch is too far apart", "it is 1.1"],
+)
+def test_a_segment_that_can_not_be_split_is_an_error_that_names_it(written, harm):
+    whole, (_, second) = far_apart()
+    segments, error, version = (whole,), OffsetOverflowError, "4.1"
+    match harm:
+        case "the end is torn":
+            segments, error = (replace(whole, tail=b"torn"),), CorruptBatchError
+        case "another segment has the offset":
+            segments = (whole, second)
+        case "a batch is too far apart":
+            data = bytearray(b"".join(batch.data for batch in whole.batches))
+            data[SIZE : SIZE + 8] = (2**40).to_bytes(8, "big")
+            segments = (Segment(0, (), tail=bytes(data)),)
+        case "it is 1.1":
+            version = "1.1"
+    with pytest.raises(error, match=name(0, ".log")):
+        recover(written(Log(segments)), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_writer_goes_on_behind_a_split(written, version):
+    whole, _ = far_apart()
+    log = written(Log((whole,)))
+    root = log.path.parent
+    with LogDirWriter(root, version, fs=UnsyncedFileSystem()) as log_dir:
+        writer = log_dir.writer("t", 0)
+        assert writer.base_offsets == (0, FAR)
+        writer.append(THIRTY[0].data)
+    left = kafkastore.open(root)["t", 0]
+    assert [record.offset for record in left.records()] == [0, *range(FAR, FAR + 4)]
+    assert not list(kafkastore.verify(root))
+    (kept,) = root.parent.rglob(f"*{CUT_MARK}*/**/*.log")
+    assert (kept.name, kept.read_bytes()) == (name(0, ".log"), whole.log)
+
+
+class Interrupted(CrashingFileSystem, UnsyncedFileSystem):
+    """Crashes before a call."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_split_that_is_interrupted_anywhere_loses_nothing_and_is_done_again(
+    tmp_path, written, version
+):
+    """As in Kafka's LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1 to 5, at every call."""
+    whole, parts = far_apart(THIRTY[:3], THIRTY[3:9])
+    (tmp_path / "cut").mkdir()
+    for without in ([], [name(0, ".index")]):
+        at = 0
+        while True:
+            log = written(Log((whole,)), without=without)
+            crashed = False
+            try:
+                apply_recovery(recover(log, version), tmp_path / "cut", Interrupted(at))
+            except Crash:
+                crashed = True
+            log = kafkastore.open(log.path)["t", 0]
+            recovered = recover(log, version)
+            assert offsets_left(recovered) == [0, 1, 2, *range(FAR, FAR + 6)]
+            apply_recovery(recovered, tmp_path / "cut", UnsyncedFileSystem())
+            files = files_of(log.path)
+            logs = {file: data for file, data in files.items() if file.endswith(".log")}
+            assert logs == {name(part.base_offset, ".log"): part.log for part in parts}
+            assert not any(file.endswith((".swap", ".cleaned")) for file in files)
+            modified = {path.stat().st_mtime for path in log.path.glob("*.log")}
+            assert modified == {whole.modified_ms / 1000}
+            copies = [path.read_bytes() for path in (tmp_path / "cut").rglob("*.log")]
+            assert whole.log in copies
+            shutil.rmtree(log.path.parent)
+            if not crashed:
+                break
+            at += 1
+        assert at > 15
 
 
 @pytest.mark.parametrize(
@@ -476,8 +638,8 @@ def harmed_logs(draw):
                 Row(offset + slot, chance.randrange(30), b"k", b"v" * chance.randrange(40))
                 for slot in range(chance.randrange(1, 4))
             )
-            batches.append(Batch(rows, leader_epoch=chance.choice([-1, 0, 1, offset // 4])))
-            offset = batches[-1].last_offset + 1 + chance.choice([0, 0, 2])
+            batches.append(Batch(rows, leader_epoch=chance.choice([-1, 0, 1, offset // 4 % 2**30])))
+            offset = batches[-1].last_offset + 1 + chance.choice([0, 0, 0, 0, 2, 2**31])
         log = bytearray(b"".join(batch.data for batch in batches))
         match draw(st.sampled_from(HARMS)):
             case "cut":
@@ -534,6 +696,10 @@ def test_any_harmed_log_ends_where_the_model_ends_it(
         with pytest.raises(OffsetOverflowError):
             work_out()
         return
+    except log_recovery.Torn:
+        with pytest.raises((CorruptBatchError, kafkastore.UnsupportedFormatError)):
+            work_out()
+        return
     except log_recovery.Disorder:
         with pytest.raises(kafkastore.OutOfOrderAppendError):
             work_out()
@@ -555,9 +721,14 @@ def test_any_harmed_log_ends_where_the_model_ends_it(
         assert (files[name(base, ".index")], files[name(base, ".timeindex")]) == indexes
     assert recovered.log_end_offset == expected.log_end_offset
     assert [tuple(entry) for entry in recovered.leader_epochs] == expected.epochs
+    segments = {segment.base_offset: segment for segment in recovered.segments}
     assert sum(segment.cut_bytes for segment in recovered.segments) + sum(
         len(logs[int(n[:20])]) for n in recovered.deleted if n.endswith(".log")
-    ) == sum(map(len, logs.values())) - sum(map(len, expected.logs.values()))
+    ) == sum(map(len, logs.values())) - sum(map(len, expected.logs.values())) + sum(
+        # Of a segment that is split, in its parts; those of them that are gone have none.
+        copied.end - copied.start + segments[int(n[:20])].cut_bytes
+        for n, copied in recovered.copied.items()
+    )
 
 
 def test_the_model_reads_the_batches_of_these_tests():

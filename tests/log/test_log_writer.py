@@ -1,5 +1,6 @@
 """A partition's log is written, by the intents of Kafka's own tests and more."""
 
+import numpy as np
 import pytest
 from models.iteration import until_error
 from models.written_log import UnsyncedFileSystem
@@ -270,6 +271,73 @@ def test_a_truncated_log_has_indexes_of_full_size_again(open_writer):
     for number in range(10):
         append_one(writer, FIRST_TIMESTAMP + number)
     assert writer.base_offsets == (0,)
+
+
+@pytest.mark.parametrize("wrong", [2.5, 5.0, float("nan"), "7", None, True])
+def test_offsets_that_are_no_whole_numbers_do_not_get_to_the_files(open_writer, wrong):
+    writer = open_writer()
+    writer.append_records(new_records(20), batch_bytes=200)
+    for alter in (writer.truncate_to, writer.delete_records):
+        with pytest.raises(OffsetOutOfRangeError, match="an offset is a whole number, not"):
+            alter(wrong)
+    assert (writer.log_start_offset, writer.log_end_offset) == (0, 20)
+    assert writer.append_records(new_records(1)).first_offset == 20
+
+
+def test_offsets_and_epochs_may_be_numbers_of_numpy(open_writer):
+    writer = open_writer()
+    for number in range(6):
+        append_one(writer, leader_epoch=np.int32(number // 2))
+    assert writer.truncate_to(np.int64(5)) is True
+    assert writer.delete_records(np.uint64(2)) == 2
+    assert type(writer.log_end_offset) is type(writer.log_start_offset) is int
+    assert [entry.epoch for entry in writer.leader_epochs] == [1, 2]
+
+
+@pytest.mark.parametrize("wrong", [2.5, float("nan"), "1", True, -1, 2**31, 2**63])
+def test_leader_epochs_that_no_batch_can_hold_are_refused(open_writer, wrong):
+    writer = open_writer()
+    with pytest.raises(InvalidLeaderEpochError):
+        append_one(writer, leader_epoch=wrong)
+    assert append_one(writer).first_offset == 0
+
+
+def test_a_leader_does_not_go_beyond_the_last_offset(open_writer):
+    writer = open_writer()
+    writer.append(batch_of(2**63 - 4, [FIRST_TIMESTAMP]), as_follower=True)
+    with pytest.raises(OffsetOverflowError, match="more offsets than there are"):
+        writer.append(batch_of(0, [FIRST_TIMESTAMP] * 3))
+    assert writer.append(batch_of(0, [FIRST_TIMESTAMP] * 2)).last_offset == 2**63 - 2
+    with pytest.raises(OffsetOverflowError, match="more offsets than there are"):
+        append_one(writer)
+    assert not writer.has_failed
+    assert offsets(writer) == [2**63 - 4, 2**63 - 3, 2**63 - 2]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        new_record(1.5),
+        new_record(None),
+        new_record(2**63),
+        new_record(0, key="text"),
+        new_record(0, value=5),
+        new_record(0, headers=5),
+        new_record(0, headers=((None, b""),)),
+        new_record(0, headers=(("name",),)),
+    ],
+)
+def test_a_record_that_can_t_be_written_is_named_and_nothing_of_its_batch_is(open_writer, wrong):
+    writer = open_writer()
+    with pytest.raises(InvalidRecordError, match="record 1 can't be written: "):
+        writer.append_records([new_record(0), wrong])
+    assert writer.append_records([new_record(0)]).first_offset == 0
+
+
+def test_a_topic_of_messages_of_no_bytes_takes_none(open_writer):
+    with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes, 0"):
+        open_writer(max_message_bytes=0).append_records([new_record(0)])
 
 
 def test_truncating_where_the_log_ends_or_behind_changes_nothing(open_writer):

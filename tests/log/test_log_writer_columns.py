@@ -76,3 +76,35 @@ def test_what_can_t_be_written_is_one_clear_error(writer, table, message):
     with pytest.raises(InvalidRecordError, match=message):
         writer.append_columns(table)
     assert not writer.has_failed
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ({"timestamp": pa.array([2**62], pa.timestamp("s"))}, "more ms than 64 bits hold"),
+        ({"timestamp": pa.array([2**63], pa.uint64())}, "more ms than 64 bits hold"),
+        ({"headers": pa.array([[None]], HEADERS)}, "a null among the headers"),
+    ],
+)
+def test_what_has_no_place_in_a_record_is_refused_and_not_made_something_else(
+    writer, column, told
+):
+    with pytest.raises(InvalidRecordError, match=told):
+        writer.append_columns(pa.table({"value": [b"v"]} | column))
+    assert writer.log_end_offset == 0
+
+
+def test_two_columns_of_a_name_are_refused(writer):
+    table = pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"])], ["value", "value"])
+    with pytest.raises(InvalidRecordError, match="more than one column 'value'"):
+        writer.append_columns(table)
+
+
+def test_nulls_below_a_null_list_of_headers_do_not_count(writer):
+    pairs = pa.array([None], HEADERS.value_type)
+    headers = pa.ListArray.from_arrays(pa.array([0, 1]), pairs, mask=pa.array([True]))
+    writer.append_columns(pa.table({"value": [b"v"], "headers": headers}))
+    assert [row[3:] for row in records(writer)] == [(b"v", ())]

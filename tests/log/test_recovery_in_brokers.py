@@ -115,6 +115,21 @@ def harm(directory, kind, chance):
             (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
 
 
+FAR = 2**31 + 1
+
+
+def far_apart(chance, start, kind):
+    """A segment that has to be split, as brokers before 2.0 could leave one (KAFKA-6264)."""
+    batches = batches_of(chance, start, 30)
+    first = in_a_row(batches[: 0 if kind == "nothing near" else 15])
+    offset, behind = FAR, []
+    for batch in batches[15:]:
+        behind.append(batch.with_offset(offset))
+        offset = behind[-1].last_offset + 1
+    return Log((Segment(0, (*first, *behind)),))
+
+
+SPLITS = ["near and far", "no index", "nothing near", "a bit in the far ones"]
 KINDS = [
     "nothing", "last torn", "second torn", "bit in the second", "bit in the last",
     "garbage behind the second", "zeros behind the last", "no indexes",
@@ -128,23 +143,46 @@ KINDS = [
 def test_a_broker_makes_of_harmed_directories_what_was_worked_out(
     load_into_broker, tmp_path, version
 ):
-    chance, expected, directories = random.Random(5), {}, []
-    now = time.time_ns() // 1_000_000
+    chance, directories, now = random.Random(5), [], time.time_ns() // 1_000_000
     for number, kind in enumerate(KINDS):
         start = LONG_AGO if number % 3 == 2 else now - 3_600_000
         root = sound(chance, start).write(tmp_path / f"made-{number}")
         directory = (root / "t-0").rename(root / f"harmed-{number}")
         harm(directory, kind, chance)
+        directories.append(directory)
+    check_beside_broker(load_into_broker, directories, version, KINDS, now)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_splits_segments_of_offsets_too_far_apart_as_was_worked_out(
+    load_into_broker, tmp_path, version
+):
+    chance, directories, now = random.Random(6), [], time.time_ns() // 1_000_000
+    for number, kind in enumerate(SPLITS):
+        root = far_apart(chance, now - 3_600_000, kind).write(tmp_path / f"made-{number}")
+        directory = (root / "t-0").rename(root / f"split-{number}")
+        (log,) = directory.glob("*.log")
+        if kind == "no index":
+            log.with_suffix(".index").unlink()
+        elif kind == "a bit in the far ones":
+            flip(log, log.stat().st_size - 1, 4)
+        directories.append(directory)
+    check_beside_broker(load_into_broker, directories, version, SPLITS, now)
+
+
+def check_beside_broker(load_into_broker, directories, version, kinds, now):
+    """Compare what is worked out for directories with what a broker leaves of them."""
+    expected = {}
+    for directory in directories:
         (log,) = kafkastore.open(directory)
         expected[directory.name] = recover_log(
             log, version, index_interval_bytes=INTERVAL, now_ms=now
         )
-        directories.append(directory)
     case = load_into_broker(
         directories, version, recover=True, topic_config={"index.interval.bytes": INTERVAL}
     )
     parsed = tuple(map(int, version.split(".")))
-    for kind, directory in zip(KINDS, directories, strict=True):
+    for kind, directory in zip(kinds, directories, strict=True):
         recovered = expected[directory.name]
         ours, theirs = files_after(recovered), files_of(case.logs / directory.name)
         theirs = {name: data for name, data in theirs.items() if not name.endswith(".deleted")}

@@ -18,6 +18,10 @@ class Overflow(Exception):
     """An offset out of the segment's range."""
 
 
+class Torn(Exception):
+    """A segment that has to be split does not end behind a whole batch."""
+
+
 class Disorder(Exception):
     """Offsets go back at an index entry."""
 
@@ -57,6 +61,44 @@ def sound_batches(log):
         )
         at += len(batch)
     return found
+
+
+def framed(log):
+    """(position, bytes, base offset, last offset, max timestamp) of batches, and where they end."""
+    found, at = [], 0
+    while at + 17 < len(log):
+        base_offset, length = struct.unpack_from(">qi", log, at)
+        if length < 49 or at + 12 + length > len(log) or log[at + 16] != 2:
+            break
+        (delta,) = struct.unpack_from(">i", log, at + 23)
+        (max_timestamp,) = struct.unpack_from(">q", log, at + 35)
+        found.append((at, 12 + length, base_offset, base_offset + delta, max_timestamp))
+        at += 12 + length
+    return found, at
+
+
+def split(log, old_base):
+    """[(base offset, bytes, indexes, next offset)] of a log smaller than what is copied at once."""
+    batches, end = framed(log)
+    if not batches or batches[-1][3] - old_base < 2**31:
+        raise Overflow
+    parts = []
+    for at, size, base, last, timestamp in batches:
+        if not parts or not 0 <= last - parts[-1][0] < 2**31:
+            if not 0 <= last - base < 2**31 or base < (parts[-1][3] if parts else 0):
+                raise Overflow
+            parts.append([base, b"", [], base])
+        parts[-1][1] += log[at : at + size]
+        parts[-1][2].append((timestamp, last))
+        parts[-1][3] = last + 1
+    if end < len(log):
+        raise Torn
+    made = []
+    for base, data, times, next_offset in parts:
+        largest = max(times, key=lambda each: each[0])
+        indexes = b"", pack_time_entries([largest] if largest[0] > -1 else [], base)
+        made.append((base, data, indexes, next_offset))
+    return made
 
 
 def recovered_segment(log, base_offset, interval, epochs, first_epoch):
@@ -105,14 +147,31 @@ def loaded(logs, without_index, *, version, interval, recovery_point, log_start,
     logs, indexes, ends = dict(logs), {}, {}
     epochs = list(epochs)
     first_epoch = 1 if (2, 2) <= version < (2, 7) else 0
+
+    def put_parts(old_base):
+        parts = split(logs.pop(old_base), old_base)
+        indexes.pop(old_base, None)
+        if any(base in logs for base, *_ in parts):
+            raise Overflow
+        for base, data, made, end in parts:
+            logs[base], indexes[base], ends[base] = data, made, end
+
     for base in sorted(without_index):
         told = epochs if version >= (3,) else list(epochs)
-        logs[base], *made, ends[base] = recovered_segment(
-            logs[base], base, interval, told, first_epoch
-        )
-        indexes[base] = tuple(made)
-    flushed = [base for base in sorted(logs) if base <= recovery_point]
-    unflushed = [base for base in sorted(logs) if not flushed or base >= flushed[-1]]
+        try:
+            logs[base], *made, ends[base] = recovered_segment(
+                logs[base], base, interval, told, first_epoch
+            )
+        except Overflow:
+            put_parts(base)
+        else:
+            indexes[base] = tuple(made)
+
+    def from_the_recovery_point():
+        flushed = [base for base in sorted(logs) if base <= recovery_point]
+        return [base for base in sorted(logs) if not flushed or base >= flushed[-1]]
+
+    unflushed = from_the_recovery_point()
     while unflushed:
         base = unflushed.pop(0)
         size = len(logs[base])
@@ -122,6 +181,10 @@ def loaded(logs, without_index, *, version, interval, recovery_point, log_start,
             )
         except Disorder:
             logs[base], made, ends[base] = b"", (b"", b""), base
+        except Overflow:
+            put_parts(base)
+            unflushed = from_the_recovery_point()
+            continue
         indexes[base] = tuple(made)
         if len(logs[base]) < size:
             for behind in unflushed:

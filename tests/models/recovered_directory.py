@@ -16,10 +16,15 @@ def files_of(path):
 def files_after(recovered):
     """The files of a directory once all is done that was worked out for it."""
     files = files_of(recovered.path)
+    new_logs = {
+        name: files[copied.source][copied.start : copied.end]
+        for name, copied in recovered.copied.items()
+    }
     for name in recovered.deleted:
         del files[name]
     for name, new_name in recovered.renamed.items():
         files[new_name] = files.pop(name)
+    files |= new_logs
     for name, size in recovered.cut.items():
         assert size < len(files[name])
         files[name] = files[name][:size]
