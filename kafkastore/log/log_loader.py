@@ -45,14 +45,8 @@ from kafkastore.log.segment_split import (
     LARGEST_RELATIVE_OFFSET,
     CopiedRange,
     parts_of,
-    rebuild_part,
 )
-from kafkastore.segment.recovery import (
-    RebuiltIndexes,
-    batch_runs,
-    rebuild_indexes,
-    replay_run,
-)
+from kafkastore.segment.recovery import batch_runs, rebuild_indexes_of, replay_run
 
 if TYPE_CHECKING:
     from kafkastore.formats.producer_state import ProducerState
@@ -267,9 +261,15 @@ class LogLoader:
             is_last=False,
         )
         all_find_epochs = self.rules.every_recovery_finds_epochs
-        rebuilt = self._rebuilt(
-            segment, producers.state, self.epochs if finds_epochs or all_find_epochs else None
-        )
+        with segment.open_log() as log:
+            rebuilt = rebuild_indexes_of(
+                log,
+                segment.base_offset,
+                index_interval_bytes=self.index_interval_bytes,
+                rules=self.rules,
+                producers=producers.state,
+                epochs=self.epochs if finds_epochs or all_find_epochs else None,
+            )
         if rebuilt.read_error is not None:
             raise rebuilt.read_error
         self._check_loadable(producers.state)
@@ -286,24 +286,6 @@ class LogLoader:
             producers.end_offset = rebuilt.producers_end_offset
         producers.take_snapshot()
         return cut_bytes
-
-    def _rebuilt(
-        self, segment: LoadedSegment, state: ProducerState, epochs: LeaderEpochs | None
-    ) -> RebuiltIndexes:
-        """Make a segment's indexes, carry the producers on, and tell the epochs."""
-        if segment.start is None:
-            return rebuild_indexes(
-                segment.path,
-                segment.base_offset,
-                index_interval_bytes=self.index_interval_bytes,
-                rules=self.rules,
-                producers=state,
-                epochs=epochs,
-            )
-        with segment.open_log() as log:
-            return rebuild_part(
-                log, segment.base_offset, self.index_interval_bytes, self.rules, state, epochs
-            )
 
     def _split(self, segment: LoadedSegment, error: OffsetOverflowError) -> None:
         """Put parts in the place of a segment that an offset does not fit; they aren't recovered.

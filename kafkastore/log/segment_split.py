@@ -12,18 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from numpy.typing import NDArray
-
-from kafkastore.errors import CorruptBatchError, CorruptionError, OffsetOverflowError
-from kafkastore.formats import offset_index, time_index, transaction_index
-from kafkastore.formats.broker_rules import BrokerRules
-from kafkastore.formats.index_builder import IndexBuilder
-from kafkastore.formats.leader_epochs import LeaderEpochs
-from kafkastore.formats.producer_state import ProducerState
+from kafkastore.errors import CorruptBatchError, OffsetOverflowError
+from kafkastore.formats import offset_index, time_index
 from kafkastore.segment.log_file import LogFile
-from kafkastore.segment.recovery import RebuiltIndexes, _append, batch_runs
 
 LARGEST_RELATIVE_OFFSET = (1 << 31) - 1
 
@@ -221,63 +213,3 @@ class _Chunk:
         if self._size:
             part.append(self._size, self._last_offset, self._largest, index_interval_bytes)
         self._size, self._largest = 0, (-1, 0)
-
-
-def rebuild_part(
-    log: LogFile,
-    base_offset: int,
-    index_interval_bytes: int,
-    rules: BrokerRules,
-    producers: ProducerState,
-    epochs: LeaderEpochs | None,
-) -> RebuiltIndexes:
-    """Do `rebuild_indexes` for a part of a log that is split.
-
-    Parameters
-    ----------
-    log : LogFile
-        The part.
-    base_offset : int
-        Of the new segment.
-    index_interval_bytes : int
-        The topic's ``index.interval.bytes``.
-    rules : BrokerRules
-        Of the broker's version, 2.0 at least.
-    producers : ProducerState
-        As it is at the base offset.
-    epochs : LeaderEpochs or None
-        Is given the leader epochs of the batches.
-
-    Returns
-    -------
-    RebuiltIndexes
-        Positions are those in the part.
-    """
-    builder = IndexBuilder(base_offset, index_interval_bytes, stops_behind_markers=True)
-    aborted: list[NDArray[Any]] = []
-    broken: CorruptionError | None = None
-    try:
-        for run in batch_runs(log, verify_crc=True):
-            taken, controls, broken = _append(builder, run, run.headers)
-            if epochs is not None:
-                epochs.assign_many(taken, first_epoch=rules.first_epoch_recovered)
-            if controls is not None:
-                aborted.append(producers.replay(taken[taken["producer_id"] >= 0], controls))
-                producers.on_high_watermark(builder.next_offset)
-            if broken is not None:
-                break
-    except CorruptionError as error:
-        broken = error
-    offset_entries, time_entries = builder.finish()
-    return RebuiltIndexes(
-        offset_entries,
-        time_entries,
-        builder.valid_bytes,
-        builder.next_offset,
-        builder.largest_timestamp,
-        builder.offset_of_max_timestamp,
-        None if broken is None else str(broken),
-        b"".join(map(transaction_index.pack, aborted)),
-        builder.record_batches_end if builder.record_batches_end >= 0 else None,
-        broken if broken is not None and isinstance(broken.__cause__, OSError) else None,
-    )

@@ -115,6 +115,29 @@ def rebuild_indexes(
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
+    with LogFile(log_path) as log:
+        return rebuild_indexes_of(
+            log,
+            base_offset,
+            index_interval_bytes=index_interval_bytes,
+            verify_crc=verify_crc,
+            rules=rules,
+            producers=producers,
+            epochs=epochs,
+        )
+
+
+def rebuild_indexes_of(
+    log: LogFile,
+    base_offset: int,
+    *,
+    index_interval_bytes: int,
+    verify_crc: bool = True,
+    rules: BrokerRules = NEWEST,
+    producers: Producers | None = None,
+    epochs: LeaderEpochs | None = None,
+) -> RebuiltIndexes:
+    """Do `rebuild_indexes` for a log that is open; positions are those in it."""
     builder = IndexBuilder(
         base_offset,
         index_interval_bytes,
@@ -124,27 +147,26 @@ def rebuild_indexes(
     aborted: list[NDArray[Any]] = []
     known_epoch = -1
     broken: CorruptionError | None = None
-    with LogFile(log_path) as log:
-        try:
-            for run in batch_runs(log, verify_crc=verify_crc):
-                headers = run.headers
-                if not rules.offset_index_has_last_offset:
-                    headers = _with_first_offsets(run, log)
-                taken, controls, broken = _append(builder, run, headers)
-                if epochs is not None and builder.largest_epoch > known_epoch:
-                    epochs.assign_many(taken, first_epoch=rules.first_epoch_recovered)
-                    known_epoch = builder.largest_epoch
-                if producers is not None and controls is not None:
-                    with_producer = taken[taken["producer_id"] >= 0]
-                    aborted.append(producers.replay(with_producer, controls))
-                    # What waits for replication is of no use here, and would be kept.
-                    producers.on_high_watermark(builder.next_offset)
-                if broken is not None:
-                    break
-        except CorruptionError as error:
-            broken = error
-        except (OffsetOverflowError, OutOfOrderAppendError) as error:
-            raise type(error)(f"{log_path}: {error}") from error
+    try:
+        for run in batch_runs(log, verify_crc=verify_crc):
+            headers = run.headers
+            if not rules.offset_index_has_last_offset:
+                headers = _with_first_offsets(run, log)
+            taken, controls, broken = _append(builder, run, headers)
+            if epochs is not None and builder.largest_epoch > known_epoch:
+                epochs.assign_many(taken, first_epoch=rules.first_epoch_recovered)
+                known_epoch = builder.largest_epoch
+            if producers is not None and controls is not None:
+                with_producer = taken[taken["producer_id"] >= 0]
+                aborted.append(producers.replay(with_producer, controls))
+                # What waits for replication is of no use here, and would be kept.
+                producers.on_high_watermark(builder.next_offset)
+            if broken is not None:
+                break
+    except CorruptionError as error:
+        broken = error
+    except (OffsetOverflowError, OutOfOrderAppendError) as error:
+        raise type(error)(f"{log.path}: {error}") from error
     offset_index, time_index = builder.finish()
     end_of_producers = builder.record_batches_end
     return RebuiltIndexes(
