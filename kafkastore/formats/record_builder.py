@@ -22,12 +22,9 @@ _CONTROL_RECORD_KEY = struct.Struct(">hh")
 _END_TRANSACTION_MARKER = struct.Struct(">hi")
 
 
-class WritableRecord(Protocol):
+class NewRecord(Protocol):
     """What is written of a record; its `headers` too, if it has such an attribute."""
 
-    @property
-    def offset(self) -> int:
-        """Larger than that of the record before."""
     @property
     def timestamp(self) -> int:
         """In ms since 1970; -1 none."""
@@ -37,6 +34,14 @@ class WritableRecord(Protocol):
     @property
     def value(self) -> bytes | bytearray | memoryview | None:
         """None marks the key's records for deletion, where the log is compacted."""
+
+
+class WritableRecord(NewRecord, Protocol):
+    """A record that has its place in the log."""
+
+    @property
+    def offset(self) -> int:
+        """Larger than that of the record before."""
 
 
 class BatchFields(TypedDict, total=False):

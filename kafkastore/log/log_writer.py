@@ -33,14 +33,14 @@ from kafkastore.log.append_rules import AppendRules
 from kafkastore.log.epoch_file import EpochFile
 from kafkastore.log.local_log import LocalLog
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.new_batches import NewRecord, batches_of_records
+from kafkastore.log.new_batches import batches_of_records
 from kafkastore.log.producer_snapshots import ProducerSnapshots
 from kafkastore.log.recovery import RecoveredLog
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from kafkastore.formats.record_builder import BatchFields
+    from kafkastore.formats.record_builder import BatchFields, NewRecord
 
 #: What a producer fills a batch up to: its default of ``batch.size``.
 BATCH_BYTES = 16384

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.errors import InvalidRecordError
 from kafkastore.formats.batch_builder import BatchBuilder
 
 if TYPE_CHECKING:
-    from kafkastore.formats.record_builder import BatchFields
-
-
-class NewRecord(Protocol):
-    """What is written of a record; its `headers` too, if it has such an attribute."""
-
-    @property
-    def timestamp(self) -> int:
-        """In ms since 1970; -1 none."""
-    @property
-    def key(self) -> bytes | bytearray | memoryview | None:
-        """None is null, which is not the same as empty."""
-    @property
-    def value(self) -> bytes | bytearray | memoryview | None:
-        """None marks the key's records for deletion, where the log is compacted."""
+    from kafkastore.formats.record_builder import BatchFields, NewRecord
 
 
 class _NumberedRecord(NamedTuple):
