@@ -22,6 +22,8 @@ CYTHON_MODULES = [
     "kafkastore.formats.segment_growth",
     "kafkastore.formats.offset_index",
     "kafkastore.formats.time_index",
+    "kafkastore.segment.timestamp_search",
+    "kafkastore.segment.segment_glimpse",
 ]
 
 PACKAGE_FOLDERS = {
@@ -29,8 +31,10 @@ PACKAGE_FOLDERS = {
     "kafkastore.formats": "kafkastore/formats",
     "kafkastore.segment": "kafkastore/segment",
     "kafkastore.log": "kafkastore/log",
+    "kafkastore.log.lookup": "kafkastore/log/lookup",
     "kafkastore.changes": "kafkastore/changes",
     "kafkastore.checks": "kafkastore/checks",
+    "kafkastore.broker": "kafkastore/broker",
     "kafkastore.kip_33": "kafkastore/kip_33",
     "kafkastore.spark": "kafkastore/spark",
     "kafkastore.cli": "kafkastore/cli",

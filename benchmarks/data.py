@@ -21,10 +21,16 @@ SEGMENTS = {
 }
 INDEXES = "index"
 #: Partitions, segments of each, bytes of a segment.
-WIDE = "wide"
-PARTITIONS = (900, 20, 12 * 1024)
+LOGS = {
+    "e": (1, 20, 16 * MIB),
+    "wide": (900, 20, 12 * 1024),
+    "wider": (2000, 20, 12 * 1024),
+}
+WIDE, WIDER = "wide", "wider"
 ENTRIES = 262_144
 TARGETS = 1 << 20
+TIMES = 1 << 16
+FIND_TIME = "find-time"
 FIRST_PARTITION = "benchmark-0"
 FIRST_FILE = f"{0:020}.log"
 
@@ -39,7 +45,7 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
     folder : path
         Holds the data sets.
     name : str
-        Of `SEGMENTS`; `WIDE`; or `INDEXES`: index files alone, beside a log that is not there.
+        Of `SEGMENTS` or `LOGS`; or `INDEXES`: index files alone, beside a log that is not there.
     make_data : callable
         Runs ``MakeData.java`` with these words.
     """
@@ -51,8 +57,8 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
             if name == INDEXES:
                 make_data(["indexes", str(made), str(ENTRIES)])
                 _make_targets(made)
-            elif name == WIDE:
-                partitions, *segments = PARTITIONS
+            elif name in LOGS:
+                partitions, *segments = LOGS[name]
                 make_data(["segments", str(made), *map(str, segments)])
                 for number in range(1, partitions):
                     shutil.copytree(made, made.with_name(f"benchmark-{number}"))
@@ -63,8 +69,21 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
 
 
 def targets_path(log: Path, measure: str) -> Path:
-    """Return the file of what a lookup looks for."""
-    return log.with_name(f"{measure}.int64")
+    """Return the file of what a lookup looks for; of times in a log it is made here."""
+    path = log.with_name(f"{measure}.int64")
+    if measure == FIND_TIME and not path.exists():
+        _make_times(log.parent, path)
+    return path
+
+
+def _make_times(directory: Path, path: Path) -> None:
+    """Choose at random between the first and the last time of a log's indexes."""
+    first, *_, last = sorted(directory.glob("*.timeindex")) * 2
+    bounds = [np.fromfile(index, ">i8,>i4")["f0"] for index in (first, last)]
+    chosen = np.random.default_rng(5).integers(bounds[0][0], bounds[1][-1], TIMES, endpoint=True)
+    temporary = path.with_suffix(".part")
+    chosen.astype("<i8").tofile(temporary)
+    temporary.rename(path)
 
 
 def _make_targets(directory: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from build_peers import PEER_COMMANDS, CannotRun, make_data
 from contestant import Contestant, Failed
-from data import INDEXES, SEGMENTS, WIDE, log_path, targets_path
+from data import FIND_TIME, INDEXES, SEGMENTS, WIDE, WIDER, log_path, targets_path
 
 OURS = "kafkastore"
 
@@ -28,14 +28,15 @@ class Measure(NamedTuple):
     """What kafkastore does on a data set, beside what peers do there.
 
     `bars` says how many times as fast as each peer kafkastore shall be; None: nothing is promised.
-    A peer is its name and its measure. What is done once in a process's life, at its start, is
-    measured in a new process each round.
+    A peer is its name and its measure. `most_seconds` is what a round of ours shall take at most.
+    What is done once in a process's life, at its start, is measured in a new process each round.
     """
 
     name: str
     data_set: str
     bars: dict[str, float | None]
     is_at_start: bool = False
+    most_seconds: float | None = None
 
 
 COMPRESSED = [name for name in SEGMENTS if name.startswith("c-")]
@@ -59,6 +60,9 @@ MEASURES = [
     Measure("decode-two-columns", "b", {"kafkastore decode": 1.7}),
     Measure("lookup-offset", INDEXES, {"kafka lookup-offset": 2.5}),
     Measure("lookup-time", INDEXES, {"kafka lookup-time": 2.5}),
+    *(Measure("find-time", name, {"kafka find-time": 2}) for name in "abe"),
+    *(Measure("find-times", name, {"kafka find-time": 5}) for name in "abe"),
+    Measure("find-time-store", WIDER, {}, most_seconds=2),
     Measure("open", WIDE, {"kafka open": 10}, is_at_start=True),
     Measure("open-unclean", WIDE, {"kafka open-unclean": 5}, is_at_start=True),
     Measure("crc", "b", {"kafka crc": None}),
@@ -146,7 +150,10 @@ def lines(measure: Measure, all_samples: list[Samples]) -> list[str]:
     shown = []
     for samples in all_samples:
         speed, verdict = "", ""
-        if samples is not ours:
+        if samples is ours and measure.most_seconds is not None:
+            is_met = min(samples.wall) <= measure.most_seconds
+            verdict = f"{measure.most_seconds:g} s: {'ok' if is_met else 'ABOVE'}"
+        elif samples is not ours:
             ratio = min(samples.cpu) / min(ours.cpu)
             speed = f"{ratio:.2f}x"
             bar = measure.bars[samples.who]
@@ -190,6 +197,8 @@ class Commands:
         command = [*self._peers[who], measure, str(log)]
         if data_set == INDEXES:
             command.append(str(targets_path(log, measure)))
+        elif measure in (FIND_TIME, "find-times"):
+            command.append(str(targets_path(log, FIND_TIME)))
         return command
 
 

@@ -8,7 +8,9 @@ from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume, undo
 from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.predict import predict_start
 from kafkastore.checks.reindex import plan_reindex
+from kafkastore.checks.repair import plan_repair
 from kafkastore.checks.verify import verify
 from kafkastore.errors import (
     ChangeRefusedError,
@@ -16,11 +18,13 @@ from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
     CorruptionError,
+    DuplicatePartitionError,
     IndexFullError,
     InvalidConfigError,
     InvalidRecordError,
     InvalidTimestampError,
     KafkaStoreError,
+    NotAFileError,
     NotALogDirectoryError,
     OffsetOutOfRangeError,
     OffsetOverflowError,
@@ -29,11 +33,16 @@ from kafkastore.errors import (
     RecordTooLargeError,
     SegmentGoneError,
     UnsupportedFormatError,
+    UnsupportedForMessageFormatError,
+    UnsupportedTimestampError,
     WriterFailedError,
 )
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
+from kafkastore.kip_33.failover import failover
+from kafkastore.kip_33.lag import lag
+from kafkastore.kip_33.latency import latency
 from kafkastore.kip_33.retention import retention
 from kafkastore.kip_33.sizing import sizing
 from kafkastore.log.log_config import LogConfig
@@ -41,6 +50,7 @@ from kafkastore.log.log_dir_writer import LogDirWriter
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.log_store import open_store as open
 from kafkastore.log.log_writer import AppendInfo, LogWriter
+from kafkastore.log.lookup.explanation import Explanation
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
@@ -59,6 +69,8 @@ __all__ = [
     "CorruptCheckpointError",
     "CorruptIndexError",
     "CorruptionError",
+    "DuplicatePartitionError",
+    "Explanation",
     "Finding",
     "IndexFullError",
     "InvalidConfigError",
@@ -72,6 +84,7 @@ __all__ = [
     "LogSegment",
     "LogStore",
     "LogWriter",
+    "NotAFileError",
     "NotALogDirectoryError",
     "OffsetIndex",
     "OffsetOutOfRangeError",
@@ -91,13 +104,20 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
     "TransactionIndex",
+    "UnsupportedForMessageFormatError",
     "UnsupportedFormatError",
+    "UnsupportedTimestampError",
     "WriterFailedError",
     "apply",
+    "failover",
+    "lag",
+    "latency",
     "legacy",
     "migration",
     "open",
     "plan_reindex",
+    "plan_repair",
+    "predict_start",
     "recover_log",
     "resume",
     "retention",

@@ -4,7 +4,9 @@ A torn tail (bytes after the last whole batch) is a value, ``valid_bytes``, and 
 """
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from os import PathLike
+from typing import Any
 
 
 class KafkaStoreError(Exception):
@@ -80,6 +82,48 @@ class NotALogDirectoryError(KafkaStoreError):
     """The path is neither a log.dirs root nor a partition directory."""
 
 
+class DuplicatePartitionError(KafkaStoreError):
+    """A partition that lies in several directories; a broker does not start on them.
+
+    Parameters
+    ----------
+    places : mapping of TopicPartition to sequence of path-like
+        Where each such partition is.
+    """
+
+    def __init__(self, places: Mapping[Any, Sequence[str | PathLike[str]]]) -> None:
+        super().__init__(places)
+        self.places = places
+
+    def __str__(self) -> str:
+        counts = ["two" if len(paths) == 2 else len(paths) for paths in self.places.values()]
+        which = "; ".join(
+            f"partition {topic_partition} is in {count} places, {' and '.join(map(str, paths))}"
+            for count, (topic_partition, paths) in zip(counts, self.places.items(), strict=True)
+        )
+        several = f"the {counts[0]}" if len(counts) == 1 else "each one's directories"
+        return f"{which}; a broker does not start so: open one of {several} by itself"
+
+
+class NotAFileError(KafkaStoreError):
+    """A name of a log directory's file that stands for something else: a FIFO, a directory.
+
+    Parameters
+    ----------
+    path : path-like
+        The name.
+    kind : str
+        What it is.
+    """
+
+    def __init__(self, path: str | PathLike[str], kind: str) -> None:
+        super().__init__(path, kind)
+        self.path, self.kind = path, kind
+
+    def __str__(self) -> str:
+        return f"{self.path} is {self.kind} and not a regular file; move it away"
+
+
 class SegmentGoneError(KafkaStoreError):
     """A segment that was listed is not there any more; list anew (`PartitionLog.refresh`).
 
@@ -135,6 +179,14 @@ class InvalidTxnStateError(ProducerStateError):
 
 class InvalidLeaderEpochError(KafkaStoreError, ValueError):
     """A leader epoch or its start offset is negative."""
+
+
+class UnsupportedTimestampError(KafkaStoreError, ValueError):
+    """A negative timestamp that a broker of this version refuses: error 35, UNSUPPORTED_VERSION."""
+
+
+class UnsupportedForMessageFormatError(KafkaStoreError, ValueError):
+    """A search by time where a topic's message.format.version has no timestamps: error 43."""
 
 
 class IndexFullError(KafkaStoreError):

@@ -36,7 +36,7 @@ NOT_SUPPORTED = frozenset(
 
 
 class FileSystem:
-    """The altering calls, as the operating system has them."""
+    """The altering calls, as the operating system has them; errors of open files are named."""
 
     def create(self, path: Path, mode: int = 0o644) -> int:
         """Create a new file for writing and return its descriptor; fails if it exists."""
@@ -52,15 +52,27 @@ class FileSystem:
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
         """Write some or all of the bytes; return how many."""
-        return os.write(descriptor, data)
+        try:
+            return os.write(descriptor, data)
+        except OSError as error:
+            _name_file(error, descriptor)
+            raise
 
     def pwrite(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
         """Write some or all of the bytes at a position; return how many."""
-        return os.pwrite(descriptor, data, position)
+        try:
+            return os.pwrite(descriptor, data, position)
+        except OSError as error:
+            _name_file(error, descriptor)
+            raise
 
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut a file, or extend it with zeros."""
-        os.ftruncate(descriptor, size)
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError as error:
+            _name_file(error, descriptor)
+            raise
 
     def clone(self, descriptor: int, source: int) -> None:
         """Make a new file share the other's blocks, copied on write (reflink).
@@ -78,7 +90,11 @@ class FileSystem:
         """Copy some or all bytes of another file to the same position; return how many."""
         if sys.platform != "linux":
             return os.pwrite(descriptor, os.pread(source, min(size, 1 << 20), position), position)
-        return os.copy_file_range(source, descriptor, size, position, position)
+        try:
+            return os.copy_file_range(source, descriptor, size, position, position)
+        except OSError as error:
+            _name_file(error, descriptor)
+            raise
 
     def fsync(self, descriptor: int) -> None:
         """Make a file's bytes and times durable."""
@@ -87,7 +103,11 @@ class FileSystem:
             with suppress(OSError):
                 fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
                 return
-        os.fsync(descriptor)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            _name_file(error, descriptor)
+            raise
 
     def close(self, descriptor: int) -> None:
         """Close a descriptor opened here."""
@@ -203,6 +223,19 @@ class FileSystem:
         self.fsync_directory(path.parent)
 
 
+def _name_file(error: OSError, descriptor: int) -> None:
+    """Put a file's path into the error of a call that had only its descriptor.
+
+    Which disk is full, or broken, nobody could tell otherwise.
+    """
+    with suppress(OSError, ValueError):
+        if sys.platform == "linux":
+            error.filename = os.readlink(f"/proc/self/fd/{descriptor}")
+        elif sys.platform == "darwin":
+            path = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
+            error.filename = os.fsdecode(path.rstrip(b"\0"))
+
+
 # A process loses its POSIX locks on a file when it closes *any* descriptor of that file, and the
 # kernel never tells a process of its own locks.  So this process remembers which it holds: (pid,
 # device, inode); the pid because a forked child does not inherit locks.
@@ -284,7 +317,8 @@ def lock_holder(path: str | os.PathLike[str]) -> int | None:
     try:
         if _key(os.stat(path)) in _held_here:
             return os.getpid()
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # A FIFO would else be waited for: the name is all that is known of it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:

@@ -3,20 +3,45 @@
 Imported as ``kafkastore.legacy``.
 """
 
-from kafkastore.legacy.comparison import Comparison, compare
-from kafkastore.legacy.offsets_before import (
-    UnsupportedTimestampError,
-    fetch_offsets_before,
-    offsets_before,
+from kafkastore.legacy.comparison import (
+    Comparison,
+    ComparisonSummary,
+    compare,
+    compare_columns,
+    summarise,
 )
+from kafkastore.legacy.comparison_as_arrow import compare_as_arrow
+from kafkastore.legacy.mtimes import InvalidMtimesError, mtimes_of, pack_mtimes, read_mtimes
+from kafkastore.legacy.offset_request import (
+    PartitionOffsets,
+    fetch_offsets_before,
+    get_offsets_before,
+    offset_times,
+)
+from kafkastore.legacy.offsets_before import OffsetTimes, first_offsets_before, offsets_before
 from kafkastore.legacy.segment_times import SegmentTime, segment_times
+
+from kafkastore.errors import UnsupportedTimestampError
 
 __all__ = [
     "Comparison",
+    "ComparisonSummary",
+    "InvalidMtimesError",
+    "OffsetTimes",
+    "PartitionOffsets",
     "SegmentTime",
     "UnsupportedTimestampError",
     "compare",
+    "compare_as_arrow",
+    "compare_columns",
     "fetch_offsets_before",
+    "first_offsets_before",
+    "get_offsets_before",
+    "mtimes_of",
+    "offset_times",
     "offsets_before",
+    "pack_mtimes",
+    "read_mtimes",
     "segment_times",
+    "summarise",
 ]

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from kafkastore.legacy.offsets_before import fetch_offsets_before
+from kafkastore.legacy.offset_request import clock, offset_times
+from kafkastore.legacy.offsets_before import first_offsets_before
+from numpy.typing import NDArray
 
-from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.entries import (
+    TIMESTAMP_AND_OFFSET,
+    TimestampAndOffset,
+    as_targets,
+)
 from kafkastore.log.partition_log import PartitionLog
+
+Timestamps = Iterable[int] | NDArray[np.int64]
+
+COMPARISON = np.dtype(
+    [
+        ("asked_timestamp", "<i8"),
+        ("legacy", "<i8"),
+        ("broker", TIMESTAMP_AND_OFFSET),
+        ("correct", TIMESTAMP_AND_OFFSET),
+        ("redelivered", "<i8"),
+        ("missed", "<i8"),
+    ]
+)
+"""One `Comparison`; -1 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +63,61 @@ class Comparison:
     missed: int | None
 
 
+class ComparisonSummary(NamedTuple):
+    """How the answers for many times compare; summaries of several partitions can be `combined`.
+
+    Parameters
+    ----------
+    times : int
+        How many times were asked.
+    unanswered : int
+        Times for which OffsetRequest v0 gave nothing.
+    redelivering, missing : int
+        Times at which its answer is too low, with records between; too high.
+    redelivered, missed : int
+        Records that are read although they come before the right offset, and that are never seen,
+        for all times together.
+    most_redelivered, most_missed : int
+        The same for the worst time.
+    broker_differs : int
+        Times for which the broker with time indexes does not give the right offset.
+    """
+
+    times: int = 0
+    unanswered: int = 0
+    redelivering: int = 0
+    missing: int = 0
+    redelivered: int = 0
+    missed: int = 0
+    most_redelivered: int = 0
+    most_missed: int = 0
+    broker_differs: int = 0
+
+    def combined(self, other: ComparisonSummary) -> ComparisonSummary:
+        """Return the summary of both.
+
+        Parameters
+        ----------
+        other : ComparisonSummary
+            Of other times or of another partition.
+        """
+        return ComparisonSummary(
+            *(
+                max(mine, its) if name.startswith("most_") else mine + its
+                for name, mine, its in zip(self._fields, self, other, strict=True)
+            )
+        )
+
+
 def compare(
     log: PartitionLog,
-    timestamps: Iterable[int],
+    timestamps: Timestamps,
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
     broker_rules: str = "2.4",
     legacy_rules: str = "2.4",
+    whole_seconds: bool = False,
 ) -> list[Comparison]:
     """Ask for times in three ways, and count the records that lie between the answers.
 
@@ -58,19 +125,29 @@ def compare(
     ----------
     log : PartitionLog
         The partition.
-    timestamps : iterable of int
-        ms since 1970.
+    timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
+        ms since 1970, at least 0.
     now : int, optional
         The clock of the legacy rules, ms since 1970; by default that of this machine.
     mtimes : mapping of str to int, optional
-        Modification times in ms for the legacy rules, where the files no longer have them.
+        Modification times in ms for the legacy rules, where the files no longer have them; see
+        `segment_times`.
     broker_rules, legacy_rules : str
         Kafka versions.
+    whole_seconds : bool
+        Whether the legacy broker's Java saw whole seconds only; see `segment_times`.
 
     Returns
     -------
     list of Comparison
         One for each time, in the order asked.
+
+    Raises
+    ------
+    UnknownRulesError
+        If a version is not known, or has no time indexes or no OffsetRequest v0.
+    UnsupportedTimestampError
+        If a time is negative.
 
     Notes
     -----
@@ -78,40 +155,126 @@ def compare(
     The records between the lowest and the highest answer are read once, however many times are
     asked for.
     """
-    answers = []
-    for timestamp in timestamps:
-        before = fetch_offsets_before(log, timestamp, 1, now, legacy_rules, mtimes)
-        answers.append(
-            (
-                timestamp,
-                before[0] if before else None,
-                log.offset_for_timestamp(timestamp, broker_rules),
-                log.offset_for_timestamp(timestamp),
-            )
+    compared = compare_columns(
+        log,
+        timestamps,
+        now=now,
+        mtimes=mtimes,
+        broker_rules=broker_rules,
+        legacy_rules=legacy_rules,
+        whole_seconds=whole_seconds,
+    )
+    return [
+        Comparison(
+            asked,
+            _or_none(legacy),
+            _record(broker),
+            _record(correct),
+            _or_none(redelivered),
+            _or_none(missed),
         )
-    end = log.log_end_offset
+        for asked, legacy, broker, correct, redelivered, missed in compared.tolist()
+    ]
+
+
+def compare_columns(
+    log: PartitionLog,
+    timestamps: Timestamps,
+    *,
+    now: int | None = None,
+    mtimes: Mapping[str, int] | None = None,
+    broker_rules: str = "2.4",
+    legacy_rules: str = "2.4",
+    whole_seconds: bool = False,
+) -> NDArray[np.void]:
+    """Compare as `compare` does, for many times at once.
+
+    Parameters
+    ----------
+    log, timestamps, now, mtimes, broker_rules, legacy_rules, whole_seconds
+        As for `compare`.
+
+    Returns
+    -------
+    numpy.ndarray of COMPARISON, shape (n,)
+        One for each time, in the order asked; -1 where there is none.
+    """
+    targets = as_timestamps(timestamps)
+    now = clock() if now is None else now
+    times = offset_times(log, now, legacy_rules, mtimes, whole_seconds=whole_seconds)
+    compared = np.empty(len(targets), COMPARISON)
+    compared["asked_timestamp"] = targets
+    compared["legacy"] = first_offsets_before(times, targets, now)
+    compared["broker"] = log.offsets_for_timestamps(targets, broker_rules)
+    compared["correct"] = log.offsets_for_timestamps(targets)
+    legacy, correct = compared["legacy"], compared["correct"]["offset"]
     # Where no record matches, a right consumer begins at the log end.
-    begins = {each: end if each is None else each.offset for *_, each in answers}
-    offsets = {legacy for _, legacy, _, _ in answers if legacy is not None} | set(begins.values())
+    begins = np.where(correct < 0, log.log_end_offset, correct)
+    from_legacy = np.where(legacy < 0, begins, legacy)
+    offsets = np.unique(np.concatenate((begins, from_legacy)))
     counts = _records_before(log, offsets)
-    comparisons = []
-    for timestamp, legacy, broker, correct in answers:
-        redelivered = missed = None
-        if legacy is not None:
-            ahead = counts[begins[correct]] - counts[legacy]
-            redelivered, missed = max(ahead, 0), max(-ahead, 0)
-        comparisons.append(Comparison(timestamp, legacy, broker, correct, redelivered, missed))
-    return comparisons
+    ahead = (
+        counts[np.searchsorted(offsets, begins)] - counts[np.searchsorted(offsets, from_legacy)]
+    )
+    compared["redelivered"] = np.where(legacy < 0, -1, np.maximum(ahead, 0))
+    compared["missed"] = np.where(legacy < 0, -1, np.maximum(-ahead, 0))
+    return compared
 
 
-def _records_before(log: PartitionLog, offsets: set[int]) -> dict[int, int]:
-    """Count the records from the lowest of some offsets up to each, exclusive, in one pass."""
-    wanted = np.array(sorted(offsets), np.int64)
-    if len(wanted) < 2:
-        return dict.fromkeys(offsets, 0)
-    counts = np.zeros(len(wanted), np.int64)
-    reader = log.to_arrow(["offset"], start_offset=int(wanted[0]), end_offset=int(wanted[-1]))
+def as_timestamps(timestamps: Timestamps) -> NDArray[np.int64]:
+    """Return times as an array, whatever they come in.
+
+    Parameters
+    ----------
+    timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
+        ms since 1970.
+    """
+    return as_targets(timestamps if isinstance(timestamps, np.ndarray) else list(timestamps))
+
+
+def summarise(compared: NDArray[np.void]) -> ComparisonSummary:
+    """Sum up what comparing cost.
+
+    Parameters
+    ----------
+    compared : numpy.ndarray of COMPARISON, shape (n,)
+        As of `compare_columns`.
+
+    Returns
+    -------
+    ComparisonSummary
+    """
+    redelivered = np.maximum(compared["redelivered"], 0)
+    missed = np.maximum(compared["missed"], 0)
+    return ComparisonSummary(
+        times=len(compared),
+        unanswered=int((compared["legacy"] < 0).sum()),
+        redelivering=int((redelivered > 0).sum()),
+        missing=int((missed > 0).sum()),
+        redelivered=int(redelivered.sum()),
+        missed=int(missed.sum()),
+        most_redelivered=int(redelivered.max(initial=0)),
+        most_missed=int(missed.max(initial=0)),
+        broker_differs=int((compared["broker"]["offset"] != compared["correct"]["offset"]).sum()),
+    )
+
+
+def _or_none(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _record(found: tuple[int, int, int]) -> TimestampAndOffset | None:
+    timestamp, offset, epoch = found
+    return None if offset < 0 else TimestampAndOffset(timestamp, offset, _or_none(epoch))
+
+
+def _records_before(log: PartitionLog, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the records from the lowest of rising offsets up to each, exclusive, in one pass."""
+    counts = np.zeros(len(offsets), np.int64)
+    if len(offsets) < 2:
+        return counts
+    reader = log.to_arrow(["offset"], start_offset=int(offsets[0]), end_offset=int(offsets[-1]))
     for batch in reader:
-        read: npt.NDArray[np.int64] = batch.column(0).to_numpy()
-        counts += np.searchsorted(read, wanted)
-    return dict(zip(wanted.tolist(), counts.tolist(), strict=True))
+        read: NDArray[np.int64] = batch.column(0).to_numpy()
+        counts += np.searchsorted(read, offsets)
+    return counts

@@ -15,169 +15,114 @@ later than the time asked for, and answers the offsets from there down, as many 
 
 So an answer is the *first* offset of a segment whose *last* append was not after T.
 
-=============  ==============================  ================================
-rules          offset of a segment             other negative times
-=============  ==============================  ================================
-0.8 to 0.10.2  base offset                     like any time: nothing is older
-0.11 to 3.8    not below the log start offset  like any time
-3.9            not below the log start offset  refused (UNSUPPORTED_VERSION)
-from 4.0 on    no OffsetRequest v0             --
-=============  ==============================  ================================
+`kafkastore.legacy.offset_request` has what differs between versions.
 
-Source: Kafka 0.10.0.1 ``KafkaApis.fetchOffsetsBefore``; 2.4.0 ``Log.legacyFetchOffsetsBefore``,
-``KafkaApis.handleListOffsetRequestV0``; 3.9.1 ``KafkaApis.handleListOffsetRequest``.
+Source: Kafka 0.10.0.1 ``KafkaApis.fetchOffsetsBefore``; 2.4.0 ``Log.legacyFetchOffsetsBefore``.
 """
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from kafkastore.legacy.segment_times import SegmentTime, segment_times
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from kafkastore.errors import KafkaStoreError
-from kafkastore.log.offset_lookup import UnknownRulesError
-from kafkastore.log.partition_log import PartitionLog
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-
-_FIRST_WITH_LOG_START = (0, 11)
-_FIRST_THAT_REFUSES_NEGATIVE = (3, 9)
-_FIRST_WITHOUT_V0 = (4, 0)
-_VERSION = re.compile(r"\d+(\.\d+){1,3}")
+from kafkastore.errors import UnsupportedTimestampError
+from kafkastore.formats.entries import as_targets
+from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 
-class UnsupportedTimestampError(KafkaStoreError, ValueError):
-    """A negative timestamp that a broker of this version refuses: error 35, UNSUPPORTED_VERSION."""
-
-
-def fetch_offsets_before(
-    log: PartitionLog,
-    target_timestamp: int,
-    max_num_offsets: int,
-    now: int | None = None,
-    rules: str = "2.4",
-    mtimes: Mapping[str, int] | None = None,
-    *,
-    high_watermark: int | None = None,
-) -> list[int]:
-    """Answer what a broker answered to OffsetRequest v0 (``getOffsetsBefore``).
+class OffsetTimes(NamedTuple):
+    """What an answer is chosen from, for `offsets_before`.
 
     Parameters
     ----------
-    log : PartitionLog
-        The partition.
-    target_timestamp : int
-        ms since 1970, inclusive; -1 for the latest, -2 for the earliest offset.
-    max_num_offsets : int
-        How many offsets at most.
-    now : int, optional
-        The broker's clock, ms since 1970; by default that of this machine.
-    rules : str
-        Kafka version, 0.8 to 3.9.
-    mtimes : mapping of str to int, optional
-        Modification times in ms, where the files no longer have them; see `segment_times`.
-    high_watermark : int, optional
-        Exclusive end of what a consumer may see; by default the log end, as of a sole replica.
-
-    Returns
-    -------
-    list of int
-        Offsets, falling; the same one repeatedly where several segments lie below the log start
-        offset. Empty when `target_timestamp` is before every modification time.
-
-    Raises
-    ------
-    UnknownRulesError
-        If the version has no OffsetRequest v0.
-    UnsupportedTimestampError
-        If that version refuses the timestamp.
-    ValueError
-        If `max_num_offsets` is negative.
+    segments : tuple of (base offset, modification time in ms)
+        In offset order, at least one.
+    log_end_offset : int or None
+        Offset the next record will get, exclusive; None if the last segment is empty.
+    log_start_offset : int
+        Offsets below it are answered as it; 0 for brokers that know none.
+    high_watermark : int or None
+        Exclusive end of what a consumer may see: all offsets above it are answered as one, it.
+    refuses_negative : bool
+        Whether negative times other than -1 and -2 are an error.
     """
-    version = parse_rules(rules)
-    end: int | None = log.log_end_offset
-    if log.segments and log.segments[-1].next_offset == log.segments[-1].base_offset:
-        end = None  # the last segment holds nothing
-    return offsets_before(
-        segment_times(log, mtimes) or (SegmentTime(log.log_start_offset, 0),),
-        target_timestamp,
-        max_num_offsets,
-        log_end_offset=end if log.segments else None,
-        now=time.time_ns() // 1_000_000 if now is None else now,
-        log_start_offset=log.log_start_offset if version >= _FIRST_WITH_LOG_START else 0,
-        high_watermark=log.high_watermark if high_watermark is None else high_watermark,
-        refuses_negative=version >= _FIRST_THAT_REFUSES_NEGATIVE,
-    )
+
+    segments: tuple[tuple[int, int], ...]
+    log_end_offset: int | None
+    log_start_offset: int = 0
+    high_watermark: int | None = None
+    refuses_negative: bool = False
+
+    def elements(self, now: int) -> list[tuple[int, int]]:
+        """Pair offsets with times, oldest first; the log end is the last if it counts.
+
+        Parameters
+        ----------
+        now : int
+            The clock, ms since 1970.
+        """
+        start = self.log_start_offset
+        elements = [(max(base_offset, start), mtime) for base_offset, mtime in self.segments]
+        if self.log_end_offset is not None:
+            elements.append((self.log_end_offset, now))
+        return elements
 
 
 def offsets_before(
-    segments: Sequence[tuple[int, int]],
-    target_timestamp: int,
-    max_num_offsets: int,
-    *,
-    log_end_offset: int | None,
-    now: int,
-    log_start_offset: int = 0,
-    high_watermark: int | None = None,
-    refuses_negative: bool = False,
+    times: OffsetTimes, target_timestamp: int, max_num_offsets: int, now: int
 ) -> list[int]:
     """Work out the answer from segments' times alone.
 
     Parameters
     ----------
-    segments : sequence of (base offset, modification time in ms)
-        In offset order, at least one.
+    times : OffsetTimes
+        The segments, and where the log ends.
     target_timestamp : int
         ms since 1970, inclusive; -1 latest, -2 earliest.
     max_num_offsets : int
         How many offsets at most.
-    log_end_offset : int or None
-        Offset the next record will get; None if the last segment is empty.
     now : int
         The clock, ms since 1970.
-    log_start_offset : int
-        Offsets below it are answered as it.
-    high_watermark : int, optional
-        All offsets above it are answered as one: it.
-    refuses_negative : bool
-        Whether negative times other than -1 and -2 are an error.
 
     Returns
     -------
     list of int
         Offsets, falling.
 
+    Raises
+    ------
+    UnsupportedTimestampError
+        If the broker refuses the timestamp.
+    ValueError
+        If `max_num_offsets` is negative.
+
     Examples
     --------
     Segments at 0 and 7, last appended to at 100 and 200; one record in the second:
 
-    >>> segments = [(0, 100), (7, 200)]
-    >>> offsets_before(segments, -1, 1, log_end_offset=8, now=300)
+    >>> article = OffsetTimes(((0, 100), (7, 200)), log_end_offset=8)
+    >>> offsets_before(article, LATEST_TIMESTAMP, 1, now=300)
     [8]
-    >>> offsets_before(segments, -2, 1, log_end_offset=8, now=300)
+    >>> offsets_before(article, EARLIEST_TIMESTAMP, 1, now=300)
     [0]
-    >>> offsets_before(segments, 150, 1, log_end_offset=8, now=300)
+    >>> offsets_before(article, 150, 1, now=300)
     [0]
-    >>> offsets_before(segments, 250, 1, log_end_offset=8, now=300)
+    >>> offsets_before(article, 250, 1, now=300)
     [7]
-    >>> offsets_before(segments, -1, 10, log_end_offset=8, now=300)
+    >>> offsets_before(article, LATEST_TIMESTAMP, 10, now=300)
     [8, 7, 0]
-    >>> offsets_before(segments, 99, 10, log_end_offset=8, now=300)
+    >>> offsets_before(article, 99, 10, now=300)
     []
     """
-    if max_num_offsets < 0:
-        raise ValueError(f"at most {max_num_offsets} offsets cannot be answered")
-    elements = [(max(base_offset, log_start_offset), mtime) for base_offset, mtime in segments]
-    if log_end_offset is not None:
-        elements.append((log_end_offset, now))
+    check_number(max_num_offsets)
+    elements = times.elements(now)
     if target_timestamp == LATEST_TIMESTAMP:
         newest = len(elements) - 1
     elif target_timestamp == EARLIEST_TIMESTAMP:
         newest = 0
-    elif target_timestamp < 0 and refuses_negative:
+    elif target_timestamp < 0 and times.refuses_negative:
         raise UnsupportedTimestampError(f"timestamp {target_timestamp} is refused: error 35")
     else:
         # Backwards: modification times need not rise, and the newest element that fits wins.
@@ -187,22 +132,49 @@ def offsets_before(
     # A plain slice would wrap round at newest - max_num_offsets = -1.
     oldest = max(newest - max_num_offsets, -1)
     offsets = sorted((elements[each][0] for each in range(newest, oldest, -1)), reverse=True)
+    high_watermark = times.high_watermark
     if high_watermark is not None and any(offset > high_watermark for offset in offsets):
         offsets = [high_watermark, *(each for each in offsets if each <= high_watermark)]
     return offsets
 
 
-def parse_rules(rules: str) -> tuple[int, ...]:
-    """Return the Kafka version whose answers are wanted.
+def first_offsets_before(
+    times: OffsetTimes, target_timestamps: ArrayLike, now: int
+) -> NDArray[np.int64]:
+    """Work out the first offset that `offsets_before` answers for each of many times.
 
-    Raises
-    ------
-    UnknownRulesError
-        If that is no version with OffsetRequest v0.
+    Parameters
+    ----------
+    times : OffsetTimes
+        The segments, and where the log ends.
+    target_timestamps : array_like of int64, shape (n,)
+        ms since 1970, inclusive, at least 0.
+    now : int
+        The clock, ms since 1970.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        Offsets; -1 where the answer is empty.
+
+    Examples
+    --------
+    >>> article = OffsetTimes(((0, 100), (7, 200)), log_end_offset=8)
+    >>> first_offsets_before(article, [99, 100, 199, 200, 300], now=300).tolist()
+    [-1, 0, 0, 7, 8]
     """
-    if not _VERSION.fullmatch(rules):
-        raise UnknownRulesError(f"rules {rules!r} are no Kafka version, such as 0.8.2 or 2.4")
-    version = tuple(int(part) for part in rules.split("."))
-    if version < (0, 8) or version >= _FIRST_WITHOUT_V0:
-        raise UnknownRulesError(f"Kafka {rules} has no OffsetRequest v0: it is in 0.8 to 3.9")
-    return version
+    targets = as_targets(target_timestamps)
+    if len(targets) and targets.min() < 0:
+        raise UnsupportedTimestampError(f"timestamp {targets.min()} is no time since 1970")
+    offsets, earliest = np.array(times.elements(now), np.int64).T
+    # The newest element that is not later than T: the newest from which on one is not later.
+    earliest = np.minimum.accumulate(earliest[::-1])[::-1]
+    newest = np.searchsorted(earliest, targets, side="right") - 1
+    found = np.where(newest < 0, -1, offsets[newest])
+    return found if times.high_watermark is None else np.minimum(found, times.high_watermark)
+
+
+def check_number(max_num_offsets: int) -> None:
+    """Raise where a number of offsets can't be answered; brokers hung up."""
+    if max_num_offsets < 0:
+        raise ValueError(f"at most {max_num_offsets} offsets cannot be answered")

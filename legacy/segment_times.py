@@ -17,7 +17,7 @@ class SegmentTime(NamedTuple):
 
 
 def segment_times(
-    log: PartitionLog, mtimes: Mapping[str, int] | None = None
+    log: PartitionLog, mtimes: Mapping[str, int] | None = None, *, whole_seconds: bool = False
 ) -> tuple[SegmentTime, ...]:
     """List when the segments of a log were last appended to.
 
@@ -28,7 +28,10 @@ def segment_times(
     mtimes : mapping of str to int, optional
         Modification times, ms since 1970, by the name of the ``.log``, or by its path from the log
         directory (``orders-3/00000000000000000042.log``). For directories that lost theirs; what is
-        not named is taken from the files.
+        not named is taken from the files. `read_mtimes` reads such a mapping.
+    whole_seconds : bool
+        Whether the broker's Java saw whole seconds only, as Java 8 and 9 do (JDK-8177809; later
+        updates of 8 are mended). A directory does not tell which Java it was.
 
     Returns
     -------
@@ -37,14 +40,16 @@ def segment_times(
 
     Notes
     -----
-    Brokers on Java 8 saw whole seconds only (JDK-8177809); give such times in `mtimes`.
+    Source: Kafka 2.4.0 ``LogSegment.lastModified``, which is Java's ``File.lastModified``.
     """
     given = {} if mtimes is None else mtimes
     times = []
     for segment in log.segments:
         name = segment_file_name(segment.base_offset, LOG_SUFFIX)
         mtime = given.get(f"{log.topic_partition}/{name}", given.get(name))
-        times.append(
-            SegmentTime(segment.base_offset, segment.last_modified_ms if mtime is None else mtime)
-        )
+        if mtime is None:
+            mtime = segment.last_modified_ms
+        if whole_seconds:
+            mtime -= mtime % 1000
+        times.append(SegmentTime(segment.base_offset, mtime))
     return tuple(times)

@@ -3,6 +3,7 @@
 Imported as ``kafkastore.migration``.
 """
 
+from kafkastore.migration.convert import UNTIMED, UnconvertedSegment, Untimed, plan_convert
 from kafkastore.migration.plan import (
     ENTRY_OFFSETS,
     MODES,
@@ -18,14 +19,18 @@ from kafkastore.migration.warnings import SurveyWarning
 __all__ = [
     "ENTRY_OFFSETS",
     "MODES",
+    "UNTIMED",
     "NotReadError",
     "PartitionSurvey",
     "SegmentSurvey",
     "Survey",
     "SurveyWarning",
+    "UnconvertedSegment",
     "UnknownModeError",
+    "Untimed",
     "mtime_entry",
     "plan",
+    "plan_convert",
     "survey",
     "survey_partition",
     "survey_segment",

@@ -40,6 +40,7 @@ from kafkastore.changes.file_state import FileState
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import time_index
+from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.entries import TimestampOffset
 from kafkastore.formats.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
@@ -95,6 +96,7 @@ def plan(survey: Survey, mode: Mode = "auto", *, entry_offset: EntryOffset = "ne
     Source: KIP-33, "Compatibility, Deprecation, and Migration Plan"; Kafka 2.4.0
     ``Log.loadSegmentFiles``, ``LogSegment.recover``.
     """
+    check_kind("survey", survey, Survey)
     if mode not in MODES:
         raise UnknownModeError(f"mode {mode!r} is none of {', '.join(MODES)}")
     if entry_offset not in ENTRY_OFFSETS:

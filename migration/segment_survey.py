@@ -11,13 +11,14 @@ from typing import Literal
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import time_index
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.log_segment import LogSegment
 
 # empty: no whole entry.  zeros: nothing but zeros, which a broker counts as entries (0, base
 # offset); what a killed broker leaves of an active segment's, and 0.10.1 made for old segments.
 TimeIndexKind = Literal["missing", "empty", "zeros", "present"]
 
-LARGEST_RELATIVE_OFFSET = (1 << 31) - 1
+LARGEST_RELATIVE_OFFSET = INT32_MAX
 
 
 @dataclass(frozen=True, slots=True)

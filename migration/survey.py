@@ -15,8 +15,10 @@ from kafkastore.migration.warnings import SurveyWarning, warnings_of
 
 from kafkastore.changes.sole_user import lock_files
 from kafkastore.errors import CorruptCheckpointError
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
+from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import open_store
 from kafkastore.log.partition_log import PartitionLog
 
@@ -131,8 +133,16 @@ def survey(
     ------
     NotALogDirectoryError
         If the path is neither.
+    DuplicatePartitionError
+        If a partition lies in several directories.
+    InvalidConfigError
+        If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
     """
     root = Path(os.path.abspath(path))
+    index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
+    threads = os.cpu_count() if threads is None else whole_number("threads", threads, 1)
+    if not isinstance(mtimes, Mapping | None):
+        raise TypeError(f"mtimes is a mapping of paths to ms since 1970, not {mtimes!r}")
     store = open_store(root)
     given = {} if mtimes is None else mtimes
 
@@ -146,7 +156,7 @@ def survey(
         )
 
     partitions = []
-    with ThreadPoolExecutor(threads or os.cpu_count(), "kafkastore-survey") as pool:
+    with ThreadPoolExecutor(threads, "kafkastore-survey") as pool:
         for done in pool.map(look_at, store):
             partitions.append(done)
             if progress is not None:

@@ -18,7 +18,7 @@ LAYERS = (
     ("SUBJECTS",),  # single modules over log: lag, latency, list_offsets ...
     ("changes",),
     ("legacy", "migration", "checks"),
-    ("kip_33",),
+    ("broker", "kip_33"),
     ("PUBLIC_NAMES",),  # kafkastore/__init__.py
     ("spark",),
     ("samples",),

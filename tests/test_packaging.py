@@ -111,7 +111,10 @@ def test_sdist_has_all_that_a_wheel_is_built_from(root, layout, tmp_path):
     assert {Path("setup.py"), Path("pyproject.toml"), Path("LICENSE")} <= set(members)
     assert members[Path("kafkastore/spark/java_home/bin/java")].mode & 0o111
     built = (path for path in members if path.suffix in (".c", ".so", ".o", ".pyc"))
-    assert set(built) == {Path("tests/models/crc_check.c"), Path("tests/fuzz/coverage.c")}
+    assert set(built) == {
+        Path("tests/models/crc_check.c"), Path("tests/models/bad_disk.c"),
+        Path("tests/fuzz/coverage.c"),
+    }
     assert {path.parts[0] for path in members if len(path.parts) > 1} <= {
         ".ci", "benchmarks", "docs", "kafkastore", "kafkastore.egg-info", "legacy", "migration",
         "tests",

@@ -32,6 +32,7 @@ from kafkastore.changes.run import Progress, Run, by_partition, discard, run_par
 from kafkastore.changes.sole_user import sole_user
 from kafkastore.changes.undo_area import area_of, check_area
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
 
 # done: as planned, and recorded so.  unrecorded: as planned, but a crash cut the journal's line.
@@ -74,6 +75,7 @@ def apply(
         If the disk fails or is full; every file is wholly old or wholly new, and calling again, or
         `resume`, finishes.
     """
+    check_kind("plan", plan, Plan)
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied")

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkastore.changes.plan import Content, Inline, InvalidPlanError, Prefix, Rebuilt
+from kafkastore.changes.plan import (
+    Content,
+    Converted,
+    Inline,
+    InvalidPlanError,
+    Part,
+    Prefix,
+    Rebuilt,
+)
 from kafkastore.formats.broker_rules import NEWEST
+from kafkastore.formats.compression import Codec
 from kafkastore.formats.file_names import parse_segment_file, segment_file_name
+from kafkastore.segment.conversion import Conversion, converted
+from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
 
 _CHUNK_BYTES = 1 << 20
@@ -18,10 +29,11 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
 
     Parameters
     ----------
-    content : Inline, Rebuilt or Prefix
+    content : Inline, Rebuilt, Prefix, Part or Converted
         How.
     path : Path
-        The file they are for; a prefix is read from it, an index is rebuilt from its ``.log``.
+        The file they are for; a prefix is read from it, a part from one beside it, it is converted,
+        or an index rebuilt from its ``.log``.
 
     Raises
     ------
@@ -34,7 +46,27 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
         case Rebuilt():
             yield _rebuilt(path, content)
         case Prefix(length):
-            yield from _prefix(path, length)
+            yield from _bytes_of(path, 0, length)
+        case Part(source, start, end):
+            yield from _bytes_of(path.with_name(source), start, end - start)
+        case Converted():
+            with LogFile(path) as log:
+                yield from converted(log, conversion_of(content))
+
+
+def conversion_of(content: Converted) -> Conversion:
+    """Return how messages are converted.
+
+    Raises
+    ------
+    InvalidPlanError
+        If there is no such codec.
+    """
+    try:
+        codec = None if content.codec is None else Codec[content.codec.upper()]
+    except KeyError:
+        raise InvalidPlanError(f"there is no codec {content.codec!r}") from None
+    return Conversion(codec, content.untimed_ms, content.leader_epoch, content.is_only_epoch)
 
 
 def _rebuilt(path: Path, content: Rebuilt) -> bytes:
@@ -52,9 +84,10 @@ def _rebuilt(path: Path, content: Rebuilt) -> bytes:
     return rebuilt.offset_index if name.type_suffix == ".index" else rebuilt.time_index
 
 
-def _prefix(path: Path, length: int) -> Iterator[bytes]:
-    """Read the first bytes of a file; fewer when it is shorter, which the digest then tells."""
+def _bytes_of(path: Path, start: int, length: int) -> Iterator[bytes]:
+    """Read bytes of a file; fewer when it is shorter, which the digest then tells."""
     with open(path, "rb", buffering=0) as file:
+        file.seek(start)
         while length > 0 and (chunk := file.read(min(length, _CHUNK_BYTES))):
             length -= len(chunk)
             yield chunk

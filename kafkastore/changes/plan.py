@@ -70,7 +70,46 @@ class Prefix:
     length: int
 
 
-Content = Inline | Rebuilt | Prefix
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some bytes of another file of the same directory.
+
+    Parameters
+    ----------
+    source : str
+        The file's name.
+    start, end : int
+        Byte positions in it, inclusive and exclusive.
+    """
+
+    source: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """The ``.log`` itself with messages of old formats as record batches; see `conversion`.
+
+    Parameters
+    ----------
+    codec : str or None
+        How records are compressed; None: as they were.
+    untimed_ms : int or None
+        LogAppendTime of messages of format 0; None: they have no timestamp.
+    leader_epoch : int
+        Of messages before the first record batch.
+    is_only_epoch : bool
+        Record batches get that leader epoch too.
+    """
+
+    codec: str | None
+    untimed_ms: int | None
+    leader_epoch: int
+    is_only_epoch: bool = False
+
+
+Content = Inline | Rebuilt | Prefix | Part | Converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +144,7 @@ class FileChange:
         What the file is now; None: it is missing.
     after : FileState or None
         What it will be; None: it is removed (and kept in the undo area).
-    content : Inline, Rebuilt, Prefix or None
+    content : Inline, Rebuilt, Prefix, Part, Converted or None
         How the new bytes are made; None for a removal.
     reason : str
         Why, in one sentence.
@@ -134,6 +173,8 @@ class FileChange:
             self.before is None or not 0 <= self.content.length <= self.before.size
         ):
             raise InvalidPlanError(f"{self.path} cannot be cut to {self.content.length} bytes")
+        if isinstance(self.content, Part) and "/" in self.content.source:
+            raise InvalidPlanError(f"{self.content.source} does not lie beside {self.path}")
 
     def __str__(self) -> str:
         if self.before is None and self.after is not None:
@@ -261,6 +302,10 @@ def _change_to_json(change: FileChange) -> dict[str, Any]:
                 value["content"]["has_first_offsets"] = True
         case Prefix(length):
             value["content"] = {"kind": "prefix", "length": length}
+        case Part():
+            value["content"] = {"kind": "part", **asdict(change.content)}
+        case Converted():
+            value["content"] = {"kind": "converted", **asdict(change.content)}
         case None:
             value["content"] = None
     value["relies_on"] = [asdict(reliance) for reliance in change.relies_on]
@@ -310,6 +355,18 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
             )
         case "prefix":
             return Prefix(_count(value["length"]))
+        case "part":
+            source = _text(value["source"])
+            _check_path(source)
+            return Part(source, _count(value["start"]), _count(value["end"]))
+        case "converted":
+            codec, untimed_ms = value["codec"], value["untimed_ms"]
+            return Converted(
+                None if codec is None else _text(codec),
+                None if untimed_ms is None else _count(untimed_ms),
+                _count(value["leader_epoch"]),
+                value.get("is_only_epoch") is True,
+            )
         case other:
             raise InvalidPlanError(f"content of unknown kind {other!r}")
 

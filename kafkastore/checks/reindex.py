@@ -22,25 +22,33 @@ from numpy.typing import NDArray
 
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import CorruptIndexError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats import transaction_index
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.control_records import ControlRecord
 from kafkastore.formats.file_names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    TopicPartition,
     segment_file_name,
 )
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import is_control
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_store import AnyPath, open_store
+from kafkastore.log.log_store import (
+    AnyPartition,
+    AnyPath,
+    LogStore,
+    as_topic_partition,
+    open_store,
+)
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkastore.segment.regular_file import check_regular
+from kafkastore.segment.small_file import read_whole
 
 _TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)
@@ -74,7 +82,7 @@ def plan_reindex(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
     up_to_damage: bool = False,
-    partitions: Collection[TopicPartition] | None = None,
+    partitions: Collection[AnyPartition] | None = None,
     found: Callable[[UnindexedBytes], None] | None = None,
     threads: int | None = None,
     progress: Callable[[], None] | None = None,
@@ -93,8 +101,8 @@ def plan_reindex(
         Whether a log that is broken is indexed up to there; by default it is left alone, and so are
         the transaction indexes of the segments behind it. A torn last batch, and preallocated
         space, are no damage where nothing follows.
-    partitions : collection of TopicPartition, optional
-        Only these.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     found : callable, optional
         Called with each `UnindexedBytes`.
     threads : int, optional
@@ -112,6 +120,10 @@ def plan_reindex(
     ------
     NotALogDirectoryError
         If the path is neither.
+    DuplicatePartitionError
+        If a partition lies in several directories.
+    KeyError
+        If one of `partitions` is not there.
     UnknownVersionError
         If there is no such version.
     InvalidConfigError
@@ -128,7 +140,8 @@ def plan_reindex(
     broker_rules = rules_of(rules)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)
-    logs = [log for log in store if partitions is None or log.topic_partition in partitions]
+    logs = [*store] if partitions is None else _chosen(store, partitions)
+    threads = os.cpu_count() if threads is None else whole_number("threads", threads, 1)
 
     def read(work: tuple[PartitionLog, LogSegment]) -> _SegmentRead:
         done = _read_segment(*work, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
@@ -137,7 +150,7 @@ def plan_reindex(
         return done
 
     changes: list[FileChange] = []
-    with ThreadPoolExecutor(threads or os.cpu_count(), "kafkastore-reindex") as pool:
+    with ThreadPoolExecutor(threads, "kafkastore-reindex") as pool:
         reads = pool.map(read, ((log, segment) for log in logs for segment in log.segments))
         for log in logs:
             of_log = [next(reads) for _ in log.segments]
@@ -146,6 +159,13 @@ def plan_reindex(
                 if found is not None and each.unindexed is not None:
                     found(each.unindexed)
     return Plan(str(root), f"reindex (like {rules})", tuple(changes))
+
+
+def _chosen(store: LogStore, partitions: Collection[AnyPartition]) -> list[PartitionLog]:
+    """Return the logs of some partitions, by topic and partition."""
+    if isinstance(partitions, str):
+        raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
+    return [store[each] for each in sorted({as_topic_partition(each) for each in partitions})]
 
 
 @dataclass(slots=True)
@@ -159,6 +179,12 @@ class _SegmentRead:
     status: os.stat_result
     transactions: _TransactionSteps | None
     unindexed: UnindexedBytes | None
+
+    def left_alone(self, size: int, reason: str) -> _SegmentRead:
+        """Plan nothing for this segment, and say why."""
+        self.changes, self.transactions = [], None
+        self.unindexed = UnindexedBytes(f"{self.place}.log", 0, size, reason, False)
+        return self
 
 
 class _TransactionSteps:
@@ -210,7 +236,10 @@ def _read_segment(
     name = segment_file_name(segment.base_offset, "")
     place = f"{directory}{name}"
     path = segment.log_path.with_name(name)
-    status = os.stat(segment.log_path)
+    try:
+        status = os.stat(segment.log_path)
+    except FileNotFoundError as error:
+        raise SegmentGoneError(segment.log_path) from error
     steps = _TransactionSteps()
     reliance = Reliance(f"{place}.log", status.st_size, status.st_mtime_ns)
     done = _SegmentRead(path, place, [], reliance, status, steps, None)
@@ -224,14 +253,9 @@ def _read_segment(
         )
         now = os.stat(segment.log_path)
     except (KafkaStoreError, OSError) as error:
-        done.unindexed = UnindexedBytes(f"{place}.log", 0, status.st_size, str(error), False)
-        done.transactions = None
-        return done
+        return done.left_alone(status.st_size, str(error))
     if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
-        reason = "the log changes while it is read"
-        done.unindexed = UnindexedBytes(f"{place}.log", 0, now.st_size, reason, False)
-        done.transactions = None
-        return done
+        return done.left_alone(now.st_size, "the log changes while it is read")
     is_damaged, what = _damage(rebuilt, segment, status.st_size)
     if what is not None:
         is_indexed = up_to_damage or not is_damaged
@@ -242,8 +266,11 @@ def _read_segment(
             done.transactions = None
             return done
     content = Rebuilt(index_interval_bytes, not rules.offset_index_has_last_offset)
-    done.changes += _change(done, OFFSET_INDEX_SUFFIX, rebuilt.offset_index, content)
-    done.changes += _change(done, TIME_INDEX_SUFFIX, rebuilt.time_index, content)
+    try:
+        done.changes += _change(done, OFFSET_INDEX_SUFFIX, rebuilt.offset_index, content)
+        done.changes += _change(done, TIME_INDEX_SUFFIX, rebuilt.time_index, content)
+    except (KafkaStoreError, OSError) as error:
+        return done.left_alone(status.st_size, str(error))
     return done
 
 
@@ -266,10 +293,13 @@ def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[File
     is_known = True
     for each in reads:
         is_known = is_known and each.transactions is not None
-        yield from each.changes
         if is_known and each.transactions is not None:
             data = transaction_index.pack(each.transactions.aborted(state))
-            yield from _change(each, TRANSACTION_INDEX_SUFFIX, data, Inline(data))
+            try:
+                each.changes += _change(each, TRANSACTION_INDEX_SUFFIX, data, Inline(data))
+            except (KafkaStoreError, OSError) as error:
+                each.left_alone(each.status.st_size, str(error))
+        yield from each.changes
 
 
 def _change(
@@ -294,6 +324,8 @@ def _change(
 def _holds(path: Path, data: bytes) -> bool:
     """Tell whether a file has these bytes: most have, and need no digest."""
     try:
-        return os.stat(path).st_size == len(data) and path.read_bytes() == data
+        status = os.stat(path)
+        check_regular(path, status)
+        return status.st_size == len(data) and read_whole(path, CorruptIndexError) == data
     except FileNotFoundError:
         return False

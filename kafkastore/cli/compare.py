@@ -2,22 +2,61 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import click
 
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.mtimes import LegacyView, load_mtimes, mtimes_options, watched
 from kafkastore.cli.offsets import check_rules
+from kafkastore.cli.output_file import check_output, written_whole
 from kafkastore.cli.progress import progress
-from kafkastore.cli.selection import select, selection_options
-from kafkastore.cli.tables import counted, print_table
+from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
+from kafkastore.cli.tables import StreamedTable, counted, print_table
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
-from kafkastore.formats.entries import TimestampAndOffset
-from kafkastore.legacy import Comparison, compare
+from kafkastore.legacy import (
+    ComparisonSummary,
+    SegmentTime,
+    compare_columns,
+    mtimes_of,
+    pack_mtimes,
+    segment_times,
+    summarise,
+)
 from kafkastore.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from pyarrow.ipc import RecordBatchFileWriter
+    from pyarrow.parquet import ParquetWriter
+
+    Compared = Iterable[tuple[PartitionLog, NDArray[np.void]]]
+
+_DRAWINGS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
+
+
+class _How(NamedTuple):
+    """How partitions are asked."""
+
+    times: Sequence[int]
+    samples: int
+    rules: str
+    legacy: LegacyView
+
+    def times_for(self, log: PartitionLog) -> Sequence[int]:
+        """Return the times that were given, or some spread over the partition."""
+        if self.times:
+            return self.times
+        return spread(log, self.samples, segment_times(log, self.legacy.mtimes))
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what the functions of `kafkastore.legacy` are told."""
+        return {"broker_rules": self.rules, **self.legacy._asdict()}
 
 
 def _check_rules(context: click.Context, parameter: click.Parameter, name: str) -> str:
@@ -40,6 +79,24 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
     "--rules", callback=_check_rules, default="2.4", show_default=True, metavar="VERSION",
     help="The broker with time indexes.",
 )
+@mtimes_options
+@click.option(
+    "--save-mtimes", type=ANY_PATH, metavar="FILE",
+    help="Write the files' own modification times down, for a later --mtimes.",
+)
+@click.option("--summary", is_flag=True, help="One row for each partition, not for each time.")
+@click.option(
+    "--plot", type=ANY_PATH, metavar="FILE",
+    help="Draw the answers of one partition over time, as .svg or .png; needs matplotlib.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["arrow", "parquet"]),
+    help="Write the rows as an Arrow IPC file or as Parquet; needs -o.",
+)
+@click.option(
+    "-o", "--output", type=ANY_PATH, metavar="FILE",
+    help="The file for --format, which appears when it is whole.",
+)
 @relative_option
 @zone_option
 @json_option
@@ -50,6 +107,13 @@ def command(
     times: tuple[str, ...],
     samples: int,
     rules: str,
+    mtimes_file: Path | None,
+    whole_seconds: bool,
+    save_mtimes: Path | None,
+    summary: bool,
+    plot: Path | None,
+    form: str | None,
+    output: Path | None,
     relative_to: str,
     zone: tzinfo | None,
     as_json: bool,
@@ -59,46 +123,97 @@ def command(
     Redelivered are the records that a consumer reads although they come before the right offset,
     missed are those it never sees, if it begins where the legacy answer says.
     """
+    _check_form(form, output, as_json or summary)
+    drawing = None if plot is None else _check_plot(plot)
     moments = [parse_moment(text, zone) for text in times]
     selection = select(paths, topics, partitions)
-    asked = resolve(moments, selection, relative_to)
-    now = time.time_ns() // 1_000_000
-    compared: list[tuple[PartitionLog, Comparison]] = []
-    partitions_chosen = len(selection.topic_partitions)
-    with progress("comparing", partitions_chosen, while_printing=as_json) as advance:
-        for log in selection.logs():
-            for each in compare(log, asked or spread(log, samples), now=now, broker_rules=rules):
-                if as_json:
-                    write_json(_as_json(log, each))
-                else:
-                    compared.append((log, each))
+    for file in (output, plot, save_mtimes):
+        if file is not None:
+            check_output(file, selection.store)
+    if plot is not None:
+        selection.only_log("--plot")
+    how = _How(
+        resolve(moments, selection, relative_to),
+        samples,
+        rules,
+        LegacyView(
+            time.time_ns() // 1_000_000, load_mtimes(mtimes_file, selection), whole_seconds
+        ),
+    )
+    if save_mtimes is not None:
+        with written_whole(save_mtimes) as stream:
+            stream.write(pack_mtimes(mtimes_of(_logs(selection))))
+    chosen = watched(_logs(selection), mtimes_file, how.legacy.mtimes)
+    compared = _compared(chosen, len(selection.topic_partitions), how, to_stdout=output is None)
+    if form is not None and output is not None:
+        with written_whole(output) as stream:
+            total = _write_columns(stream, form, compared)
+        _print_total(total, rules)
+    elif as_json:
+        _write_json(compared, summary=summary)
+    else:
+        total = (_print_summaries if summary else _print_rows)(compared, selection, rules, zone)
+        _print_total(total, rules)
+    if plot is not None and drawing is not None:
+        _draw(plot, drawing, next(_logs(selection)), how)
+
+
+def _check_form(form: str | None, output: Path | None, is_other: bool) -> None:
+    """Refuse options for a file of columns that contradict each other."""
+    if form is not None and output is None:
+        raise click.UsageError(f"--format {form} needs a file: -o FILE")
+    if form is None and output is not None:
+        raise click.UsageError("-o needs --format arrow or --format parquet")
+    if form is not None and is_other:
+        raise click.UsageError(f"--format {form} is a row for each time, without --json, --summary")
+
+
+def _check_plot(path: Path) -> Literal["svg", "png"]:
+    """Return what a drawing is written as."""
+    drawing = _DRAWINGS.get(path.suffix)
+    if drawing is None:
+        raise click.UsageError(f"--plot writes .svg or .png, and {path} is neither")
+    if find_spec("matplotlib") is None:
+        raise click.ClickException("--plot needs matplotlib; install it: pip install matplotlib")
+    return drawing
+
+
+def _logs(selection: Selection) -> Iterator[PartitionLog]:
+    """Open the chosen partitions one by one, keeping none: memory does not grow with the store."""
+    for log in selection.logs():
+        yield PartitionLog(log.path, log.topic_partition, log.log_dir)
+
+
+def _compared(
+    logs: Iterable[PartitionLog], count: int, how: _How, *, to_stdout: bool
+) -> Compared:
+    """Ask partition by partition."""
+    with progress("comparing", count, while_printing=to_stdout) as advance:
+        for log in logs:
+            yield log, compare_columns(log, how.times_for(log), **how.arguments())
             advance(1)
-    if not as_json:
-        _print(compared, rules, zone)
 
 
-def spread(log: PartitionLog, count: int) -> list[int]:
+def spread(log: PartitionLog, count: int, modified: Iterable[SegmentTime]) -> list[int]:
     """Choose times evenly from the first to the last that a partition knows of.
 
     Parameters
     ----------
     log : PartitionLog
-        The partition: its records' timestamps and its files' modification times count.
+        The partition: its segments' largest timestamps count.
     count : int
         How many.
+    modified : iterable of SegmentTime
+        When its segments were last modified.
 
     Returns
     -------
     list of int
         ms since 1970, rising; fewer where there are not so many.
     """
-    known = []
-    for segment in log.segments:
-        largest = segment.largest_record_timestamp()
-        if largest is not None:
-            known.append(largest)
-        known.append(segment.last_modified_ms)
-    known = [each for each in known if each >= 0]
+    moments: list[int | None] = [mtime for _, mtime in modified]
+    moments += [segment.largest_record_timestamp() for segment in log.segments]
+    known = [each for each in moments if each is not None and each >= 0]
     if not known:
         return []
     first, last = min(known), max(known)
@@ -107,49 +222,112 @@ def spread(log: PartitionLog, count: int) -> list[int]:
     return sorted({first + (last - first) * step // (count - 1) for step in range(count)})
 
 
-def _as_json(log: PartitionLog, each: Comparison) -> dict[str, Any]:
-    return {
-        "topic": log.topic,
-        "partition": log.partition,
-        "asked_timestamp": each.target_timestamp,
-        "legacy": each.legacy,
-        "broker": _offset(each.broker),
-        "correct": _offset(each.correct),
-        "redelivered": each.redelivered,
-        "missed": each.missed,
-    }
+def _rows(compared: NDArray[np.void]) -> Iterator[tuple[int, list[int | None]]]:
+    """Yield each time, and the numbers of its row: three offsets and what they cost."""
+    for asked, legacy, broker, correct, redelivered, missed in compared.tolist():
+        numbers = (legacy, broker[1], correct[1], redelivered, missed)
+        yield asked, [None if number < 0 else number for number in numbers]
 
 
-def _offset(found: TimestampAndOffset | None) -> int | None:
-    return None if found is None else found.offset
+def _write_json(compared: Compared, *, summary: bool) -> None:
+    total = ComparisonSummary()
+    for log, each in compared:
+        place = {"topic": log.topic, "partition": log.partition}
+        if summary:
+            found = summarise(each)
+            write_json(place | found._asdict())
+            total = total.combined(found)
+            continue
+        for asked, (legacy, broker, correct, redelivered, missed) in _rows(each):
+            write_json(place | {
+                "asked_timestamp": asked,
+                "legacy": legacy,
+                "broker": broker,
+                "correct": correct,
+                "redelivered": redelivered,
+                "missed": missed,
+            })
+    if summary:
+        write_json({"topic": None, "partition": None} | total._asdict())
 
 
-def _print(
-    compared: Sequence[tuple[PartitionLog, Comparison]], rules: str, zone: tzinfo | None
-) -> None:
-    print_table(
-        ["partition", "asked", "legacy", rules, "correct", "redelivered", "missed"],
-        (
-            [
-                str(log.topic_partition),
-                show_time(each.target_timestamp, zone),
-                *(
-                    "none" if offset is None else str(offset)
-                    for offset in (each.legacy, _offset(each.broker), _offset(each.correct))
-                ),
-                "-" if each.redelivered is None else f"{each.redelivered:,}",
-                "-" if each.missed is None else f"{each.missed:,}",
-            ]
-            for log, each in compared
-        ),
-        right=f"legacy,{rules},correct,redelivered,missed",
+def _write_columns(file: BinaryIO, form: str, compared: Compared) -> ComparisonSummary:
+    from kafkastore.legacy.comparison_as_arrow import as_record_batch
+
+    total = ComparisonSummary()
+    with _open_writer(file, form) as writer:
+        for log, each in compared:
+            writer.write_batch(as_record_batch(log.topic_partition, each))
+            total = total.combined(summarise(each))
+    return total
+
+
+def _open_writer(file: BinaryIO, form: str) -> RecordBatchFileWriter | ParquetWriter:
+    from kafkastore.legacy.comparison_as_arrow import schema
+
+    if form == "arrow":
+        from pyarrow.ipc import new_file
+
+        return new_file(file, schema())
+    from pyarrow.parquet import ParquetWriter
+
+    return ParquetWriter(file, schema(), compression="zstd")
+
+
+def _print_rows(
+    compared: Compared, selection: Selection, rules: str, zone: tzinfo | None
+) -> ComparisonSummary:
+    total = ComparisonSummary()
+    longest = max((len(str(each)) for each in selection.topic_partitions), default=0)
+    table = StreamedTable(
+        partition=-max(longest, len("partition")),
+        asked=-len(show_time(0, zone)),
+        legacy=10,
+        **{rules: 10},
+        correct=10,
+        redelivered=11,
+        missed=10,
     )
-    wrong = sum(_offset(each.broker) != _offset(each.correct) for _, each in compared)
-    without = sum(each.legacy is None for _, each in compared)
-    redelivered = sum(each.redelivered or 0 for _, each in compared)
-    missed = sum(each.missed or 0 for _, each in compared)
+    for log, each in compared:
+        for asked, (*offsets, redelivered, missed) in _rows(each):
+            table.add(
+                log.topic_partition,
+                show_time(asked, zone),
+                *("none" if offset is None else offset for offset in offsets),
+                *("-" if count is None else f"{count:,}" for count in (redelivered, missed)),
+            )
+        total = total.combined(summarise(each))
+    return total
+
+
+def _print_summaries(
+    compared: Compared, selection: Selection, rules: str, zone: tzinfo | None
+) -> ComparisonSummary:
+    rows, total = [], ComparisonSummary()
+    for log, each in compared:
+        found = summarise(each)
+        total = total.combined(found)
+        rows.append([str(log.topic_partition), *(f"{number:,}" for number in found)])
+    columns = [
+        "times", "unanswered", "redelivering", "missing", "redelivered", "missed",
+        "most redelivered", "most missed", f"{rules} wrong",
+    ]
+    print_table(["partition", *columns], rows, right=",".join(columns))
+    return total
+
+
+def _print_total(total: ComparisonSummary, rules: str) -> None:
     print(
-        f"{counted(len(compared), 'question')}: legacy answers redeliver "
-        f"{counted(redelivered, 'record')}, miss {missed:,} and give nothing {without:,} times; "
-        f"{rules} differs from correct {wrong:,} times"
+        f"{counted(total.times, 'question')}: legacy answers redeliver "
+        f"{counted(total.redelivered, 'record')}, miss {total.missed:,} and give nothing "
+        f"{total.unanswered:,} times; {rules} differs from correct {total.broker_differs:,} times"
     )
+
+
+def _draw(path: Path, drawing: Literal["svg", "png"], log: PartitionLog, how: _How) -> None:
+    """Draw one partition's answers, from the first to the last of its times."""
+    from kafkastore.legacy.staircase import draw_staircase, staircase
+
+    drawn = staircase(log, how.times_for(log), **how.arguments())
+    with written_whole(path) as stream:
+        draw_staircase(stream, drawing, drawn, how.rules)

@@ -17,6 +17,7 @@ from kafkastore.formats.checkpoints import (
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
+from kafkastore.segment.small_file import read_whole
 
 if TYPE_CHECKING:
     from kafkastore.cli.dump_options import DumpOptions
@@ -76,7 +77,7 @@ def _dump_clean_shutdown_marker(path: Path, options: DumpOptions) -> int:
 
 def dump_producer_snapshot(path: Path, options: DumpOptions) -> int:
     """Show what a snapshot says of each producer; with a wrong checksum too, then raise."""
-    data = path.read_bytes()
+    data = read_whole(path, CorruptCheckpointError)
     error: CorruptionError | None = None
     try:
         entries = producer_snapshot.parse(data)
@@ -126,7 +127,7 @@ DUMPS_BY_NAME: Mapping[str, Callable[[Path, DumpOptions], int]] = {
 def _parse(path: Path, parse: Callable[[bytes], ParsedT]) -> ParsedT:
     """Parse a file, its path in the error."""
     try:
-        return parse(path.read_bytes())
+        return parse(read_whole(path, CorruptCheckpointError))
     except CorruptCheckpointError as error:
         raise error.located(path) from error
 
@@ -135,7 +136,7 @@ def _parse_lines(
     path: Path, parse: Callable[[bytes], ParsedT]
 ) -> tuple[ParsedT, CorruptionError | None]:
     """Parse a checkpoint, or the entries before its harm, and the error then."""
-    data = path.read_bytes()
+    data = read_whole(path, CorruptCheckpointError)
     try:
         return parse(data), None
     except CorruptCheckpointError as error:

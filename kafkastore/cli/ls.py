@@ -1,6 +1,7 @@
 """``kafkastore ls``: what is in log directories."""
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
@@ -15,13 +16,14 @@ from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time, zone_option
-from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError
+from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError, SegmentGoneError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.record_batch import RecordBatch, TimestampType
 from kafkastore.log.bounds import find_log_end, find_log_start
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.regular_file import check_regular
 
 #: An end for reads of one batch: reading with an end begins with little.
 _FAR_END = (1 << 63) - 1
@@ -88,11 +90,8 @@ def _rows(selection: Selection, *, segments: bool, quick: bool, as_json: bool) -
         for topic_partition in selection.topic_partitions:
             try:
                 log = selection.store.partitions[topic_partition]
-                if segments:
-                    for segment in log.segments:
-                        yield _segment(log, segment, quick)
-                else:
-                    yield _partition(log, quick)
+                rows = _segments if segments else _partition
+                yield from log.beside_changes(functools.partial(rows, log, quick))
                 yield from _leftovers(log)
             except (KafkaStoreError, OSError) as error:
                 yield _failure(topic_partition, error)
@@ -127,8 +126,8 @@ def _leftovers(log: PartitionLog) -> Iterator[Row]:
         }
 
 
-def _partition(log: PartitionLog, quick: bool) -> Row:
-    """Describe a partition."""
+def _partition(log: PartitionLog, quick: bool) -> list[Row]:
+    """Describe a partition, in one row."""
     row: Row = {
         "kind": "partition",
         "topic": log.topic,
@@ -152,7 +151,12 @@ def _partition(log: PartitionLog, quick: bool) -> Row:
             "first_timestamp": first_timestamp(log, log.log_start_offset),
             "largest_timestamp": max((each for each in largest if each is not None), default=None),
         }
-    return row
+    return [row]
+
+
+def _segments(log: PartitionLog, quick: bool) -> list[Row]:
+    """Describe the segments of a partition."""
+    return [_segment(log, segment, quick) for segment in log.segments]
 
 
 def _segment(log: PartitionLog, segment: LogSegment, quick: bool) -> Row:
@@ -191,9 +195,11 @@ def _failure(topic_partition: TopicPartition, error: BaseException) -> Row:
 def _size_of(path: Path) -> int | None:
     """Return a file's size; None where there is none."""
     try:
-        return path.stat().st_size
+        status = path.stat()
     except FileNotFoundError:
         return None
+    check_regular(path, status)
+    return status.st_size
 
 
 def first_timestamp(
@@ -307,6 +313,15 @@ def _number(value: int | None) -> str:
 
 def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
     """Say which batch of which segment holds an offset."""
+    row = log.beside_changes(lambda: _place(log, offset))
+    if as_json:
+        write_json(row)
+    else:
+        _print_batch(row)
+
+
+def _place(log: PartitionLog, offset: int) -> Row:
+    """Describe the batch that holds an offset, or the first behind it."""
     start, end = log.log_start_offset, log.log_end_offset
     if not start <= offset < end:
         there = f"it has {start} to {end - 1}" if start < end else "it has no records"
@@ -316,8 +331,10 @@ def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
         if found is None:
             continue  # a gap that reaches to the segment's end
         with segment.open_log() as file:
-            batch = next(file.batches(found.position))
-        row = {
+            batch = next(file.batches(found.position), None)
+        if batch is None:
+            raise SegmentGoneError(segment.log_path)  # cut there just now
+        return {
             "kind": "batch",
             "topic": log.topic,
             "partition": log.partition,
@@ -330,11 +347,10 @@ def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
             "last_offset": found.offset,
             "is_within": batch.base_offset <= offset,
         }
-        if as_json:
-            write_json(row)
-        else:
-            _print_batch(row)
-        return
+    raise OffsetOutOfRangeError(
+        f"{log.topic_partition} has no batch at or behind offset {offset}: it lies in the gap "
+        f"before the log end offset {end}"
+    )
 
 
 def _print_batch(row: Row) -> None:

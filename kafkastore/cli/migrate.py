@@ -8,17 +8,16 @@ from pathlib import Path
 
 import click
 
-from kafkastore.changes.copy_store import copy_store
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import apply_plan, finish, go_back, unfinished
 from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.json_lines import json_option
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted
-from kafkastore.errors import ChangeRefusedError
 from kafkastore.migration import (
     ENTRY_OFFSETS,
     MODES,
@@ -187,14 +186,7 @@ class _Job:
     def migrate_copy(self, source: Path, destination: Path) -> int:
         """Copy a directory, and migrate the copy."""
         select([source], self.topics, self.partitions)  # complains before anything is copied
-        if not destination.parent.is_dir():
-            raise ChangeRefusedError(f"{destination.parent} is no directory; make it first")
-        with progress(f"copying {source.name}", None) as advance:
-            copied = copy_store(source, destination, progress=lambda path: advance(1))
-        if not self.as_json:
-            print(
-                f"copied {counted(copied.files, 'file')} of {source} to {copied.destination}"
-            )
+        make_copy(source, destination, as_json=self.as_json)
         surveyed = self.survey(destination)
         planned = self.plan(surveyed)
         self.show(surveyed, planned)

@@ -3,26 +3,52 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
+from kafkastore.cli.durations import parse_duration, show_duration
 from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.mtimes import LegacyView, load_mtimes, mtimes_options, watched
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
+from kafkastore.errors import UnsupportedTimestampError
 from kafkastore.formats.entries import TimestampAndOffset
-from kafkastore.log.offset_lookup import CORRECT, FIRST_VERSION_WITH_TIME_INDEX, KIP_33
+from kafkastore.kip_33.clock_skew import earliest_timestamp
+from kafkastore.log.isolation import Isolation
+from kafkastore.log.lookup.explanation import Explanation
+from kafkastore.log.lookup.prepared import LookupChoice, check_isolation_is_known
+from kafkastore.log.lookup.rules import (
+    CORRECT,
+    FIRST_VERSION_WITH_TIME_INDEX,
+    KIP_33,
+    broker_rules,
+)
 from kafkastore.log.partition_log import PartitionLog
 
 LEGACY = "legacy"
+#: What may be asked for beside times; the names are those of Kafka's own GetOffsetShell.
+SPECIAL_TIMESTAMPS = {
+    "latest": -1,
+    "earliest": -2,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
+_SPECIAL_NAMES = {timestamp: name for name, timestamp in SPECIAL_TIMESTAMPS.items()}
 #: What ``--rules all`` stands for, in the order of history.
 ALL_RULES = (LEGACY, KIP_33, "2.4", CORRECT)
+
+#: Kafka's name of error 35.
+REFUSED = "UNSUPPORTED_VERSION"
+NO_TIMESTAMP = -1
 
 _VERSION = re.compile(r"\d+(\.\d+){1,3}")
 
@@ -64,6 +90,8 @@ class Answer(NamedTuple):
     offset: int | None
     timestamp: int | None
     leader_epoch: int | None
+    is_refused: bool = False
+    explanation: Explanation | None = None
 
 
 class Answers(NamedTuple):
@@ -75,11 +103,22 @@ class Answers(NamedTuple):
     note: str
 
 
+class Question(NamedTuple):
+    """What every partition is asked."""
+
+    targets: tuple[int, ...]
+    rules: tuple[str, ...]
+    isolation: Isolation
+    explains: bool
+    legacy: LegacyView
+
+
 @click.command()
 @selection_options
 @click.option(
     "--at", "times", multiple=True, required=True, metavar="TIME",
-    help="The time: ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or -2h; may be repeated.",
+    help="The time: ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or -2h; or earliest, latest, "
+    "max-timestamp (-2, -1, -3) and Kafka's other special timestamps; may be repeated.",
 )
 @click.option(
     "--rules",
@@ -91,6 +130,21 @@ class Answers(NamedTuple):
     help="correct (default), a Kafka version such as 2.4 or 3.9, kip-33, legacy, or all; "
     "may be repeated.",
 )
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed: no offset at or behind the last stable offset, and, under correct, of "
+    "no aborted transaction.",
+)
+@click.option("--explain", is_flag=True, help="Say which way each answer was found.")
+@mtimes_options
+@click.option(
+    "--clock-skew", "clock_skew_ms", callback=parse_duration, default="0", metavar="DURATION",
+    help="Look so much earlier, lest a record is missed that was created at the time by a clock "
+    "that is so much behind: 5m, 90s or ms.",
+)
 @relative_option
 @zone_option
 @json_option
@@ -100,6 +154,11 @@ def command(
     partitions: tuple[int, ...],
     times: tuple[str, ...],
     names: tuple[str, ...],
+    isolation: Isolation,
+    explain: bool,
+    clock_skew_ms: int,
+    mtimes_file: Path | None,
+    whole_seconds: bool,
     relative_to: str,
     zone: tzinfo | None,
     as_json: bool,
@@ -110,21 +169,60 @@ def command(
     what that broker answers, kip-33 what the proposal's text answers, legacy what OffsetRequest v0
     answered by the log files' modification times. all is legacy, kip-33, 2.4 and correct.
     """
-    moments = [parse_moment(text, zone) for text in times]
-    selection = select(paths, topics, partitions)
-    targets = resolve(moments, selection, relative_to)
     rules = _without_repetitions(names)
-    found = _answers(selection, targets, rules)
+    _check_isolation(rules, isolation)
+    specials = {text: special for text in times if (special := special_timestamp(text)) is not None}
+    moments = [parse_moment(text, zone) for text in times if text not in specials]
+    selection = select(paths, topics, partitions)
+    asked = resolve(moments, selection, relative_to)
+    resolved = iter([earliest_timestamp(each, clock_skew_ms) for each in asked])
+    targets = tuple(specials[text] if text in specials else next(resolved) for text in times)
+    mtimes = load_mtimes(mtimes_file, selection)
+    legacy = LegacyView(time.time_ns() // 1_000_000, mtimes, whole_seconds)
+    logs = watched(selection.logs(), mtimes_file, mtimes)
+    total = len(selection.topic_partitions) * len(targets)
+    found = _answers(logs, total, Question(targets, tuple(rules), isolation, explain, legacy))
     if as_json:
         for each in found:
             for answer in each.answers:
-                write_json(_as_json(each, answer))
+                write_json(_as_json(each, answer, with_explanation=explain))
         return
     _tell_bounds(selection, rules)
-    if len(rules) == 1:
+    if clock_skew_ms:
+        note(
+            f"asked {show_duration(clock_skew_ms)} before each time: what was created at the time "
+            f"or later is not missed, unless a clock was behind by more"
+        )
+    if explain:
+        _print_explanations(found, zone)
+    elif len(rules) == 1:
         _print_one_rule(list(found), zone)
     else:
         _print_side_by_side(list(found), rules, zone)
+
+
+def special_timestamp(text: str) -> int | None:
+    """Return a special timestamp that was written by its name or number; None for another text.
+
+    Examples
+    --------
+    >>> special_timestamp("earliest"), special_timestamp("-3"), special_timestamp("-2h")
+    (-2, -3, None)
+    """
+    name = text.strip().lower()
+    if re.fullmatch(r"-[0-9]{1,19}", name):
+        return int(name)
+    return SPECIAL_TIMESTAMPS.get(name)
+
+
+def _check_isolation(rules: Sequence[str], isolation: Isolation) -> None:
+    """Refuse committed records of brokers that have no isolation; legacy never has one."""
+    for name in rules:
+        if name != LEGACY:
+            try:
+                check_isolation_is_known(LookupChoice(name, isolation), broker_rules(name))
+            except ValueError as error:
+                raise click.BadParameter(str(error), param_hint="'--isolation'") from None
 
 
 def _without_repetitions(names: Sequence[str]) -> list[str]:
@@ -134,48 +232,67 @@ def _without_repetitions(names: Sequence[str]) -> list[str]:
 
 
 def _answers(
-    selection: Selection, targets: Sequence[int], rules: Sequence[str]
+    logs: Iterable[PartitionLog], total: int, question: Question
 ) -> Iterator[Answers]:
-    """Ask every chosen partition for every time."""
-    now = time.time_ns() // 1_000_000
-    total = len(selection.topic_partitions) * len(targets)
+    """Ask every partition for every time."""
     with progress("times", total, while_printing=True) as advance:
-        for log in selection.logs():
-            for target in targets:
-                answers = tuple(_answer(log, target, each, now) for each in rules)
-                yield Answers(log, target, answers, _note(log, target, answers))
+        for log in logs:
+            for target in question.targets:
+                answers = tuple(_answer(log, target, each, question) for each in question.rules)
+                yield Answers(log, target, answers, _note(log, target, question, answers))
                 advance(1)
 
 
-def _answer(log: PartitionLog, target: int, rules: str, now: int) -> Answer:
+def _answer(log: PartitionLog, target: int, rules: str, question: Question) -> Answer:
     """Ask one partition for one time."""
-    if rules == LEGACY:
-        from kafkastore.legacy import fetch_offsets_before
+    nothing = Answer(rules, None, None, None)
+    try:
+        if rules == LEGACY:
+            from kafkastore.legacy import fetch_offsets_before
 
-        offsets = fetch_offsets_before(log, target, 1, now=now)
-        return Answer(rules, offsets[0] if offsets else None, None, None)
-    found: TimestampAndOffset | None = log.offset_for_timestamp(target, rules)
+            offsets = fetch_offsets_before(log, target, 1, **question.legacy._asdict())
+            return nothing._replace(offset=offsets[0] if offsets else None)
+        found = _find(log, target, rules, question.isolation)
+    except UnsupportedTimestampError:
+        return nothing._replace(is_refused=True)
+    explanation = None
+    if question.explains and target >= 0:
+        explanation = log.explain_timestamp(target, rules, isolation=question.isolation)
     if found is None:
-        return Answer(rules, None, None, None)
-    return Answer(rules, found.offset, found.timestamp, found.leader_epoch)
+        return nothing._replace(explanation=explanation)
+    is_record = target >= 0 or found.timestamp != NO_TIMESTAMP
+    timestamp = found.timestamp if is_record else None
+    return Answer(rules, found.offset, timestamp, found.leader_epoch, explanation=explanation)
 
 
-def _note(log: PartitionLog, target: int, answers: Sequence[Answer]) -> str:
+def _find(
+    log: PartitionLog, target: int, rules: str, isolation: Isolation
+) -> TimestampAndOffset | None:
+    if target < 0:
+        return log.list_offset(target, rules, isolation)
+    return log.offset_for_timestamp(target, rules, isolation=isolation)
+
+
+def _note(
+    log: PartitionLog, target: int, question: Question, answers: Sequence[Answer]
+) -> str:
     """Say how answers differ from the right one; nothing where all agree."""
+    refused = ", ".join(f"{each.rules} refuses it" for each in answers if each.is_refused)
     if len({answer.offset for answer in answers}) == 1:
-        return ""
+        return refused
     right = next((each.offset for each in answers if each.rules == CORRECT), -1)
     if right == -1:
-        found = log.offset_for_timestamp(target, CORRECT)
-        right = None if found is None else found.offset
+        right = _answer(log, target, CORRECT, question._replace(explains=False)).offset
+    if right is None and target < 0:
+        return refused
     if right is None:
         return "no record is at or after this time"
     notes = [
         f"{answer.rules} {_difference(answer.offset, right)}"
         for answer in answers
-        if answer.offset != right
+        if answer.offset != right and not answer.is_refused
     ]
-    return ", ".join(notes)
+    return ", ".join([*notes, *filter(None, [refused])])
 
 
 def _difference(offset: int | None, right: int) -> str:
@@ -186,8 +303,8 @@ def _difference(offset: int | None, right: int) -> str:
     return f"skips {counted(offset - right, 'offset')}"
 
 
-def _as_json(found: Answers, answer: Answer) -> dict[str, Any]:
-    return {
+def _as_json(found: Answers, answer: Answer, *, with_explanation: bool) -> dict[str, Any]:
+    fields = {
         "topic": found.log.topic,
         "partition": found.log.partition,
         "asked_timestamp": found.asked,
@@ -196,8 +313,38 @@ def _as_json(found: Answers, answer: Answer) -> dict[str, Any]:
         "timestamp": answer.timestamp,
         "time": None if answer.timestamp is None else show_time(answer.timestamp),
         "leader_epoch": answer.leader_epoch,
+        "error": REFUSED if answer.is_refused else None,
         "note": found.note or None,
     }
+    if with_explanation:
+        fields["explanation"] = answer.explanation and answer.explanation.as_json()
+    return fields
+
+
+def _show_asked(asked: int, zone: tzinfo | None) -> str:
+    """Write what was asked for: a time, or the name of a special timestamp."""
+    return show_time(asked, zone) if asked >= 0 else _SPECIAL_NAMES.get(asked, str(asked))
+
+
+def _print_explanations(found: Iterator[Answers], zone: tzinfo | None) -> None:
+    """Print each answer with the way to it, a paragraph for each partition and time."""
+    for each in found:
+        print(f"{each.log.topic_partition} at {_show_asked(each.asked, zone)}")
+        for answer in each.answers:
+            if answer.explanation is not None:
+                first, *others = answer.explanation.lines()
+                print(f"  {first}", *(f"    {line}" for line in others), sep="\n")
+            else:
+                print(f"  {answer.rules}: {_shown(answer)}{_BY_FILES.get(answer.rules, '')}")
+
+
+_BY_FILES = {LEGACY: ", by the modification times of the .log files"}
+
+
+def _shown(answer: Answer) -> str:
+    if answer.is_refused:
+        return f"refused ({REFUSED})"
+    return "none" if answer.offset is None else f"offset {answer.offset}"
 
 
 def _tell_bounds(selection: Selection, rules: Sequence[str]) -> None:
@@ -216,8 +363,8 @@ def _print_one_rule(found: Sequence[Answers], zone: tzinfo | None) -> None:
         (
             [
                 str(each.log.topic_partition),
-                show_time(each.asked, zone),
-                _or_none(answer.offset),
+                _show_asked(each.asked, zone),
+                _offset_of(answer),
                 _or_dash(answer.timestamp),
                 show_time(answer.timestamp, zone),
                 _or_dash(answer.leader_epoch),
@@ -238,8 +385,8 @@ def _print_side_by_side(
         (
             [
                 str(each.log.topic_partition),
-                show_time(each.asked, zone),
-                *(_or_none(answer.offset) for answer in each.answers),
+                _show_asked(each.asked, zone),
+                *(_offset_of(answer) for answer in each.answers),
                 *_record_of(each.answers, zone),
                 each.note,
             ]
@@ -258,8 +405,10 @@ def _record_of(answers: Sequence[Answer], zone: tzinfo | None) -> tuple[str, str
     return show_time(by_record[-1].timestamp, zone), _or_dash(by_record[-1].leader_epoch)
 
 
-def _or_none(offset: int | None) -> str:
-    return "none" if offset is None else str(offset)
+def _offset_of(answer: Answer) -> str:
+    if answer.is_refused:
+        return "refused"
+    return "none" if answer.offset is None else str(answer.offset)
 
 
 def _or_dash(value: int | None) -> str:

@@ -108,6 +108,9 @@ def _show(unindexed: UnindexedBytes, *, as_json: bool) -> None:
         write_json({"kind": "unindexed", **unindexed._asdict()})
         return
     left = unindexed.size - unindexed.valid_bytes
+    if not unindexed.is_indexed and not unindexed.valid_bytes:
+        print(f"{unindexed.path}: {unindexed.reason}; left alone")
+        return
     outcome = "indexed up to there" if unindexed.is_indexed else "left alone"
     print(
         f"{unindexed.path}: {counted(left, 'byte')} from byte {unindexed.valid_bytes:,} on "

@@ -1,8 +1,7 @@
 """Which partitions a command is about: the same arguments and options for every command."""
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -11,7 +10,7 @@ import click
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_store import LogStore, is_partition_directory, open_store
+from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -122,7 +121,7 @@ def select(
     NotInStoreError
         If a topic or a partition is not there.
     """
-    store = open_store([*_without_repetitions(paths)])
+    store = open_store([*paths])
     chosen = list(store.partitions)
     if topics:
         wanted = [_of_topic(name, chosen, paths) for name in topics]
@@ -134,18 +133,6 @@ def select(
                 raise NotInStoreError(_no_partition(number, topics, chosen, paths))
         chosen = [each for each in chosen if each.partition in partitions]
     return Selection(store, tuple(chosen))
-
-
-def _without_repetitions(paths: Iterable[Path]) -> list[Path]:
-    """Drop paths that name the same directory, and partition directories inside a given root."""
-    by_place: dict[str, Path] = {}
-    for path in paths:
-        by_place.setdefault(os.path.realpath(path), path)
-    return [
-        path
-        for place, path in by_place.items()
-        if os.path.dirname(place) not in by_place or not is_partition_directory(path)
-    ]
 
 
 def _of_topic(

@@ -9,12 +9,13 @@ from pathlib import Path
 import click
 
 from kafkastore.checks.findings import Finding, Severity
-from kafkastore.checks.verify import verify, verify_log
-from kafkastore.cli.failures import FOUND_PROBLEMS
+from kafkastore.checks.verify import verify, verify_partition
+from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted
+from kafkastore.formats.file_names import TopicPartition
 
 
 @click.command()
@@ -42,28 +43,37 @@ def command(
     selection = select(paths, topics, partitions)
     worst_allowed = Severity(fail_on)
     counts: Counter[Severity] = Counter()
+    failures: list[str] = []
     with progress("verifying", None, while_printing=True):
-        findings = _findings(selection, paths, chosen=bool(topics or partitions))
+        findings = _findings(selection, paths, failures, chosen=bool(topics or partitions))
         if as_json:
             for finding in findings:
                 counts[finding.severity] += 1
                 write_json(_as_json(finding))
         else:
             _print_findings(findings, counts)
-            _print_summary(selection, counts)
+            _print_summary(selection, counts, len(failures))
+    for failure in failures:
+        tell(failure)
+    if failures:
+        return UNREADABLE
     failed = any(each.is_at_least(worst_allowed) for each in counts)
     return FOUND_PROBLEMS if failed else 0
 
 
 def _findings(
-    selection: Selection, paths: tuple[Path, ...], *, chosen: bool
+    selection: Selection, paths: tuple[Path, ...], failures: list[str], *, chosen: bool
 ) -> Iterator[Finding]:
     """Check the directories as wholes, or only the partitions chosen in them."""
+
+    def failed(topic_partition: TopicPartition, error: OSError) -> None:
+        failures.append(f"{topic_partition}: {sentence(error)}")
+
     if not chosen:
-        yield from verify(list(paths))
+        yield from verify(list(paths), failed=failed)
         return
-    for log in selection.logs():
-        yield from verify_log(log)
+    for topic_partition in selection.topic_partitions:
+        yield from verify_partition(selection.store, topic_partition, failed=failed)
 
 
 def _as_json(finding: Finding) -> dict[str, str | int | None]:
@@ -92,7 +102,7 @@ def _common(finding: Finding) -> tuple[Severity, str, str, str]:
     return finding.severity, finding.what, finding.consequence, finding.remedy
 
 
-def _print_summary(selection: Selection, counts: Counter[Severity]) -> None:
-    checked = counted(len(selection.topic_partitions), "partition")
+def _print_summary(selection: Selection, counts: Counter[Severity], failed: int) -> None:
+    checked = counted(len(selection.topic_partitions) - failed, "partition")
     found = [f"{counts[each]:,} {each.value}" for each in reversed(Severity) if counts[each]]
     print(f"{checked} verified: {', '.join(found) or 'all as it should be'}")

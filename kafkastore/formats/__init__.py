@@ -12,7 +12,7 @@ indexes                    `offset_index`, `time_index`, `index_growth`, `index_
 transactions               `transactions`, `producer_state`, `producer_snapshot`,
                            `transaction_state`
 small files, names         `checkpoints`, `leader_epochs`, `raft_snapshot`, `file_names`
-written logs               `append_sets`, `segment_growth`
+written logs               `append_sets`, `recompression`, `segment_growth`
 versions                   `broker_rules`
 requests, internal topics  `list_offsets`, `group_metadata`
 =========================  =========================================================================

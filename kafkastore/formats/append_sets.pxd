@@ -17,6 +17,7 @@ cdef class AppendSets:
     cdef BatchHeader* batches
     cdef readonly Py_ssize_t count, batch_count
     cdef readonly bint has_producers, has_old_messages
+    cdef readonly int codecs
 
     cdef void count_batch(self, const BatchHeader* header) noexcept
     cdef AppendSet* item(self, Py_ssize_t index) except NULL

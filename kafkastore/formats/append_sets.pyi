@@ -8,6 +8,7 @@ class AppendSets:
     batch_count: int
     has_producers: bool
     has_old_messages: bool
+    codecs: int
     def __init__(self, batch_count: int) -> None: ...
     @property
     def headers(self) -> NDArray[Any]: ...
@@ -29,7 +30,6 @@ def assign_offsets(
     after_max_ms: int = ...,
     max_batch_bytes: int = ...,
     needs_keys: bool = False,
-    codec: int = -1,
     has_record_offset: bool = False,
     max_set_bytes: int = ...,
     max_decompressed_bytes: int = ...,

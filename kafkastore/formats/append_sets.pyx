@@ -34,8 +34,16 @@ from kafkastore.formats.batch_header cimport (
     parse_header,
 )
 from kafkastore.formats.big_endian cimport load_i32, store_i16, store_i32, store_i64, store_u32
+from kafkastore.formats.leader_rules cimport (
+    KEY_MISSING,
+    NOTHING,
+    OFFSET_WRONG,
+    TIMESTAMP_OUT_OF_RANGE,
+    Limits,
+    Walk,
+    walk_records,
+)
 from kafkastore.formats.record_batch cimport records_of
-from kafkastore.formats.record_cursor cimport RecordCursor, RecordView, next_record, open_cursor
 
 import numpy as np
 
@@ -49,7 +57,6 @@ from kafkastore.errors import (
     UnsupportedFormatError,
 )
 from kafkastore.formats.batch_header import BATCH_HEADER, bytes_of
-from kafkastore.formats.compression import Codec
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 
 
@@ -67,6 +74,9 @@ cdef class AppendSets:
         Whether a batch is of an idempotent producer, or ends a transaction.
     has_old_messages : bool
         Whether there are messages before magic 2.
+    codecs : int
+        Which codecs the batches have, but for control batches: bit 0 is set for none, bit 1 for
+        gzip, and so on.
     """
 
     def __cinit__(self, Py_ssize_t batch_count):
@@ -100,6 +110,8 @@ cdef class AppendSets:
     cdef void count_batch(self, const BatchHeader* header) noexcept:
         self.has_producers |= header.producer_id >= 0
         self.has_old_messages |= header.magic < 2
+        if not header.attributes & CONTROL_FLAG:
+            self.codecs |= 1 << (header.attributes & CODEC_MASK)
         self.batch_count += 1
 
     def first_offset_told(self):
@@ -146,74 +158,6 @@ cdef class AppendSets:
         """
         return [(each.size, each.first_offset, each.last_offset, each.largest_timestamp,
                  each.offset_of_max_timestamp) for each in self.items[:self.count]]
-
-
-cdef enum Wrong:
-    NOTHING
-    RECORD_BROKEN
-    OFFSET_WRONG
-    TIMESTAMP_OUT_OF_RANGE
-    KEY_MISSING
-
-
-cdef struct Limits:
-    int64_t now
-    uint64_t before_max      # ms
-    uint64_t after_max
-    bint looks_at_timestamps
-    bint needs_keys
-
-
-cdef struct Walk:
-    Wrong wrong
-    const char* error        # of a broken record
-    int32_t record           # number of the wrong one
-    int64_t value            # its offset or timestamp
-    int64_t largest_timestamp
-    int32_t record_of_max_timestamp
-
-
-cdef bint is_out_of_range(int64_t timestamp, const Limits* limits) noexcept nogil:
-    """Whether a CreateTime is too far from the clock; the differences can't overflow so."""
-    if timestamp <= limits.now:
-        return <uint64_t> limits.now - <uint64_t> timestamp > limits.before_max
-    return <uint64_t> timestamp - <uint64_t> limits.now > limits.after_max
-
-
-cdef Walk walk_records(
-    const BatchHeader* header, const uint8_t* records, Py_ssize_t size, const Limits* limits
-) noexcept nogil:
-    """Read all records of a batch as far as a leader looks at them."""
-    cdef Walk walk
-    cdef RecordCursor cursor
-    cdef RecordView record
-    cdef int got
-    cdef bint is_control = header.attributes & CONTROL_FLAG
-    walk.wrong, walk.error, walk.value = NOTHING, NULL, 0
-    walk.largest_timestamp = -1
-    walk.record = walk.record_of_max_timestamp = 0
-    got = open_cursor(&cursor, header, records, size)
-    while got:
-        got = next_record(&cursor, &record)
-        if got <= 0:
-            break
-        if record.offset - header.base_offset != walk.record:
-            walk.wrong, walk.value = OFFSET_WRONG, record.offset
-            return walk
-        if (limits.looks_at_timestamps and record.timestamp != -1
-                and is_out_of_range(record.timestamp, limits)):
-            walk.wrong, walk.value = TIMESTAMP_OUT_OF_RANGE, record.timestamp
-            return walk
-        if limits.needs_keys and record.key_size < 0 and not is_control:
-            walk.wrong = KEY_MISSING
-            return walk
-        if record.timestamp > walk.largest_timestamp:
-            walk.largest_timestamp = record.timestamp
-            walk.record_of_max_timestamp = walk.record
-        walk.record += 1
-    if cursor.error != NULL:
-        walk.wrong, walk.error = RECORD_BROKEN, cursor.error
-    return walk
 
 
 cdef object walk_error(const Walk* walk, const BatchHeader* header, const Limits* limits):
@@ -272,7 +216,7 @@ cdef int check_crc(const uint8_t* at, const BatchHeader* header) except -1:
     return 0
 
 
-cdef int check_as_leader(const BatchHeader* header, int codec) except -1:
+cdef int check_as_leader(const BatchHeader* header) except -1:
     """Check a batch's header as a leader does."""
     cdef bint is_control = header.attributes & CONTROL_FLAG
     where = f"the batch at byte {header.position}"
@@ -289,10 +233,6 @@ cdef int check_as_leader(const BatchHeader* header, int codec) except -1:
     if not is_control and header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecordError(
             f"{where} has producer id {header.producer_id} and sequence {header.base_sequence}")
-    if codec >= 0 and not is_control and header.attributes & CODEC_MASK != codec:
-        raise InvalidRecordError(
-            f"{where} has codec {header.attributes & CODEC_MASK}, the topic's compression.type is"
-            f" {Codec(codec).name.lower()}: batches are not compressed anew")
     return 0
 
 
@@ -325,7 +265,6 @@ def assign_offsets(
     int64_t after_max_ms=INT64_MAX,
     int64_t max_batch_bytes=INT64_MAX,
     bint needs_keys=False,
-    int codec=-1,
     bint has_record_offset=False,
     int64_t max_set_bytes=INT64_MAX,
     int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
@@ -350,8 +289,6 @@ def assign_offsets(
         Largest batch allowed.
     needs_keys : bool
         Whether each record must have a key, as in a compacted topic.
-    codec : int
-        The one that each batch must have; -1: any.
     has_record_offset : bool
         Whether the offset for a time index is that of the first record with the largest timestamp
         where a batch is not compressed (`BrokerRules.time_index_has_record_offset`).
@@ -373,7 +310,7 @@ def assign_offsets(
     CorruptBatchError
         If a batch is cut, fails its checksum, or has records that can't be read.
     InvalidRecordError
-        If a batch is of another magic or codec, or its count and offsets do not agree, or a record
+        If a batch is of another magic, or its count and offsets do not agree, or a record
         has no key where it must.
     InvalidTimestampError
         If a timestamp is out of range, or a batch says LogAppendTime.
@@ -406,7 +343,7 @@ def assign_offsets(
         check_size("a batch", header.size, "max.message.bytes", max_batch_bytes)
         check_size("a batch", header.size, "segment.bytes", max_set_bytes)
         check_crc(start + at, header)
-        check_as_leader(header, codec)
+        check_as_leader(header)
         if header.attributes & CODEC_MASK:
             payload = records_of(data[at:at + header.size], header, max_decompressed_bytes)
             walk = walk_records(header, &payload[0] if payload.shape[0] else NULL,

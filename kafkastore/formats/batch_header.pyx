@@ -25,6 +25,10 @@ import numpy as np
 
 cdef Crc CRC = crc_functions()
 
+# Codec, timestamp type, transactional, control, delete horizon; the others have always been 0.
+cdef enum:
+    ATTRIBUTES_IN_USE = 0x7F
+
 #: numpy's view of one header; the fields of Kafka's ``RecordBatch``, see
 #: `docs/formats/record_batch.md`.
 BATCH_HEADER = np.dtype([
@@ -222,3 +226,41 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
             header += 1
             count += 1
     return count, at, <int> status, wanted
+
+
+def find(const uint8_t[::1] data not None, int64_t min_offset, int64_t max_offset):
+    """Find where a batch may begin again, behind bytes that are none; without the GIL.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Bytes of a log, from any byte on.
+    min_offset, max_offset : int
+        Inclusive: within which the batch's offsets must lie. They make chance hits in other data
+        as rare as an offset of 64 bits that fits.
+
+    Returns
+    -------
+    int
+        Index of the first byte where a header can be; its checksum is not looked at, and the batch
+        need not be whole in `data`. Without one, the first index at which `data` has too few bytes
+        to tell.
+    """
+    cdef Py_ssize_t size = data.shape[0], at = 0
+    cdef HeaderStatus status
+    cdef BatchHeader header
+    cdef const uint8_t* start
+    if size == 0:
+        return 0
+    start = &data[0]
+    with nogil:
+        while at + RECORDS_AT <= size:
+            status = parse_header(start + at, size - at, &header)
+            if ((status == HEADER_WHOLE or status == HEADER_NEEDS_BYTES)
+                    and min_offset <= header.last_offset <= max_offset
+                    and (header.magic < 2 or min_offset <= header.base_offset)
+                    and header.base_offset <= header.last_offset
+                    and (header.attributes & ~ATTRIBUTES_IN_USE) == 0):
+                break
+            at += 1
+    return at

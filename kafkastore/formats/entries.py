@@ -54,6 +54,11 @@ OFFSET_ENTRY_ON_DISK = np.dtype([("relative_offset", ">i4"), ("position", ">i4")
 TIME_ENTRY_ON_DISK = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
 """One time index entry as the file has it; 12 bytes."""
 
+TIMESTAMP_AND_OFFSET = np.dtype(
+    [("timestamp", "<i8"), ("offset", "<i8"), ("leader_epoch", "<i4")]
+)
+"""One `TimestampAndOffset`; 20 bytes, packed. -1 each where nothing was found."""
+
 
 def as_targets(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Return the targets of many look-ups as a contiguous int64 array.

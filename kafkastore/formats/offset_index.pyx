@@ -33,7 +33,6 @@ from kafkastore.formats.slot_search cimport (
     proof_pays,
     search_slots,
     slots_before_padding,
-    wrapping_add,
 )
 
 import numpy as np
@@ -41,19 +40,9 @@ import numpy as np
 from kafkastore.errors import CorruptIndexError, OffsetOverflowError
 from kafkastore.formats.entries import OFFSET_ENTRY, OffsetPosition, as_targets
 
-cdef enum:
-    _RELATIVE_OFFSET_AT = 0
-    _POSITION_AT = _RELATIVE_OFFSET_AT + 4
-    _ENTRY_SIZE = _POSITION_AT + 4
-
 RELATIVE_OFFSET_AT = _RELATIVE_OFFSET_AT
 POSITION_AT = _POSITION_AT
 ENTRY_SIZE = _ENTRY_SIZE
-
-cdef packed struct Entry:
-    # One element of OFFSET_ENTRY; little-endian like every processor this package is built for.
-    int64_t offset
-    int32_t position
 
 
 cpdef int32_t relative_offset(int64_t offset, int64_t base_offset) except -1:
@@ -86,28 +75,8 @@ cpdef int32_t relative_offset(int64_t offset, int64_t base_offset) except -1:
     return <int32_t> (offset - base_offset)
 
 
-cdef inline Key offset_key(int64_t base_offset) noexcept nogil:
-    return Key(_ENTRY_SIZE, _RELATIVE_OFFSET_AT, True, base_offset)
-
-
 cdef inline Key position_key() noexcept nogil:
     return Key(_ENTRY_SIZE, _POSITION_AT, True, 0)
-
-
-cdef inline Entry load_entry(
-    const uint8_t* entries, Py_ssize_t slot, int64_t base_offset,
-) noexcept nogil:
-    """Load the entry in a slot; slot -1 is what a look-up without an entry answers."""
-    cdef Entry entry
-    cdef const uint8_t* at
-    if slot < 0:
-        entry.offset = base_offset
-        entry.position = 0
-    else:
-        at = entries + slot * _ENTRY_SIZE
-        entry.offset = wrapping_add(base_offset, load_i32(at + _RELATIVE_OFFSET_AT))
-        entry.position = load_i32(at + _POSITION_AT)
-    return entry
 
 
 cdef inline object as_tuple(Entry entry):

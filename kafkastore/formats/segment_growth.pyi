@@ -24,6 +24,7 @@ class SegmentGrowth:
         last_indexed_offset: int = -1,
         last_time_entry: tuple[int, int] | None = None,
         largest: tuple[int, int] | None = None,
+        each_batch: bool = False,
     ) -> None: ...
     def append(self, sets: AppendSets, first: int, now: int, is_new: bool = False) -> int: ...
     @property

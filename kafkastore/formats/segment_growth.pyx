@@ -3,7 +3,7 @@
 An entry is due where more than ``index.interval.bytes`` were appended since the last one; the
 count begins with the segment, and anew each time it is opened or cut.  An entry stands for the set
 that is appended then: its last offset and its position, and in the time index the largest timestamp
-so far, if that has grown.
+so far, if that has grown.  Brokers from 3.9.1 on look at each batch of a set by itself.
 
 A segment is rolled before a set that would make it larger than ``segment.bytes``; that is later
 than its first batch by more than ``segment.ms``, by the records' clock or, where the first batch
@@ -52,6 +52,8 @@ cdef class SegmentGrowth:
         (-1, base offset) without one.
     largest : TimestampOffset, optional
         Largest timestamp of the segment, with its offset; by default that of the last entry.
+    each_batch : bool
+        Whether an entry may be due at each batch of a set: `BrokerRules.each_batch_is_indexed`.
 
     Attributes
     ----------
@@ -68,6 +70,7 @@ cdef class SegmentGrowth:
     cdef int64_t index_interval_bytes, bytes_since_last_entry, segment_bytes, roll_ms
     cdef int64_t max_offset_entries, max_time_entries, offset_entries, time_entries
     cdef int64_t last_indexed_offset, last_timestamp, last_timestamp_offset
+    cdef bint each_batch
     cdef bytearray new_offset_entries, new_time_entries
 
     def __cinit__(
@@ -75,7 +78,7 @@ cdef class SegmentGrowth:
         int64_t roll_ms, int64_t created_ms, int64_t max_offset_entries,
         int64_t max_time_entries, int64_t size=0, first_timestamp=None,
         int64_t offset_entries=0, int64_t time_entries=0, int64_t last_indexed_offset=-1,
-        last_time_entry=None, largest=None,
+        last_time_entry=None, largest=None, bint each_batch=False,
     ):
         self.base_offset, self.size = base_offset, size
         self.segment_bytes, self.roll_ms = segment_bytes, roll_ms
@@ -83,6 +86,7 @@ cdef class SegmentGrowth:
         self.max_offset_entries, self.max_time_entries = max_offset_entries, max_time_entries
         self.first_timestamp = -1 if first_timestamp is None else first_timestamp
         self.bytes_since_last_entry = 0
+        self.each_batch = each_batch
         self.offset_entries, self.time_entries = offset_entries, time_entries
         self.last_indexed_offset = last_indexed_offset
         self.last_timestamp, self.last_timestamp_offset = (
@@ -140,14 +144,26 @@ cdef class SegmentGrowth:
         for i in range(first, sets.count):
             if (i > first or not is_new) and self.must_roll(sets.item(i), now):
                 return i
-            self._add(sets.item(i))
+            self._add_set(sets, sets.item(i))
         return sets.count
 
-    cdef int _add(self, const AppendSet* new) except -1:
+    cdef int _add_set(self, AppendSets sets, const AppendSet* new) except -1:
+        cdef AppendSet one
+        cdef Py_ssize_t i
         if not self.is_representable(new.last_offset):
             raise OffsetOverflowError(
                 f"offset {new.last_offset} does not fit the segment with base offset "
                 f"{self.base_offset}: it is more than {INT32_MAX} away")
+        if not self.each_batch or sets.count == sets.batch_count:
+            return self._add(new)
+        for i in range(sets.batch_count):   # a follower's set is all of them
+            one.size, one.last_offset = sets.batches[i].size, sets.batches[i].last_offset
+            one.largest_timestamp = sets.batches[i].max_timestamp
+            one.first_offset = one.offset_of_max_timestamp = one.last_offset
+            self._add(&one)
+        return 0
+
+    cdef int _add(self, const AppendSet* new) except -1:
         if self.size == 0:
             self.first_timestamp = new.largest_timestamp
         if new.largest_timestamp > self.largest_timestamp:

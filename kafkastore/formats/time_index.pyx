@@ -20,9 +20,9 @@ Source: Kafka 2.4.0 ``TimeIndex``, ``AbstractIndex``; KIP-33.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
-from kafkastore.formats.big_endian cimport load_i32, load_i64, store_i32, store_i64
+from kafkastore.formats.big_endian cimport store_i32, store_i64
 from kafkastore.formats.offset_index cimport relative_offset
 from kafkastore.formats.named_pair cimport new_named_pair
 from kafkastore.formats.slot_search cimport (
@@ -34,7 +34,6 @@ from kafkastore.formats.slot_search cimport (
     proof_pays,
     search_slots,
     slots_before_padding,
-    wrapping_add,
 )
 
 import numpy as np
@@ -42,45 +41,13 @@ import numpy as np
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.entries import TIME_ENTRY, TimestampOffset, as_targets
 
-cdef enum:
-    _TIMESTAMP_AT = 0
-    _RELATIVE_OFFSET_AT = _TIMESTAMP_AT + 8
-    _ENTRY_SIZE = _RELATIVE_OFFSET_AT + 4
-    _NO_TIMESTAMP = -1
-
 TIMESTAMP_AT = _TIMESTAMP_AT
 RELATIVE_OFFSET_AT = _RELATIVE_OFFSET_AT
 ENTRY_SIZE = _ENTRY_SIZE
 
-cdef packed struct Entry:
-    # One element of TIME_ENTRY, be it aligned or not; little-endian like every processor this
-    # package is built for.
-    int64_t timestamp
-    int64_t offset
-
-
-cdef inline Key timestamp_key() noexcept nogil:
-    return Key(_ENTRY_SIZE, _TIMESTAMP_AT, False, 0)
-
 
 cdef inline Key offset_key(int64_t base_offset) noexcept nogil:
     return Key(_ENTRY_SIZE, _RELATIVE_OFFSET_AT, True, base_offset)
-
-
-cdef inline Entry load_entry(
-    const uint8_t* entries, Py_ssize_t slot, int64_t base_offset,
-) noexcept nogil:
-    """Load the entry in a slot; slot -1 is what a look-up without an entry answers."""
-    cdef Entry entry
-    cdef const uint8_t* at
-    if slot < 0:
-        entry.timestamp = _NO_TIMESTAMP
-        entry.offset = base_offset
-    else:
-        at = entries + slot * _ENTRY_SIZE
-        entry.timestamp = load_i64(at + _TIMESTAMP_AT)
-        entry.offset = wrapping_add(base_offset, load_i32(at + _RELATIVE_OFFSET_AT))
-    return entry
 
 
 cdef inline object as_tuple(Entry entry):
@@ -509,20 +476,9 @@ def first_disorder(entries, int64_t base_offset):
         slot before it; slot 0 needs a timestamp and a relative offset of at least 0. -1 if none.
     """
     cdef Py_buffer view
-    cdef Py_ssize_t slot, disorder = -1
-    cdef const uint8_t* at
-    cdef int64_t last_timestamp = _NO_TIMESTAMP
-    cdef int32_t last_relative_offset = 0
+    cdef Py_ssize_t disorder
     PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
-    at = <const uint8_t*> view.buf
     with nogil:
-        for slot in range(view.len // _ENTRY_SIZE):
-            if (load_i64(at + _TIMESTAMP_AT) <= last_timestamp
-                    or load_i32(at + _RELATIVE_OFFSET_AT) < last_relative_offset):
-                disorder = slot
-                break
-            last_timestamp = load_i64(at + _TIMESTAMP_AT)
-            last_relative_offset = load_i32(at + _RELATIVE_OFFSET_AT)
-            at += _ENTRY_SIZE
+        disorder = first_slot_out_of_order(<const uint8_t*> view.buf, view.len // _ENTRY_SIZE)
     PyBuffer_Release(&view)
     return disorder

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
+from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.kip_33.doubtful_times import Doubt, find_doubt, meant_timestamp
@@ -189,6 +190,7 @@ def retention(
     KafkaStoreError
         If a partition can't be read.
     """
+    check_kind("store", store, LogStore)
     for log in store:
         yield retention_of(log, config=config, now=now, version=version)
 
@@ -223,7 +225,7 @@ def retention_of(
     Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``LogSegment.largestTimestamp``.
     """
     topic_config = _config_of(log.topic, config)
-    at = time.time_ns() // 1_000_000 if now is None else now
+    at = time.time_ns() // 1_000_000 if now is None else whole_number("now", now)
     rules = rules_of(version)
     return log.beside_changes(lambda: _judged(log, topic_config, at, rules))
 

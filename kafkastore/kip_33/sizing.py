@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptionError, OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.index_growth import preallocated_size
 from kafkastore.log.log_store import LogStore
@@ -208,8 +209,8 @@ def sizing(
 
     Raises
     ------
-    ValueError
-        If an interval or a bucket is less than 1.
+    TypeError, ValueError
+        If an interval or a bucket is no whole number, or less than 1.
 
     Notes
     -----
@@ -222,10 +223,11 @@ def sizing(
     >>> round(second.bytes / 2**30, 1), minute.bytes // 2**20
     (3.4, 57)
     """
-    if min([*intervals, *buckets_ms], default=1) < 1:
-        raise ValueError("an interval and a bucket are at least 1")
+    intervals = [whole_number("an interval", each, 1) for each in intervals]
+    buckets_ms = [whole_number("a bucket", each, 1) for each in buckets_ms]
     if store is None:
-        return _by_formula(intervals, buckets_ms, partitions)
+        return _by_formula(intervals, buckets_ms, whole_number("partitions", partitions, 1))
+    check_kind("store", store, LogStore)
     return total((sizing_of(log, intervals, buckets_ms) for log in store), intervals, buckets_ms)
 
 

@@ -15,6 +15,7 @@ from kafkastore.formats.append_sets import AppendSets
 from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.recompression import recompress
 from kafkastore.log.log_config import LogConfig
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class AppendRules:
     def __init__(self, config: LogConfig, rules: BrokerRules) -> None:
         self._segment_bytes = config.segment_bytes
         self.codec = _CODECS.get(config.compression_type)
+        self._right_codecs = -1 if self.codec is None else 1 << self.codec
         self.has_append_time = config.message_timestamp_type == "LogAppendTime"
         self._options: dict[str, Any] = {
             "log_append_time": self.has_append_time,
@@ -46,7 +48,6 @@ class AppendRules:
             "after_max_ms": config.message_timestamp_after_max_ms,
             "max_batch_bytes": config.max_message_bytes,
             "needs_keys": "compact" in config.cleanup_policy,
-            "codec": -1 if self.codec is None else int(self.codec),
             "has_record_offset": rules.time_index_has_record_offset,
             "max_set_bytes": config.segment_bytes,
             "max_decompressed_bytes": MAX_DECOMPRESSED_BYTES,
@@ -56,6 +57,9 @@ class AppendRules:
         self, batches: ReadableBuffer, next_offset: int, *, leader_epoch: int, now: int
     ) -> tuple[memoryview, AppendSets]:
         """Check batches, give them offsets, and stamp them; see `append_sets.assign_offsets`.
+
+        One that comes alone gets the topic's ``compression.type``; several that do not have it must
+        be given one by one, see `are_compressed_anew`.
 
         Parameters
         ----------
@@ -83,11 +87,22 @@ class AppendRules:
         data, sets = append_sets.assign_offsets(
             batches, next_offset, leader_epoch=leader_epoch, now=now, **self._options
         )
+        if sets.count == 1 and self.are_compressed_anew(sets):
+            anew = recompress(batches, self.codec or Codec.NONE)
+            # The builder of the new batch knows no record that has the largest timestamp.
+            options = self._options | {"has_record_offset": False}
+            data, sets = append_sets.assign_offsets(
+                anew, next_offset, leader_epoch=leader_epoch, now=now, **options
+            )
         if sets.count and not next_offset <= sets.last_offset(sets.count - 1) < _LAST_OFFSET:
             raise OffsetOverflowError(
                 f"the batches need more offsets than there are from {next_offset} on"
             )
         return memoryview(data), sets
+
+    def are_compressed_anew(self, sets: AppendSets) -> bool:
+        """Whether there is a batch of another codec than the topic's ``compression.type``."""
+        return bool(sets.codecs & ~self._right_codecs)
 
     def as_follower(
         self, batches: ReadableBuffer, next_offset: int

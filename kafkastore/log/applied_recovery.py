@@ -19,6 +19,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.fs import FileSystem
 from kafkastore.log.directory_files import INDEX_SUFFIXES
 from kafkastore.log.recovery import RecoveredLog
+from kafkastore.segment.zeros import is_zero_from
 
 _CHUNK_BYTES = 1 << 20
 
@@ -53,7 +54,7 @@ def apply_recovery(loaded: RecoveredLog, cut_area: Path, fs: FileSystem) -> None
         _split(loaded, name, fs)
     for name, size in loaded.cut.items():
         path = loaded.path / name
-        if any(chunk.strip(b"\0") for chunk in _chunks(path, size)):
+        if not is_zero_from(path, size):
             kept.copy(path, size, f"{name}.from-{size}")
         descriptor = fs.open_write(path)
         try:
@@ -81,7 +82,8 @@ def _split(loaded: RecoveredLog, source: str, fs: FileSystem) -> None:
             fs.unlink(target)
         copied = loaded.copied[name]
         _write(target, _chunks(path, copied.start, copied.end), fs)
-        fs.utime(target, modified_ns)
+        if not copied.is_cut:
+            fs.utime(target, modified_ns)
     fs.fsync_directory(loaded.path)
     # From the last on: as long as one is left, a loading broker drops what has become a swap.
     _rename_all(loaded.path, reversed(parts), CLEANED_SUFFIX, SWAP_SUFFIX, fs)

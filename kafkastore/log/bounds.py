@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
 from kafkastore.formats.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -137,8 +139,8 @@ def find_high_watermark(log: PartitionLog, choice: HighWatermark = "log-end") ->
                 else _why_unknown(log.log_dir.checkpoint(HIGH_WATERMARK_CHECKPOINT))
             )
             return Bound(start, f"the log start offset, where a broker begins: {unknown}")
-    elif isinstance(choice, int) and not isinstance(choice, bool):
-        offset, basis = choice, "as given"
+    elif isinstance(choice, int | np.integer) and not isinstance(choice, bool):
+        offset, basis = int(choice), "as given"
     else:
         raise ValueError(f"high_watermark is 'log-end', 'checkpoint' or a number, not {choice!r}")
     if offset < start:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkastore.errors import CorruptionError, NotALogDirectoryError
+from kafkastore.errors import CorruptionError, NotAFileError, NotALogDirectoryError
 from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.file_names import (
     CLEANED_SUFFIX,
@@ -22,6 +22,7 @@ from kafkastore.formats.file_names import (
     segment_file_name,
 )
 from kafkastore.log.segment_split import CopiedRange
+from kafkastore.segment.regular_file import check_regular
 from kafkastore.segment.small_file import read_if_there
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
@@ -34,6 +35,14 @@ class DirectoryFiles:
     ----------
     path : Path
         The partition directory.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If it can't be listed.
+    NotAFileError
+        If the name of a segment's file stands for something else; a broker would take it for
+        missing, and fail when it makes the file.
 
     Attributes
     ----------
@@ -55,9 +64,15 @@ class DirectoryFiles:
         self.copied: dict[str, CopiedRange] = {}
         try:
             with os.scandir(path) as entries:
-                self._on_disk = {entry.name: entry.name for entry in entries if entry.is_file()}
+                listed = list(entries)
         except OSError as error:
             raise NotALogDirectoryError(f"{path} can't be listed: {error.strerror}") from error
+        self._on_disk = {}
+        for entry in listed:
+            if entry.is_file():
+                self._on_disk[entry.name] = entry.name
+            elif parse_segment_file(entry.name) is not None:
+                _refuse(entry)
         # Asked for again and again, for each segment that is recovered.
         offsets = map(_snapshot_offset, self._on_disk)
         self._snapshots = {offset for offset in offsets if offset is not None}
@@ -141,6 +156,14 @@ class DirectoryFiles:
             if base_offset >= first_cleaned:
                 self.delete(name, "left of a split that was not finished")
         return [name for base_offset, name in swaps if base_offset < first_cleaned]
+
+
+def _refuse(entry: os.DirEntry[str]) -> None:
+    """Say what it is that has the name of a segment's file."""
+    try:
+        check_regular(entry.path, entry.stat())
+    except FileNotFoundError as error:
+        raise NotAFileError(entry.path, "a link to nothing") from error
 
 
 def _snapshot_offset(name: str) -> int | None:

@@ -13,10 +13,9 @@ from kafkastore.errors import InvalidLeaderEpochError
 from kafkastore.formats.append_sets import AppendSets
 from kafkastore.formats.checkpoints import EpochStart, pack_leader_epoch_checkpoint
 from kafkastore.formats.file_names import LEADER_EPOCH_CHECKPOINT
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.fs import FileSystem
-
-_LARGEST_EPOCH = (1 << 31) - 1
 
 
 class EpochFile:
@@ -64,8 +63,8 @@ class EpochFile:
         if isinstance(leader_epoch, bool) or not hasattr(leader_epoch, "__index__"):
             raise InvalidLeaderEpochError(f"a leader epoch is a whole number, not {leader_epoch!r}")
         leader_epoch = operator.index(leader_epoch)
-        if leader_epoch > _LARGEST_EPOCH:
-            raise InvalidLeaderEpochError(f"leader epoch {leader_epoch} is above {_LARGEST_EPOCH}")
+        if leader_epoch > INT32_MAX:
+            raise InvalidLeaderEpochError(f"leader epoch {leader_epoch} is above {INT32_MAX}")
         if leader_epoch < latest:
             raise InvalidLeaderEpochError(
                 f"leader epoch {leader_epoch} is below the latest, {latest}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kafkastore.formats.append_sets import AppendSets
+from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.file_names import DELETED_SUFFIX, LOG_SUFFIX, segment_file_name
 from kafkastore.fs import FileSystem
 from kafkastore.log.log_config import LogConfig
@@ -29,6 +30,8 @@ class LocalLog:
         Of its segments, at least one. The last is made if it is not there.
     config : LogConfig
         The topic's.
+    rules : BrokerRules
+        What brokers of the version do.
     log_end_offset, recovery_point : int
         Exclusive: where the log ends, and up to where it is flushed.
     now : int
@@ -49,13 +52,14 @@ class LocalLog:
         path: Path,
         base_offsets: Sequence[int],
         config: LogConfig,
+        rules: BrokerRules,
         *,
         log_end_offset: int,
         recovery_point: int,
         now: int,
         fs: FileSystem,
     ) -> None:
-        self.path, self._config, self._fs = path, config, fs
+        self.path, self._config, self._rules, self._fs = path, config, rules, fs
         self._bases = list(base_offsets)
         self.log_end_offset = log_end_offset
         self.recovery_point = min(recovery_point, log_end_offset)
@@ -257,6 +261,7 @@ class LocalLog:
             config.segment_index_bytes,
             config.index_interval_bytes,
             config.preallocate,
+            self._rules.each_batch_is_indexed,
         )
 
     def _open_or_create_segment(self, base_offset: int, now: int) -> SegmentWriter:

@@ -6,7 +6,9 @@ Source: Kafka 2.4.0 and 4.1 ``LogConfig``, ``TopicConfig``, ``ConfigDef.parseTyp
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkastore.errors import InvalidConfigError
@@ -126,14 +128,20 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         for name, (smallest, largest) in _RANGES.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or not smallest <= value <= largest:
+            number = _whole(value := getattr(self, name))
+            if number is None or not smallest <= number <= largest:
                 raise _invalid(name, value, f"a whole number from {smallest} to {largest}")
+            object.__setattr__(self, name, number)  # an int, where it was one of numpy's
+        if not isinstance(self.preallocate, bool):
+            raise _invalid("preallocate", self.preallocate, "True or False")
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise _invalid(name, getattr(self, name), f"one of {', '.join(allowed)}")
-        if not self.cleanup_policy <= _CLEANUP_POLICIES:
-            raise _invalid("cleanup_policy", sorted(self.cleanup_policy), "delete, compact or both")
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
+                raise _invalid(name, value, f"one of {', '.join(allowed)}")
+        policy = self.cleanup_policy
+        if not isinstance(policy, frozenset) or not policy <= _CLEANUP_POLICIES:
+            shown = sorted(map(str, policy)) if isinstance(policy, frozenset) else policy
+            raise _invalid("cleanup_policy", shown, "delete, compact or both, as a frozenset")
 
     @classmethod
     def of(cls, options: Mapping[str, object] | LogConfig | None = None) -> LogConfig:
@@ -161,8 +169,14 @@ class LogConfig:
         """
         if isinstance(options, LogConfig):
             return options
+        if not isinstance(options, Mapping | None):
+            raise InvalidConfigError(
+                f"options are given by name, like {{'segment.bytes': 1048576}}, not as {options!r}"
+            )
         values: dict[str, object] = {}
-        for option, value in sorted((options or {}).items(), key=lambda item: item[0]):
+        for option, value in sorted((options or {}).items(), key=lambda item: str(item[0])):
+            if not isinstance(option, str):
+                raise InvalidConfigError(f"{option!r} is no option of a Kafka topic")
             name = option.replace(".", "_")
             if option == _BOTH_LIMITS:
                 limit = _number(option, value)
@@ -210,14 +224,23 @@ def _parsed(option: str, name: str, value: object) -> object:
 
 def _number(option: str, value: object) -> int:
     """Read a whole number."""
-    if isinstance(value, str):
-        try:
-            return int(value.strip())
-        except ValueError:
-            raise _invalid(option, value, "a whole number") from None
-    if isinstance(value, bool) or not isinstance(value, int):
+    number = _whole(value)
+    if isinstance(value, str) and "_" not in value:  # which Python takes, and Java does not
+        with suppress(ValueError):
+            number = int(value.strip())
+    if number is None:
         raise _invalid(option, value, "a whole number")
-    return value
+    return number
+
+
+def _whole(value: object) -> int | None:
+    """Return an integer of whatever type as an int; None for anything else, and for booleans."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def _invalid(name: str, value: object, wanted: str) -> InvalidConfigError:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptCheckpointError
+from kafkastore.errors import CorruptCheckpointError, NotAFileError
 from kafkastore.formats.checkpoints import parse_meta_properties, parse_offset_checkpoint
 from kafkastore.formats.file_names import (
     CLEAN_SHUTDOWN_FILE,
@@ -169,9 +169,19 @@ class LogDir:
 
     @cached_property
     def meta_properties(self) -> Mapping[str, str]:
-        """What ``meta.properties`` says; empty without the file."""
-        data = read_if_there(self.path / META_PROPERTIES, CorruptCheckpointError)
-        return {} if data is None else parse_meta_properties(data)
+        """What ``meta.properties`` says; empty without the file.
+
+        Raises
+        ------
+        CorruptCheckpointError
+            If it is damaged: brokers do not start.
+        """
+        path = self.path / META_PROPERTIES
+        data = read_if_there(path, CorruptCheckpointError)
+        try:
+            return {} if data is None else parse_meta_properties(data)
+        except CorruptCheckpointError as error:
+            raise error.located(path) from error
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Read a checkpoint of this log directory, once.
@@ -204,4 +214,6 @@ def _read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(path, data is not None, parse_offset_checkpoint(data or b""), None)
     except CorruptCheckpointError as error:
         located = CorruptCheckpointError(error.reason, path=path, position=error.position)
-        return Checkpoint(path, True, {}, located)
+    except NotAFileError as error:
+        located = CorruptCheckpointError(f"the checkpoint is {error.kind}, not a file,", path=path)
+    return Checkpoint(path, True, {}, located)

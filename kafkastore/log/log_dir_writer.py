@@ -24,26 +24,30 @@ from kafkastore.errors import (
     WriterFailedError,
 )
 from kafkastore.formats.broker_rules import parse_version, rules_of
-from kafkastore.formats.checkpoints import pack_offset_checkpoint, parse_offset_checkpoint
+from kafkastore.formats.checkpoints import (
+    pack_offset_checkpoint,
+    pack_partition_metadata,
+    parse_partition_metadata,
+)
 from kafkastore.formats.file_names import (
     CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_CHECKPOINT,
     LOCK_FILE,
-    LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
-    RECOVERY_POINT_CHECKPOINT,
+    PARTITION_METADATA,
     InvalidNameError,
     TopicPartition,
 )
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.fs import FileSystem, LockFile
 from kafkastore.log.applied_recovery import apply_recovery
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_dir import LogDir
+from kafkastore.log.log_dir import CHECKPOINTS, LogDir
 from kafkastore.log.log_writer import LogWriter
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.small_file import read_if_there
 
 #: Behind the name of the log directory: where what a recovery cut is kept.
 CUT_MARK = ".kafkastore-cut-"
@@ -53,7 +57,6 @@ _CLUSTER = re.compile(r"[a-zA-Z0-9._-]+")
 _KRAFT_ALONE = (4, 0)
 # Its offset index entries have the first offset of a batch.
 _OLDEST = (2, 0)
-_LARGEST_INT32 = (1 << 31) - 1
 
 
 def _wall_clock() -> int:
@@ -128,9 +131,10 @@ class LogDirWriter:
                 f"{self.path} is held by a broker or another writer"
             ) from error
         try:
-            self._recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-            self._log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-            self._high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+            # A damaged one tells nothing, as to a broker.
+            self._recovery_points, self._log_start_offsets, self._high_watermarks = (
+                dict(LogDir(self.path).checkpoint(name).offsets) for name in CHECKPOINTS
+            )
             self._write_meta_properties(node_id, cluster_id)
             marker = self.path / CLEAN_SHUTDOWN_FILE
             self._was_clean = marker.exists()
@@ -161,6 +165,8 @@ class LogDirWriter:
         topic: str,
         partition: int,
         config: Mapping[str, object] | LogConfig | None = None,
+        *,
+        topic_id: str | None = None,
     ) -> LogWriter:
         """Open a partition for writing; it is made if missing, and recovered if need be.
 
@@ -172,6 +178,9 @@ class LogDirWriter:
             Its number.
         config : mapping or LogConfig, optional
             The topic's options by Kafka's names; see `LogConfig.of`.
+        topic_id : str, optional
+            The topic's id in its cluster, 22 characters, for ``partition.metadata``: without it a
+            broker of a KRaft cluster takes the partition for a stray one.
 
         Returns
         -------
@@ -185,7 +194,8 @@ class LogDirWriter:
         InvalidConfigError
             If Kafka does not know an option or allow its value.
         KafkaStoreError
-            If the partition is open already, or can't be loaded, or the directory is closed.
+            If the partition is open already, or can't be loaded, or is of a topic of another id, or
+            the directory is closed.
 
         Notes
         -----
@@ -197,12 +207,13 @@ class LogDirWriter:
             raise WriterFailedError(f"the writer of {self.path} is closed")
         if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             raise InvalidNameError(f"{topic!r} is no name that Kafka allows a topic")
-        if type(partition) is not int or not 0 <= partition <= _LARGEST_INT32:
+        if type(partition) is not int or not 0 <= partition <= INT32_MAX:
             raise InvalidNameError(f"{partition!r} is no number of a partition")
         if topic_partition in self._writers:
             raise KafkaStoreError(f"{topic_partition} has a writer already")
         log_config = LogConfig.of(config)
         path = self.path / str(topic_partition)
+        metadata = None if topic_id is None else self._partition_metadata(path, topic_id)
         loads = self._load if path.exists() else self._create
         self._is_half_opened = True
         writer = LogWriter(
@@ -215,6 +226,8 @@ class LogDirWriter:
             fs=self._fs,
         )
         self._writers[topic_partition] = writer
+        if metadata is not None:
+            self._fs.replace_content(path / PARTITION_METADATA, metadata)
         self._lower_recovery_point(writer)
         self._is_half_opened = False
         return writer
@@ -243,12 +256,11 @@ class LogDirWriter:
             self._log_start_offsets.pop(topic_partition, None)
             if writer.log_start_offset > writer.base_offsets[0]:
                 self._log_start_offsets[topic_partition] = writer.log_start_offset
-        for name, offsets in (
-            (RECOVERY_POINT_CHECKPOINT, self._recovery_points),
-            (LOG_START_OFFSET_CHECKPOINT, self._log_start_offsets),
-            (HIGH_WATERMARK_CHECKPOINT, self._high_watermarks),
-        ):
+        known = (self._recovery_points, self._log_start_offsets, self._high_watermarks)
+        for name, offsets in zip(CHECKPOINTS, known, strict=True):
             self._fs.replace_content(self.path / name, pack_offset_checkpoint(offsets))
+        for writer in self._writers.values():
+            writer.drop_old_snapshots()
 
     def close(self) -> None:
         """Close all writers, write checkpoints and clean-shutdown marker, give the lock back.
@@ -286,19 +298,12 @@ class LogDirWriter:
         log_dir = LogDir(self.path)
         return log_dir.partition_paths.keys() <= self._writers.keys()
 
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint; a damaged one tells nothing, as to a broker."""
-        try:
-            return dict(parse_offset_checkpoint((self.path / name).read_bytes()))
-        except (FileNotFoundError, CorruptCheckpointError):
-            return {}
-
     def _write_meta_properties(self, node_id: int, cluster_id: str | None) -> None:
         """Say whose directory this is, if nobody has."""
         path = self.path / META_PROPERTIES
         if path.exists():
             return
-        if type(node_id) is not int or not 0 <= node_id <= _LARGEST_INT32:
+        if type(node_id) is not int or not 0 <= node_id <= INT32_MAX:
             raise KafkaStoreError(f"{node_id!r} is no id of a broker, which is a number from 0 on")
         cluster = _random_id() if cluster_id is None else cluster_id
         if not isinstance(cluster, str) or not _CLUSTER.fullmatch(cluster):
@@ -309,6 +314,25 @@ class LogDirWriter:
             lines = ["version=0", f"broker.id={node_id}"]
         text = "\n".join(["#", *lines, f"cluster.id={cluster}", ""])
         self._fs.replace_content(path, text.encode())
+
+    def _partition_metadata(self, path: Path, topic_id: str) -> bytes | None:
+        """Return what a partition's file is to say of its topic; None where it says so."""
+        if not self._rules.partitions_have_topic_ids:
+            raise KafkaStoreError(f"a broker of {self.version} keeps no topic ids")
+        try:
+            data = pack_partition_metadata(topic_id)
+        except ValueError as error:
+            raise KafkaStoreError(f"{topic_id!r} is no topic id: {error}") from error
+        found = read_if_there(path / PARTITION_METADATA, CorruptCheckpointError)
+        if found is None:
+            return data
+        try:
+            known = parse_partition_metadata(found)
+        except CorruptCheckpointError as error:
+            raise error.located(path / PARTITION_METADATA) from error
+        if known != topic_id:
+            raise KafkaStoreError(f"{path} is of the topic with id {known}, not {topic_id}")
+        return None
 
     def _create(self, topic_partition: TopicPartition, _: LogConfig) -> RecoveredLog:
         """Make a partition directory; its writer makes the first segment."""

@@ -8,7 +8,6 @@ Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``; 3.9.0 ``LogLoader``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kafkastore.errors import (
     CorruptCheckpointError,
@@ -41,18 +40,7 @@ from kafkastore.log.producer_recovery import (
     delete_snapshot,
     remove_stray_snapshots,
 )
-from kafkastore.log.segment_split import (
-    LARGEST_RELATIVE_OFFSET,
-    CopiedRange,
-    parts_of,
-)
-from kafkastore.segment.recovery import batch_runs, rebuild_indexes_of, replay_run
-
-if TYPE_CHECKING:
-    from kafkastore.formats.producer_state import ProducerState
-
-_TORN = "the last batch is torn, or there are zeros behind it"
-
+from kafkastore.log.segment_recovery import SegmentRecovery
 
 
 class LogLoader:
@@ -100,7 +88,6 @@ class LogLoader:
     ) -> None:
         self.files = DirectoryFiles(path)
         self.rules = rules
-        self.index_interval_bytes = index_interval_bytes
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
@@ -112,6 +99,15 @@ class LogLoader:
         self.epochs_on_disk = self._read_epochs()
         self.epochs = LeaderEpochs(self.epochs_on_disk)
         self.producers = ProducerRecovery(self.files, rules, now_ms)
+        self._recovery = SegmentRecovery(
+            self.files,
+            self.segments,
+            self.epochs,
+            rules,
+            index_interval_bytes=index_interval_bytes,
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+        )
 
     def load(self) -> None:
         """Go through all steps."""
@@ -123,7 +119,7 @@ class LogLoader:
             self._complete_swaps(swaps)
         for segment, error in self._to_be_split:
             if self.segments.get(segment.base_offset) is segment:
-                self._split(segment, error)
+                self._recovery.split(segment, error)
         if not self.is_clean:
             self._recover_and_split_unflushed()
         is_kept = self._drop_log_behind_its_start()
@@ -178,7 +174,7 @@ class LogLoader:
             if not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
                 continue
             swap = self._open(name)
-            self._recover(swap)
+            self._recovery.recover(swap)
             end = swap.end()
             for segment in [self.segments[base] for base in sorted(self.segments)]:
                 if swap.base_offset <= segment.base_offset < end or (
@@ -207,10 +203,10 @@ class LogLoader:
                 segment = self._open(name)
                 try:
                     if self._are_indexes_refused(segment):
-                        self._recover(segment)
+                        self._recovery.recover(segment)
                 except OffsetOverflowError as error:
                     if not any(each.endswith(SWAP_SUFFIX) for each in self.files):
-                        self._split(segment, error)
+                        self._recovery.split(segment, error)
                         continue
                     # Its parts may be there already, as swaps.
                     self._to_be_split.append((segment, error))
@@ -224,7 +220,7 @@ class LogLoader:
             return True
         if time_index_name not in self.files:
             self.files.write(time_index_name, b"")
-        if self.rules.indexes_checked_on_load and not _are_accepted(
+        if self.rules.indexes_checked_on_load and not are_indexes_accepted(
             self.files.read(offset_index_name, CorruptIndexError) or b"",
             self.files.read(time_index_name, CorruptIndexError) or b"",
             segment.base_offset,
@@ -247,115 +243,10 @@ class LogLoader:
         size = path.stat().st_size
         return LoadedSegment(file.base_offset, name, path, size, size)
 
-    def _recover(self, segment: LoadedSegment, *, finds_epochs: bool = False) -> int:
-        """Go over a segment's log, and make its indexes and a snapshot; return the bytes cut.
-
-        Source: Kafka 2.4.0 ``Log.recoverSegment``, ``LogSegment.recover``.
-        """
-        producers = ProducerRecovery(self.files, self.rules, self.now_ms)
-        producers.rebuild(
-            sorted(self.segments),
-            self.log_start_offset,
-            segment.base_offset,
-            self._replay,
-            is_last=False,
-        )
-        all_find_epochs = self.rules.every_recovery_finds_epochs
-        with segment.open_log() as log:
-            rebuilt = rebuild_indexes_of(
-                log,
-                segment.base_offset,
-                index_interval_bytes=self.index_interval_bytes,
-                rules=self.rules,
-                producers=producers.state,
-                epochs=self.epochs if finds_epochs or all_find_epochs else None,
-            )
-        if rebuilt.read_error is not None:
-            raise rebuilt.read_error
-        self._check_loadable(producers.state)
-        cut_bytes = segment.valid_bytes - rebuilt.valid_bytes
-        segment.valid_bytes, segment.next_offset = rebuilt.valid_bytes, rebuilt.next_offset
-        segment.is_recovered = True
-        self._copy(segment)
-        if segment.cut_bytes and segment.reason is None:
-            segment.reason = rebuilt.reason or _TORN
-        self._write_indexes(
-            segment, rebuilt.offset_index, rebuilt.time_index, rebuilt.transaction_index
-        )
-        if rebuilt.producers_end_offset is not None:
-            producers.end_offset = rebuilt.producers_end_offset
-        producers.take_snapshot()
-        return cut_bytes
-
-    def _split(self, segment: LoadedSegment, error: OffsetOverflowError) -> None:
-        """Put parts in the place of a segment that an offset does not fit; they aren't recovered.
-
-        Source: Kafka 2.4.0 ``Log.retryOnOffsetOverflow``, ``replaceSegments``; KAFKA-6264.
-        """
-        is_split = self.rules.cleaned_files_void_swaps and segment.start is None
-        if not is_split or segment.end() - 1 - segment.base_offset <= LARGEST_RELATIVE_OFFSET:
-            raise error
-        parts = parts_of(segment.path, segment.valid_bytes, self.index_interval_bytes)
-        new_names = [segment_file_name(part.base_offset, LOG_SUFFIX) for part in parts]
-        if any(name in self.files for name in new_names if name != segment.log_name):
-            raise error
-        reason = f"split, for its offsets do not fit in one segment: {error}"
-        is_replaced = parts[0].base_offset == segment.base_offset
-        self.segments.pop(segment.base_offset, None)
-        self.files.delete(segment.log_name, reason)
-        self.files.delete(segment.name(TRANSACTION_INDEX_SUFFIX), reason)
-        if not is_replaced:
-            self.files.delete(segment.name(OFFSET_INDEX_SUFFIX), reason)
-            self.files.delete(segment.name(TIME_INDEX_SUFFIX), reason)
-            if self.rules.snapshots_follow_segments:
-                delete_snapshot(self.files, segment.base_offset, reason)
-        for name, part in zip(new_names, parts, strict=True):
-            new = LoadedSegment(
-                part.base_offset, name, segment.path, part.size, part.size, part.next_offset
-            )
-            new.start = part.start
-            self._copy(new)
-            self._write_indexes(new, *part.indexes(), b"")
-            self.segments[new.base_offset] = new
-
-    def _copy(self, segment: LoadedSegment) -> None:
-        """Have a part's log made of the bytes of it that stay; for others nothing is to be done."""
-        if segment.start is not None:
-            self.files.copied[segment.log_name] = CopiedRange(
-                segment.path.name, segment.start, segment.start + segment.valid_bytes
-            )
-
-    def _check_loadable(self, state: ProducerState) -> None:
-        """Refuse what a broker refuses to load."""
-        if state.first_refusal is not None:
-            raise state.first_refusal
-
-    def _write_indexes(
-        self, segment: LoadedSegment, offset_index: bytes, time_index: bytes, aborted: bytes
-    ) -> None:
-        """Make a segment's index files; a transaction index only if there is one, or a need."""
-        self.files.write(segment.name(OFFSET_INDEX_SUFFIX), offset_index)
-        self.files.write(segment.name(TIME_INDEX_SUFFIX), time_index)
-        name = segment.name(TRANSACTION_INDEX_SUFFIX)
-        if aborted or name in self.files:
-            self.files.write(name, aborted)
-
-    def _replay(self, state: ProducerState, base_offset: int, start_offset: int) -> None:
-        """Carry producers on over a segment, from the batch on that holds an offset."""
-        segment = self.segments[base_offset]
-        with segment.open_log() as log:
-            for run in batch_runs(log):
-                headers = run.headers
-                is_asked = (headers["position"] < segment.valid_bytes) & (
-                    headers["last_offset"] >= start_offset
-                )
-                replay_run(state, run, is_asked)
-        self._check_loadable(state)
-
     def _recover_and_split_unflushed(self) -> None:
         """Recover the segments from the recovery point on, anew whenever one had to be split."""
         while (overflow := self._recover_unflushed()) is not None:
-            self._split(*overflow)
+            self._recovery.split(*overflow, was_loaded=True)
 
     def _recover_unflushed(self) -> tuple[LoadedSegment, OffsetOverflowError] | None:
         """Recover the segments from the recovery point on, up to one that is cut.
@@ -370,13 +261,10 @@ class LogLoader:
         for slot, base_offset in enumerate(unflushed):
             segment = self.segments[base_offset]
             try:
-                cut_bytes = self._recover(segment, finds_epochs=True)
+                cut_bytes = self._recovery.recover(segment, finds_epochs=True)
             except OutOfOrderAppendError as error:
                 cut_bytes = segment.valid_bytes
-                segment.valid_bytes, segment.next_offset = 0, base_offset
-                segment.is_recovered, segment.reason = True, str(error)
-                self._write_indexes(segment, b"", b"", b"")
-                self._copy(segment)
+                self._recovery.empty(segment, str(error))
             except OffsetOverflowError as error:
                 return segment, error
             if cut_bytes:
@@ -445,13 +333,13 @@ class LogLoader:
             base_offsets,
             self.log_start_offset,
             log_end_offset,
-            self._replay,
+            self._recovery.replay,
             is_last=True,
             was_clean=self.is_clean,
         )
 
 
-def _are_accepted(
+def are_indexes_accepted(
     offset_index_data: bytes, time_index_data: bytes, base_offset: int, rules: BrokerRules
 ) -> bool:
     """Tell whether a broker that looks at indexes when it loads them takes these."""

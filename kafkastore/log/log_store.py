@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 
-from kafkastore.errors import KafkaStoreError, NotALogDirectoryError
+from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
+from kafkastore.formats.arguments import whole_number
+from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import (
     LOG_SUFFIX,
     InvalidNameError,
@@ -14,13 +16,35 @@ from kafkastore.formats.file_names import (
     parse_partition_directory,
     parse_segment_file,
 )
+from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.log.partition_log import PartitionLog
 
 AnyPath = str | PathLike[str]
-
+#: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
+AnyPartition = str | tuple[str, int]
 
 Place = tuple[Path, LogDir | None]
+
+
+def as_topic_partition(partition: AnyPartition) -> TopicPartition:
+    """Return a partition that was named in one of the ways of `AnyPartition`.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    InvalidNameError
+        If it is a text that is not topic-partition.
+    """
+    if isinstance(partition, str):
+        return parse_partition_directory(partition).topic_partition
+    if not isinstance(partition, tuple) or len(partition) != 2 or not isinstance(partition[0], str):
+        raise TypeError(
+            f"a partition is named like ('orders', 3) or 'orders-3', not {partition!r}"
+        )
+    topic, number = partition
+    return TopicPartition(topic, whole_number("the partition's number", number))
 
 
 class Partitions(Mapping[TopicPartition, PartitionLog]):
@@ -38,20 +62,20 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
             self._places.setdefault(topic_partition, []).append(place)
         self._opened: dict[TopicPartition, PartitionLog] = {}
 
-    def __getitem__(self, key: TopicPartition) -> PartitionLog:
-        topic_partition = TopicPartition(*key)
+    def __getitem__(self, key: AnyPartition) -> PartitionLog:
+        topic_partition = as_topic_partition(key)
         if topic_partition not in self._opened:
             places = self._places[topic_partition]
             if len(places) > 1:
-                where = " and ".join(str(path) for path, _ in places)
-                count = "two" if len(places) == 2 else len(places)
-                raise KafkaStoreError(
-                    f"partition {topic_partition} is in {count} places, {where}; a broker does not "
-                    f"start so: open one of the {count} by itself"
-                )
-            path, log_dir = places[0]
-            self._opened[topic_partition] = PartitionLog(path, topic_partition, log_dir)
+                raise DuplicatePartitionError({topic_partition: [path for path, _ in places]})
+            (self._opened[topic_partition],) = self.copies(topic_partition)
         return self._opened[topic_partition]
+
+    def __contains__(self, key: object) -> bool:
+        try:
+            return as_topic_partition(key) in self._places  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return False
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._places)
@@ -59,9 +83,23 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
     def __len__(self) -> int:
         return len(self._places)
 
+    def copies(self, key: AnyPartition) -> tuple[PartitionLog, ...]:
+        """Open a partition in each of its places; where it is in one only, that is the partition.
+
+        Raises
+        ------
+        KeyError
+            If it is nowhere.
+        """
+        topic_partition = as_topic_partition(key)
+        return tuple(
+            PartitionLog(path, topic_partition, log_dir)
+            for path, log_dir in self._places[topic_partition]
+        )
+
     @property
     def duplicates(self) -> Mapping[TopicPartition, tuple[Path, ...]]:
-        """The directories of partitions that are in several places; these can't be opened here."""
+        """The directories of partitions that are in several places; `copies` opens them."""
         return {
             topic_partition: tuple(path for path, _ in places)
             for topic_partition, places in self._places.items()
@@ -95,19 +133,82 @@ class LogStore:
         self.partitions = partitions
         self.future_partitions = future_partitions
 
-    def __getitem__(self, key: str | tuple[str, int]) -> PartitionLog:
-        """Return a partition's log by ``(topic, partition)`` or by ``"topic-partition"``."""
-        if isinstance(key, str):
-            topic_partition = parse_partition_directory(key).topic_partition
-        else:
-            topic_partition = TopicPartition(*key)
+    def __getitem__(self, key: AnyPartition) -> PartitionLog:
+        """Return a partition's log by ``(topic, partition)`` or by ``"topic-partition"``.
+
+        Raises
+        ------
+        KeyError
+            If it is not here.
+        DuplicatePartitionError
+            If it lies in several directories.
+        """
+        topic_partition = as_topic_partition(key)
         try:
             return self.partitions[topic_partition]
         except KeyError:
             raise KeyError(f"no partition {topic_partition} here") from None
 
     def __iter__(self) -> Iterator[PartitionLog]:
-        return iter(self.partitions.values())
+        """Yield the partitions' logs, by topic and partition.
+
+        Raises
+        ------
+        DuplicatePartitionError
+            Behind all others, if partitions lie in several directories: those are not yielded.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``LogManager.loadLog``: "Duplicate log directories found".
+        """
+        duplicates = self.partitions.duplicates
+        for topic_partition in self.partitions:
+            if topic_partition not in duplicates:
+                yield self.partitions[topic_partition]
+        if duplicates:
+            raise DuplicatePartitionError(duplicates)
+
+    def offsets_for_times(
+        self,
+        timestamps_to_search: Mapping[AnyPartition, int],
+        *,
+        rules: str = "correct",
+        isolation: Isolation = "read_uncommitted",
+    ) -> dict[TopicPartition, TimestampAndOffset | None]:
+        """Find the offsets for times in several partitions, as ``KafkaConsumer.offsetsForTimes``.
+
+        Parameters
+        ----------
+        timestamps_to_search : mapping of partition to int
+            Times, ms since 1970, by ``(topic, partition)`` or ``"topic-partition"``.
+        rules, isolation : str
+            As for `PartitionLog.offset_for_timestamp`.
+
+        Returns
+        -------
+        dict of TopicPartition to TimestampAndOffset or None
+            Every partition asked for, in the order asked; None where no record matches.
+
+        Raises
+        ------
+        ValueError
+            If a time is negative: special timestamps are for `PartitionLog.list_offset`.
+        KeyError
+            If a partition is not here.
+
+        Notes
+        -----
+        Source: Kafka 2.4.0 ``KafkaConsumer.offsetsForTimes``.
+        """
+        asked = {
+            as_topic_partition(partition): whole_number(f"the time for {partition}", timestamp, 0)
+            for partition, timestamp in timestamps_to_search.items()
+        }
+        logs = {partition: self[partition] for partition in asked}
+        return {
+            partition: log.offset_for_timestamp(asked[partition], rules, isolation=isolation)
+            for partition, log in logs.items()
+        }
 
 
 def open_store(path: AnyPath | list[AnyPath] | tuple[AnyPath, ...]) -> LogStore:
@@ -116,7 +217,8 @@ def open_store(path: AnyPath | list[AnyPath] | tuple[AnyPath, ...]) -> LogStore:
     Parameters
     ----------
     path : path-like or list of path-like
-        One or several ``log.dirs`` roots, or partition directories (``orders-3``).
+        One or several ``log.dirs`` roots, or partition directories (``orders-3``); what is given
+        twice counts once, also a partition directory of a root that is given.
 
     Returns
     -------
@@ -126,7 +228,7 @@ def open_store(path: AnyPath | list[AnyPath] | tuple[AnyPath, ...]) -> LogStore:
     Raises
     ------
     NotALogDirectoryError
-        If a path is neither.
+        If a path is neither, or none is given.
 
     Examples
     --------
@@ -136,10 +238,12 @@ def open_store(path: AnyPath | list[AnyPath] | tuple[AnyPath, ...]) -> LogStore:
     kafkastore.errors.NotALogDirectoryError: /nowhere does not exist
     """
     paths = [Path(each) for each in (path if isinstance(path, list | tuple) else [path])]
+    if not paths:
+        raise NotALogDirectoryError("no path is given")
     places: list[tuple[TopicPartition, Place]] = []
     futures: list[tuple[TopicPartition, Place]] = []
     log_dirs = []
-    for each in paths:
+    for each in _without_repetitions(paths) if len(paths) > 1 else paths:
         if is_partition_directory(each):
             places.append((_topic_partition(each), (each, None)))
             continue
@@ -148,6 +252,18 @@ def open_store(path: AnyPath | list[AnyPath] | tuple[AnyPath, ...]) -> LogStore:
         places += _places(log_dir, log_dir.partition_paths)
         futures += _places(log_dir, log_dir.future_paths)
     return LogStore(tuple(log_dirs), Partitions(places), Partitions(futures))
+
+
+def _without_repetitions(paths: Iterable[Path]) -> list[Path]:
+    """Drop paths that name the same directory, and partition directories inside a given root."""
+    by_place: dict[str, Path] = {}
+    for path in paths:
+        by_place.setdefault(os.path.realpath(path), path)
+    return [
+        path
+        for place, path in by_place.items()
+        if os.path.dirname(place) not in by_place or not is_partition_directory(path)
+    ]
 
 
 def _places(

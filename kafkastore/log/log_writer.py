@@ -16,26 +16,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkastore.errors import (
-    OffsetOutOfRangeError,
-    WriterFailedError,
-)
+from kafkastore.errors import OffsetOutOfRangeError, WriterFailedError
 from kafkastore.formats.append_sets import AppendSets
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.checkpoints import EpochStart
 from kafkastore.formats.compression import Codec
-from kafkastore.formats.file_names import (
-    TopicPartition,
-)
+from kafkastore.formats.file_names import TopicPartition
 from kafkastore.fs import FileSystem
 from kafkastore.log import retention
 from kafkastore.log.append_rules import AppendRules
-from kafkastore.log.epoch_file import EpochFile
-from kafkastore.log.local_log import LocalLog
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.new_batches import batches_of_records
-from kafkastore.log.producer_snapshots import ProducerSnapshots
 from kafkastore.log.recovery import RecoveredLog
+from kafkastore.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -113,23 +107,11 @@ class LogWriter:
         fs: FileSystem,
     ) -> None:
         self.path, self.topic_partition, self.config = loaded.path, topic_partition, config
-        self._rules, self._reload, self._clock, self._fs = rules, reload, clock, fs
+        self._reload, self._clock = reload, clock
         self._append_rules = AppendRules(config, rules)
-        self._log_start_offset = loaded.log_start_offset
-        self._epochs = EpochFile(self.path, loaded.leader_epochs, fs)
-        self._producers = ProducerSnapshots(self.path, loaded.producers, fs)
-        self._producers.on_high_watermark(loaded.log_end_offset)
+        self._log = UnifiedLog(loaded, config, rules, now=clock(), fs=fs)
         self._failure: BaseException | None = None
         self._is_closed = False
-        self._local = LocalLog(
-            self.path,
-            [segment.base_offset for segment in loaded.segments],
-            config,
-            log_end_offset=loaded.log_end_offset,
-            recovery_point=loaded.recovery_point,
-            now=clock(),
-            fs=fs,
-        )
 
     def __enter__(self) -> LogWriter:
         return self
@@ -143,40 +125,37 @@ class LogWriter:
     @property
     def log_start_offset(self) -> int:
         """First offset a reader may ask for."""
-        return self._log_start_offset
+        return self._log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
         """Offset the next record will get."""
-        return self._local.log_end_offset
+        return self._log.local.log_end_offset
 
     @property
     def high_watermark(self) -> int:
         """First offset not replicated: the log end, for this is the only replica."""
-        return self._local.log_end_offset
+        return self._log.local.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
         """First offset that is not decided: of the oldest open transaction, or the log end."""
-        unstable = self._producers.first_unstable_offset
-        if unstable is None:
-            return self.high_watermark
-        return max(unstable, self._log_start_offset)
+        return self._log.last_stable_offset
 
     @property
     def recovery_point(self) -> int:
         """First offset not known to be flushed."""
-        return self._local.recovery_point
+        return self._log.local.recovery_point
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
         """Of the segments; the last is the active one's."""
-        return self._local.base_offsets
+        return self._log.local.base_offsets
 
     @property
     def leader_epochs(self) -> tuple[EpochStart, ...]:
         """The leader epochs and their first offsets, rising."""
-        return self._epochs.entries
+        return self._log.epochs.entries
 
     @property
     def has_failed(self) -> bool:
@@ -196,7 +175,8 @@ class LogWriter:
         ----------
         batches : bytes-like
             As a leader, record batches (magic 2); their offsets, leader epochs and, where the topic
-            says so, timestamps are set, and each is looked at by itself as if it came alone. As a
+            says so, timestamps are set, they are compressed anew if the topic has a codec of its
+            own, and each is looked at by itself as if it came alone. As a
             follower, batches or messages as they are, all of them as one set: a batch that is cut
             at the end is left out.
         leader_epoch : int, optional
@@ -224,27 +204,30 @@ class LogWriter:
 
         Notes
         -----
-        Nothing is appended where an error is raised, but for producers' batches: those before the
-        refused one are, as if they had come one by one; the log end offset tells.
+        Nothing is appended where an error is raised, but for batches of producers, or compressed
+        anew: those before the refused one are, as if they had come one by one; the log end offset
+        tells.
 
         Source: Kafka 2.4.0 ``Log.append``, 3.9.0 ``UnifiedLog.append``.
         """
         self._check_usable()
-        now, next_offset = self._clock(), self._local.log_end_offset
+        log, now, epoch = self._log, self._clock(), None
+        next_offset = log.local.log_end_offset
         if as_follower:
             data, sets = self._append_rules.as_follower(batches, next_offset)
         else:
-            epoch = self._epochs.of_leader(leader_epoch)
+            epoch = log.epochs.of_leader(leader_epoch)
             data, sets = self._append_rules.as_leader(
                 batches, next_offset, leader_epoch=epoch, now=now
             )
         if not sets.count:
             return _NOTHING
         prepared = None
+        if sets.count > 1 and (sets.has_producers or self._append_rules.are_compressed_anew(sets)):
+            # One of them may be a duplicate.
+            return self._append_all(_each_batch(batches, sets), leader_epoch)
         if sets.has_producers:
-            if sets.count > 1:
-                return self._append_one_by_one(batches, sets, leader_epoch)
-            prepared = self._producers.prepare(data, sets, as_follower=as_follower)
+            prepared = log.producers.prepare(data, sets, as_follower=as_follower)
             if prepared.duplicate is not None:
                 return AppendInfo(
                     prepared.duplicate.first_offset,
@@ -254,22 +237,12 @@ class LogWriter:
                 )
         first_offset = sets.first_offset_told()
         try:
-            if as_follower:
-                self._epochs.follow(sets)
-            else:
-                self._epochs.lead(epoch, next_offset)
-            for base_offset in self._local.append(data, sets, now):
-                self._take_snapshot(base_offset)
-            if prepared is not None:
-                aborted = self._producers.update(prepared)
-                if len(aborted):
-                    self._local.active.append_aborted(aborted)
-            self._producers.on_high_watermark(self._local.log_end_offset)
+            log.append(data, sets, prepared, leader_epoch=epoch, now=now)
         except BaseException as error:
             self._fail(error)
             raise
         append_time = now if self._append_rules.has_append_time and not as_follower else -1
-        return AppendInfo(first_offset, self._local.log_end_offset - 1, append_time)
+        return AppendInfo(first_offset, log.local.log_end_offset - 1, append_time)
 
     def append_records(
         self,
@@ -305,7 +278,7 @@ class LogWriter:
             As of `append`; the batches before the refused one are appended.
         """
         built = batches_of_records(records, self._largest_batch(batch_bytes), self._fields(fields))
-        return self._append_built(built, leader_epoch)
+        return self._append_all(built, leader_epoch)
 
     def append_columns(
         self,
@@ -337,7 +310,7 @@ class LogWriter:
         from kafkastore.log.batches_from_arrow import batches_of_columns  # pyarrow is slow to load
 
         built = batches_of_columns(data, self._largest_batch(batch_bytes), self._fields(fields))
-        return self._append_built(built, leader_epoch)
+        return self._append_all(built, leader_epoch)
 
     def roll(self) -> int:
         """Begin a new segment at the log end, unless the active one is empty.
@@ -348,8 +321,8 @@ class LogWriter:
             Base offset of the active segment.
         """
         with self._altering():
-            if self._local.active.size:
-                self._roll()
+            if self._log.local.active.size:
+                self._log.roll(self._clock())
         return self.base_offsets[-1]
 
     def flush(self) -> None:
@@ -361,7 +334,7 @@ class LogWriter:
         directory's checkpoint says so: `LogDirWriter.checkpoint`.
         """
         with self._altering():
-            self._local.flush()
+            self._log.local.flush()
 
     def truncate_to(self, offset: int) -> bool:
         """Drop the records at and after an offset, and the whole batch that holds it.
@@ -393,20 +366,11 @@ class LogWriter:
         if offset < 0:
             raise OffsetOutOfRangeError(f"a log can't be cut at the negative offset {offset}")
         with self._altering():
-            local, now = self._local, self._clock()
-            if offset >= local.log_end_offset:
-                self._epochs.truncate_from_end(local.log_end_offset)
+            if not self._log.truncate_to(offset, self._clock()):
                 return False
-            if offset < local.base_offsets[0]:
-                local.truncate_fully(offset, now)
-                self._epochs.clear()
-            else:
-                local.truncate_to(offset, now)
-                self._epochs.truncate_from_end(offset)
-            self._log_start_offset = min(offset, self._log_start_offset)
             loaded = self._reload(self)
-            self._producers.reload(loaded.producers, loaded.deleted)
-            self._producers.on_high_watermark(offset)
+            self._log.producers.reload(loaded.producers, loaded.deleted)
+            self._log.producers.on_high_watermark(offset)
         return True
 
     def delete_records(self, before_offset: int) -> int:
@@ -439,8 +403,8 @@ class LogWriter:
                 f" {self.high_watermark}"
             )
         with self._altering():
-            self._move_start(before_offset)
-        return self._log_start_offset
+            self._log.move_start(before_offset)
+        return self.log_start_offset
 
     def delete_old_segments(self, now: int | None = None) -> retention.Retention:
         """Delete the segments that retention no longer keeps.
@@ -462,26 +426,15 @@ class LogWriter:
 
         Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
         """
+        now = None if now is None else whole_number("now", now)
         with self._altering():
-            found = retention.find_deletable(
-                self._local.segment_facts(),
-                high_watermark=self.high_watermark,
-                log_start_offset=self._log_start_offset,
-                config=self.config,
-                now=self._clock() if now is None else now,
-                rules=self._rules,
-            )
-            if found.deletions:
-                if found.rolls:
-                    self._roll()
-                doomed = [each.segment.base_offset for each in found.deletions]
-                self._move_start(found.log_start_offset)
-                self._local.delete_segments(doomed)
-                if self._rules.snapshots_follow_segments:
-                    self._producers.drop_with(doomed)
-                else:
-                    self._producers.drop_below(self._log_start_offset)
-        return found
+            clock_now = self._clock()
+            return self._log.delete_old_segments(clock_now if now is None else now, clock_now)
+
+    def drop_old_snapshots(self) -> None:
+        """Drop the producer snapshots that a broker drops at a checkpoint."""
+        if self._failure is None:
+            self._log.drop_old_snapshots()
 
     def close(self) -> None:
         """Write what a clean shutdown leaves: a producer snapshot, trimmed indexes, all durable.
@@ -494,8 +447,7 @@ class LogWriter:
         if self._failure is not None:
             return
         try:
-            self._take_snapshot(self._local.log_end_offset)
-            self._local.close()
+            self._log.close()
         except BaseException as error:
             self._fail(error)
             raise
@@ -513,7 +465,7 @@ class LogWriter:
     def _fail(self, error: BaseException) -> None:
         """Take nothing more: what the files hold is not known."""
         self._failure = error
-        self._local.close_files()
+        self._log.local.close_files()
 
     @contextmanager
     def _altering(self) -> Iterator[None]:
@@ -533,35 +485,19 @@ class LogWriter:
         """Return what a batch is built with; its codec is the topic's, unless one is named."""
         return {"codec": self._append_rules.codec or Codec.NONE, **fields}  # type: ignore[typeddict-item]
 
-    def _append_built(self, batches: Iterable[bytes], leader_epoch: int | None) -> AppendInfo:
-        """Append batches one by one, as they are built."""
-        infos = [self.append(batch, leader_epoch=leader_epoch) for batch in batches]
-        return infos[-1]._replace(first_offset=infos[0].first_offset) if infos else _NOTHING
-
-    def _append_one_by_one(
-        self, batches: ReadableBuffer, sets: AppendSets, leader_epoch: int | None
+    def _append_all(
+        self, batches: Iterable[ReadableBuffer], leader_epoch: int | None
     ) -> AppendInfo:
-        """Append a leader's batches as if each had come alone: one may be a duplicate."""
-        view = memoryview(batches).cast("B")
-        infos = []
-        for header in sets.headers[["position", "size"]].tolist():
-            position, size = header
-            infos.append(self.append(view[position : position + size], leader_epoch=leader_epoch))
+        """Append a leader's batches one by one, as they come."""
+        infos = [self.append(batch, leader_epoch=leader_epoch) for batch in batches]
+        if not infos:
+            return _NOTHING
         is_duplicate = all(info.is_duplicate for info in infos)
         return infos[-1]._replace(first_offset=infos[0].first_offset, is_duplicate=is_duplicate)
 
-    def _roll(self) -> None:
-        """Begin a new segment at the log end."""
-        for base_offset in self._local.roll(self._local.log_end_offset, self._clock()):
-            self._take_snapshot(base_offset)
 
-    def _take_snapshot(self, offset: int) -> None:
-        self._producers.take(offset, self._log_start_offset)
-
-    def _move_start(self, offset: int) -> None:
-        """Move the log start offset up."""
-        if offset <= self._log_start_offset:
-            return
-        self._log_start_offset = offset
-        self._local.recovery_point = max(self._local.recovery_point, offset)
-        self._epochs.truncate_from_start(offset)
+def _each_batch(batches: ReadableBuffer, sets: AppendSets) -> Iterator[memoryview]:
+    """Yield a leader's batches by themselves."""
+    view = memoryview(batches).cast("B")
+    for position, size in sets.headers[["position", "size"]].tolist():
+        yield view[position : position + size]

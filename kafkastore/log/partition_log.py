@@ -8,7 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kafkastore.errors import (
     CorruptCheckpointError,
@@ -16,6 +16,7 @@ from kafkastore.errors import (
     KafkaStoreError,
     SegmentGoneError,
 )
+from kafkastore.formats.arguments import INT64_MAX, whole_number
 from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import TimestampAndOffset
@@ -27,7 +28,6 @@ from kafkastore.formats.file_names import (
 )
 from kafkastore.formats.record_batch import Record, RecordBatch
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
-from kafkastore.log import offset_lookup
 from kafkastore.log.batch_reading import read_batches
 from kafkastore.log.bounds import (
     HighWatermark,
@@ -39,12 +39,18 @@ from kafkastore.log.bounds import (
 )
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_dir import LogDir
+from kafkastore.log.lookup.explanation import Explanation, explain
+from kafkastore.log.lookup.list_offset import Question, list_offset
+from kafkastore.log.lookup.prepared import LookupChoice, prepare
+from kafkastore.log.lookup.segments_by_time import Lookup
 from kafkastore.log.partition_files import FileNote, PartitionFiles
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import ArrayLike, NDArray
 
 #: How often a segment may be listed and then not be there, until that is an error.
 MOST_LISTINGS = 20
@@ -77,6 +83,9 @@ class PartitionLog:
         self.path = path
         self.topic_partition = topic_partition
         self.log_dir = log_dir
+        self._lookups: dict[tuple[str, str, str | None], Lookup] = {}
+        #: What `lookup.last_stable_offset` found out, by rules and high watermark.
+        self.last_stable_offsets: dict[tuple[str, int], int] = {}
 
     def __repr__(self) -> str:
         return f"PartitionLog({str(self.path)!r})"
@@ -95,6 +104,8 @@ class PartitionLog:
         """Forget what was read: the next question lists the directory and reads files anew."""
         for name in ("files", "segments", "leader_epochs", *LogBounds._fields):
             self.__dict__.pop(name, None)
+        self._lookups.clear()
+        self.last_stable_offsets.clear()
         if self.log_dir is not None:
             self.log_dir.refresh()
 
@@ -239,8 +250,8 @@ class PartitionLog:
         """Return bounds within the log for what a caller asked: start inclusive, end exclusive."""
         start = self.log_start_offset
         if start_offset is not None:
-            start = max(start, start_offset)
-        end = (1 << 63) - 1 if end_offset is None else end_offset
+            start = max(start, whole_number("start_offset", start_offset))
+        end = INT64_MAX if end_offset is None else whole_number("end_offset", end_offset)
         return start, end
 
     def batches(
@@ -303,6 +314,7 @@ class PartitionLog:
             At the first batch that is broken; all records before it have been yielded.
         """
         start, end = self.bounds(start_offset, end_offset)
+        most_bytes = whole_number("max_decompressed_bytes", max_decompressed_bytes, 0)
         aborted = None
         if reads_committed(isolation):
             last_stable_offset, aborted = self.beside_changes(
@@ -318,7 +330,7 @@ class PartitionLog:
                     continue
                 if aborted is not None and aborted.of(batch.header)[0]:
                     continue
-                records = batch.records(max_decompressed_bytes=max_decompressed_bytes)
+                records = batch.records(max_decompressed_bytes=most_bytes)
             except CorruptionError as error:
                 raise error.located(path) from error
             for record in records:
@@ -364,13 +376,135 @@ class PartitionLog:
             max_decompressed_bytes=max_decompressed_bytes,
         )
 
+    def _lookup(
+        self, rules: str, isolation: Isolation, untimed: Literal["segment"] | None
+    ) -> Lookup:
+        """Return what these rules make of the log, made ready when it is first asked for."""
+        key = (rules, isolation, untimed)
+        if key not in self._lookups:
+            self._lookups[key] = prepare(self, LookupChoice(rules, isolation, untimed))
+        return self._lookups[key]
+
     def offset_for_timestamp(
-        self, target_timestamp: int, rules: str = "correct"
+        self,
+        target_timestamp: int,
+        rules: str = "correct",
+        *,
+        isolation: Isolation = "read_uncommitted",
+        untimed: Literal["segment"] | None = None,
     ) -> TimestampAndOffset | None:
-        """Find the offset to begin with for a time; see `offset_lookup.offset_for_timestamp`."""
+        """Find the offset to begin with for a time.
+
+        Parameters
+        ----------
+        target_timestamp : int
+            ms since 1970, inclusive.
+        rules : str
+            ``"correct"``: the first record in offset order, at or after the log start offset, with
+            this timestamp or a later one; never a marker. ``"kip-33"``, or a Kafka version from
+            0.10.1 on: what the log layer of that broker answers.
+        isolation : str
+            ``"read_committed"``: nothing at or behind the last stable offset, and under ``correct``
+            no record of an aborted transaction.
+        untimed : str or None
+            ``"segment"``: a segment whose records have no timestamps counts as one record at its
+            first offset, with the time it was last written.
+
+        Returns
+        -------
+        TimestampAndOffset or None
+            Timestamp, offset and leader epoch of the record found; None where there is none.
+
+        Raises
+        ------
+        UnknownRulesError
+            If the rules are not known.
+        CorruptBatchError
+            If bytes on the way break the format; a broker would fail here too.
+        ValueError
+            If the isolation or `untimed` is none.
+        TypeError
+            If the time is no whole number.
+        """
+        if type(target_timestamp) is not int:  # which costs less than a call
+            target_timestamp = whole_number("target_timestamp", target_timestamp)
+        try:
+            lookup = self._lookups.get((rules, isolation, untimed))
+            if lookup is None:
+                lookup = self._lookup(rules, isolation, untimed)
+            return lookup.find(target_timestamp)
+        except SegmentGoneError:
+            return self.beside_changes(
+                lambda: self._lookup(rules, isolation, untimed).find(target_timestamp)
+            )
+
+    def offsets_for_timestamps(
+        self,
+        target_timestamps: ArrayLike,
+        rules: str = "correct",
+        *,
+        isolation: Isolation = "read_uncommitted",
+        untimed: Literal["segment"] | None = None,
+    ) -> NDArray[np.void]:
+        """Find the offsets for many times; the answers of `offset_for_timestamp`.
+
+        Parameters
+        ----------
+        target_timestamps : array_like of int64, shape (n,)
+            ms since 1970, in any order.
+        rules, isolation, untimed
+            As for `offset_for_timestamp`.
+
+        Returns
+        -------
+        numpy.ndarray, shape (n,)
+            Structured: `timestamp` int64, `offset` int64, `leader_epoch` int32, in the order asked;
+            -1 each where there is none.
+        """
         return self.beside_changes(
-            lambda: offset_lookup.offset_for_timestamp(self, target_timestamp, rules)
+            lambda: self._lookup(rules, isolation, untimed).find_many(target_timestamps)
         )
+
+    def explain_timestamp(
+        self,
+        target_timestamp: int,
+        rules: str = "correct",
+        *,
+        isolation: Isolation = "read_uncommitted",
+    ) -> Explanation:
+        """Find the offset for a time, and say by which way, and why the right one is another.
+
+        See `explanation.explain`.
+        """
+        target_timestamp = whole_number("target_timestamp", target_timestamp)
+        return self.beside_changes(
+            lambda: explain(self, target_timestamp, LookupChoice(rules, isolation))
+        )
+
+    def list_offset(
+        self,
+        timestamp: int,
+        rules: str = "correct",
+        isolation: Isolation = "read_uncommitted",
+        *,
+        high_watermark: HighWatermark = "log-end",
+        version: int | None = None,
+        message_format_version: str | None = None,
+        current_leader_epoch: int | None = None,
+    ) -> TimestampAndOffset | None:
+        """Answer what a consumer is told: of times, and of the special timestamps -1 to -6.
+
+        See `lookup.list_offset` for the answers, and its `Question` for the parameters.
+        """
+        timestamp = whole_number("timestamp", timestamp)
+        question = Question(
+            LookupChoice(rules, isolation),
+            high_watermark,
+            version,
+            message_format_version,
+            current_leader_epoch,
+        )
+        return self.beside_changes(lambda: list_offset(self, timestamp, question))
 
     def check_readable(self) -> None:
         """Raise one clear error where a file of this partition can't be opened for reading."""

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats import producer_snapshot
 from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.directory_files import DirectoryFiles
+
+_LAST_BATCH = ("last_sequence", "last_offset", "offset_delta", "timestamp")
 
 #: Carries the producers on over the batches of a segment, given by its base offset, from the batch
 #: on that holds an offset.
@@ -111,9 +115,33 @@ class ProducerRecovery:
                 self.end_offset = max(base_offset, self.end_offset, log_start_offset)
                 if base_offset in to_snapshot:
                     self.take_snapshot()
-                replay(self.state, base_offset, self.end_offset)
+                if is_last or self._rules.segments_know_earlier_producers:
+                    replay(self.state, base_offset, self.end_offset)
+                else:
+                    by_itself = ProducerState(rules=self._rules)
+                    replay(by_itself, base_offset, self.end_offset)
+                    self.state = self._with_overwritten(by_itself)
         self.end_offset = end_offset
         self.take_snapshot()
+
+    def _with_overwritten(self, later: ProducerState) -> ProducerState:
+        """Put producers in the place of those known by the same id, but for their last batch.
+
+        Source: Kafka 2.4.0 ``Log.updateProducers``, ``ProducerStateEntry.update``.
+        """
+        entries = {int(entry["producer_id"]): entry for entry in self.state.entries()}
+        for entry in later.entries():
+            known = entries.get(int(entry["producer_id"]))
+            if (
+                known is not None
+                and entry["last_offset"] < 0
+                and entry["producer_epoch"] == known["producer_epoch"]
+            ):
+                for field in _LAST_BATCH:
+                    entry[field] = known[field]
+            entries[int(entry["producer_id"])] = entry
+        found = np.array(list(entries.values()), producer_snapshot.PRODUCER_ENTRY)
+        return ProducerState(found, rules=self._rules)
 
     def _truncate_and_reload(self, log_start_offset: int, end_offset: int) -> None:
         """Drop the snapshots outside the log, and begin with the newest that is left.

@@ -122,9 +122,9 @@ class ProducerSnapshots:
         """Remove the snapshots that were taken where segments began that are gone."""
         self._drop(set(base_offsets) & set(self._offsets))
 
-    def drop_below(self, log_start_offset: int) -> None:
-        """Remove the snapshots below the log start offset."""
-        self._drop({offset for offset in self._offsets if offset < log_start_offset})
+    def drop_below(self, offset: int) -> None:
+        """Remove the snapshots below an offset."""
+        self._drop({each for each in self._offsets if each < offset})
 
     def _drop(self, doomed: set[int]) -> None:
         for offset in sorted(doomed):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
     BATCH_BYTES,
@@ -147,12 +148,10 @@ def read(
         microseconds do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first
         broken batch; all rows before it have been given. For one thread at a time.
     """
-    if batch_rows < 1 or batch_bytes < 1:
-        raise ValueError(
-            f"batch_rows and batch_bytes are at least 1, not {batch_rows} and {batch_bytes}"
-        )
-    if limit is not None and limit < 0:
-        raise ValueError(f"limit is at least 0, not {limit}")
+    batch_rows = whole_number("batch_rows", batch_rows, 1)
+    batch_bytes = whole_number("batch_bytes", batch_bytes, 1)
+    if limit is not None:
+        limit = whole_number("limit", limit, 0)
     chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
     start, end = log.bounds(start_offset, end_offset)
     aborted = None
@@ -163,16 +162,16 @@ def read(
         end = min(end, last_stable_offset)
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
     if start_timestamp is not None:
-        limits["start_timestamp"] = start_timestamp
+        limits["start_timestamp"] = whole_number("start_timestamp", start_timestamp)
     if end_timestamp is not None:
-        limits["end_timestamp"] = end_timestamp
+        limits["end_timestamp"] = whole_number("end_timestamp", end_timestamp)
     record_columns = RecordColumns(
         chosen.names,
         include_control=include_control,
         binary_view=binary_view,
         max_rows=batch_rows if limit is None else max(min(batch_rows, limit), 1),
         max_bytes=batch_bytes,
-        max_decompressed_bytes=max_decompressed_bytes,
+        max_decompressed_bytes=whole_number("max_decompressed_bytes", max_decompressed_bytes, 0),
         **limits,
     )
     arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)

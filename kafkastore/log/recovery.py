@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkastore.errors import CorruptCheckpointError
+from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.checkpoints import EpochStart
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_loader import LogLoader
+from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.segment_split import CopiedRange
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 if TYPE_CHECKING:
     from kafkastore.formats.producer_state import ProducerState
-    from kafkastore.log.partition_log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class RecoveredLog:
         At the log end.
     copied : mapping of str to CopiedRange
         Names of ``.log`` files that a split makes, and of which bytes of an old one, which is among
-        `deleted`. A new one has the old one's modification time.
+        `deleted`. A new one has the old one's modification time, unless it was cut.
     """
 
     path: Path
@@ -156,6 +157,7 @@ def recover_log(
         If a log is broken where a broker only reads it, or can't be read, or the epoch checkpoint
         is damaged: a broker does not start then, or gives the log directory up.
     """
+    check_kind("log", log, PartitionLog)
     loader = LogLoader(
         log.path,
         rules_of(version),

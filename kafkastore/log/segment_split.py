@@ -15,9 +15,10 @@ from pathlib import Path
 
 from kafkastore.errors import CorruptBatchError, OffsetOverflowError
 from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.log_file import LogFile
 
-LARGEST_RELATIVE_OFFSET = (1 << 31) - 1
+LARGEST_RELATIVE_OFFSET = INT32_MAX
 
 # What a broker copies at once; an index entry stands for all of it.
 _CHUNK_BYTES = 1 << 20
@@ -33,11 +34,14 @@ class CopiedRange:
         Name of the file that has them.
     start, end : int
         Byte positions in it, inclusive and exclusive.
+    is_cut : bool
+        Whether a recovery has cut off what was behind `end`: the modification time is then new.
     """
 
     source: str
     start: int
     end: int
+    is_cut: bool = False
 
 
 class LogPart(LogFile):
@@ -114,7 +118,33 @@ class Part:
             self._time_entries.append(self._largest)
 
 
-def parts_of(path: Path, size: int, index_interval_bytes: int) -> list[Part]:
+def overflow_position(path: Path, size: int, base_offset: int) -> int:
+    """Find the first batch whose last offset does not fit the 31 bits above a base offset.
+
+    Parameters
+    ----------
+    path : Path
+        The ``.log`` file.
+    size : int
+        Bytes of it that count; without such a batch what is returned.
+    base_offset : int
+        Of the segment.
+
+    Returns
+    -------
+    int
+        Its byte position.
+    """
+    with LogPart(path, 0, size) as log:
+        for position, _, last_offset, _ in _batches(log):
+            if last_offset - base_offset > LARGEST_RELATIVE_OFFSET:
+                return position
+    return size
+
+
+def parts_of(
+    path: Path, size: int, index_interval_bytes: int, *, each_batch_is_indexed: bool
+) -> list[Part]:
     """Find out into which segments a broker splits one.
 
     A new one begins with the first batch, and with each whose last offset does not fit the 31 bits
@@ -128,6 +158,8 @@ def parts_of(path: Path, size: int, index_interval_bytes: int) -> list[Part]:
         Bytes of it that count.
     index_interval_bytes : int
         The topic's ``index.interval.bytes``.
+    each_batch_is_indexed : bool
+        As in `BrokerRules`; else an index entry stands for what is copied at once.
 
     Returns
     -------
@@ -155,6 +187,8 @@ def parts_of(path: Path, size: int, index_interval_bytes: int) -> list[Part]:
                 parts.append(_begun(log, position, last_offset, parts))
                 chunk = _Chunk()
             chunk.add(batch_size, last_offset, timestamp)
+            if each_batch_is_indexed:
+                chunk.flush(parts[-1], index_interval_bytes)
         if parts:
             chunk.flush(parts[-1], index_interval_bytes)
     end = parts[-1].start + parts[-1].size if parts else 0

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.arguments import INT32_MAX, whole_number
 from kafkastore.formats.entries import (
     OFFSET_ENTRY_ON_DISK,
     TIME_ENTRY_ON_DISK,
@@ -33,6 +34,7 @@ from kafkastore.formats.entries import (
     TimestampOffset,
 )
 from kafkastore.formats.file_names import InvalidNameError, parse_segment_file
+from kafkastore.segment.regular_file import open_regular
 
 EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
 
@@ -92,13 +94,16 @@ class _IndexFile(Generic[EntryT]):
         ------
         OSError
             If the file cannot be opened.
+        NotAFileError
+            If it is no regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """
         path = Path(path)
         if base_offset is None:
             base_offset = base_offset_of(path)
-        return cls(FileIO(path), path, base_offset)
+        base_offset = whole_number("base_offset", base_offset)
+        return cls(FileIO(open_regular(path)), path, base_offset)
 
     def close(self) -> None:
         """Close the file. What was read before can still be asked for, `raw` included."""
@@ -189,6 +194,7 @@ class _IndexFile(Generic[EntryT]):
         IndexError
             If there is no such slot.
         """
+        slot = whole_number("slot", slot)
         with_padding = slot >= self.used_entry_count
         found: EntryT = self._format.entry(self._content(with_padding), self.base_offset, slot)
         return found
@@ -246,7 +252,10 @@ class _IndexFile(Generic[EntryT]):
             The entry; (base offset, 0) or (-1, base offset) where none is small enough.
         """
         found: EntryT = self._format.lookup(
-            self._content(with_padding), self.base_offset, target, warm_section=warm_section
+            self._content(with_padding),
+            self.base_offset,
+            whole_number("target", target),
+            warm_section=warm_section,
         )
         return found
 
@@ -285,6 +294,7 @@ class _IndexFile(Generic[EntryT]):
         int
             The number of entries to keep; the file is not touched.
         """
+        offset = whole_number("offset", offset)
         kept: int = self._format.truncate_to(self._used_bytes(), self.base_offset, offset)
         return kept
 
@@ -431,7 +441,10 @@ class OffsetIndex(_IndexFile[OffsetPosition]):
             None if the fetch ends behind every entry.
         """
         return offset_index.fetch_upper_bound(
-            self._used_bytes(), self.base_offset, position, fetch_size
+            self._used_bytes(),
+            self.base_offset,
+            whole_number("position", position, 0, INT32_MAX),
+            whole_number("fetch_size", fetch_size, 0, INT32_MAX),
         )
 
 
@@ -478,6 +491,8 @@ class TimeIndex(_IndexFile[TimestampOffset]):
         ------
         OSError
             If the file cannot be opened.
+        NotAFileError
+            If it is no regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """

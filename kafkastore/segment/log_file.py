@@ -18,9 +18,10 @@ from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFor
 from kafkastore.formats import batch_header
 from kafkastore.formats.batch_header import BATCH_HEADER
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.entries import LogOffsetPosition, TimestampOffset
-from kafkastore.formats.record_batch import RecordBatch, first_record_from
-from kafkastore.formats.transactions import is_control
+from kafkastore.formats.entries import LogOffsetPosition
+from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.segment.regular_file import open_regular
+from kafkastore.segment.timestamp_search import SegmentSearch
 
 LARGEST_READ = 512 * 1024
 HEADERS_A_SCAN = 16_384
@@ -65,8 +66,13 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = open_regular(path)
         self.size = os.fstat(self._descriptor).st_size
+
+    @property
+    def descriptor(self) -> int:
+        """Of the open file; -1 when it is closed."""
+        return self._descriptor
 
     def close(self) -> None:
         """Close the file; safe to repeat."""
@@ -178,9 +184,7 @@ class LogFile:
             except OSError as error:
                 if done:
                     break  # told by the next read, behind what could be read
-                raise CorruptBatchError(
-                    f"the log can't be read ({error.strerror})", path=self.path, position=position
-                ) from error
+                raise self.unreadable(position, error.strerror) from error
             if got == 0:
                 break
             done += got
@@ -206,6 +210,32 @@ class LogFile:
                 # Unless a broker has written there since `head` was read.
                 return bool(any(self._read_into(bytearray(len(head)), position)))
         return True
+
+    def check_end(self, position: int, status: int) -> None:
+        """Raise at a frame that can't be one, unless the log just ends there.
+
+        Parameters
+        ----------
+        position : int
+            Byte position of the frame.
+        status : int
+            `batch_header.BAD_LENGTH` or `batch_header.BAD_MAGIC`.
+
+        Raises
+        ------
+        CorruptBatchError, UnsupportedFormatError
+            As from `runs`.
+        """
+        head = bytes(self._read_into(bytearray(batch_header.SMALLEST_FRAME), position))
+        # Where a running broker has cut or written meanwhile, there is nothing to tell.
+        if len(head) == batch_header.SMALLEST_FRAME and not self._is_end(head, position):
+            raise self._broken(head, position, status)
+
+    def unreadable(self, position: int, reason: str | None) -> CorruptBatchError:
+        """Return the error for bytes that the system does not give."""
+        return CorruptBatchError(
+            f"the log can't be read ({reason})", path=self.path, position=position
+        )
 
     def _broken(self, head: bytes, position: int, status: int) -> CorruptionError:
         """Return the error for a frame that can't be one."""
@@ -258,22 +288,6 @@ class LogFile:
             return int(RecordBatch(data, position).base_offset)
         except CorruptionError:
             return None
-
-    def fits(self, entry: TimestampOffset, position: int) -> bool:
-        """Tell whether a time index entry is true: its batch reached just its timestamp.
-
-        Parameters
-        ----------
-        entry : TimestampOffset
-            Absolute offset.
-        position : int
-            Byte position of a batch at or before the one that holds the entry's offset.
-        """
-        for run in self.runs(position, first_read=SMALLEST_READ):
-            holders = run.headers[run.headers["last_offset"] >= entry.offset]
-            if len(holders):
-                return bool(holders["max_timestamp"][0] == entry.timestamp)
-        return False
 
     def batches(
         self, starting_position: int = 0, *, first_read: int = LARGEST_READ
@@ -360,27 +374,14 @@ class LogFile:
         Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``. Checksums are not looked at, as
         there.
         """
-        for run in self.runs(starting_position, first_read=SMALLEST_READ):
-            headers = run.headers
-            candidates = (headers["max_timestamp"] >= target_timestamp) & (
-                headers["last_offset"] >= starting_offset
-            )
-            if skip_control:
-                candidates &= ~is_control(headers)
-            for index in np.flatnonzero(candidates).tolist():
-                try:
-                    found = first_record_from(
-                        run.batch(index),
-                        int(headers["position"][index]),
-                        target_timestamp,
-                        starting_offset,
-                        max_decompressed_bytes=max_decompressed_bytes,
-                    )
-                except CorruptionError as error:
-                    raise error.located(self.path) from error
-                if found is not None:
-                    return (*found, int(headers["leader_epoch"][index]))
-        return None
+        found = SegmentSearch(
+            lambda: self, 0, b"", b"",
+            skip_control=skip_control, max_decompressed_bytes=max_decompressed_bytes,
+        ).find_from(starting_position, target_timestamp, starting_offset)
+        if found is None:
+            return None
+        timestamp, offset, epoch = found
+        return timestamp, offset, -1 if epoch is None else epoch
 
 
 class _Buffer:

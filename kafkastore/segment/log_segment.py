@@ -2,18 +2,23 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
+from kafkastore.formats.arguments import INT32_MAX, whole_number
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
+from kafkastore.segment import segment_glimpse
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkastore.segment.regular_file import check_regular
+from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
 #: Behind every offset: the floor entry of this one is an index's last.
@@ -117,9 +122,11 @@ class LogSegment:
     @cached_property
     def _log_stat(self) -> os.stat_result:
         try:
-            return self.log_path.stat()
+            status = self.log_path.stat()
         except FileNotFoundError as error:
             raise SegmentGoneError(self.log_path) from error
+        check_regular(self.log_path, status)
+        return status
 
     @property
     def size(self) -> int:
@@ -159,10 +166,7 @@ class LogSegment:
 
     def open_log(self) -> LogFile:
         """Open the ``.log`` file; the caller closes it."""
-        try:
-            return LogFile(self.log_path)
-        except FileNotFoundError as error:
-            raise SegmentGoneError(self.log_path) from error
+        return _open_log(self.log_path)
 
     @cached_property
     def summary(self) -> SegmentSummary:
@@ -193,9 +197,13 @@ class LogSegment:
         self, index_interval_bytes: int = INDEX_INTERVAL_BYTES
     ) -> RebuiltIndexes:
         """Build both indexes from the log, in memory; see `rebuild_indexes`."""
-        return rebuild_indexes(
-            self.log_path, self.base_offset, index_interval_bytes=index_interval_bytes
-        )
+        interval = whole_number("index_interval_bytes", index_interval_bytes, 0, INT32_MAX)
+        try:
+            return rebuild_indexes(
+                self.log_path, self.base_offset, index_interval_bytes=interval
+            )
+        except FileNotFoundError as error:
+            raise SegmentGoneError(self.log_path) from error
 
     def position_before(self, target_offset: int, log: LogFile) -> int:
         """Find a batch at or before the one that holds an offset.
@@ -269,6 +277,8 @@ class LogSegment:
         -----
         Source: Kafka 2.4.0 ``LogSegment.translateOffset``.
         """
+        target_offset = whole_number("target_offset", target_offset)
+        starting_position = whole_number("starting_position", starting_position)
         with self.open_log() as log:
             position = max(self.position_before(target_offset, log), starting_position)
             return log.search_for_offset(target_offset, position)
@@ -283,27 +293,34 @@ class LogSegment:
         killed broker). Where timestamps rise that is one interval.
         """
         try:
-            index = self.time_index
-        except CorruptIndexError:
+            return segment_glimpse.largest_timestamp_by_index(
+                f"{self.directory}/{segment_file_name(self.base_offset, '')}",
+                self.base_offset,
+                self.open_log,
+                self.temporary,
+            )
+        except CorruptionError:
             return None
-        if index is None or not index.used_entry_count or index.first_disorder() >= 0:
-            return None
-        last, largest = index.last_entry, None
-        with self.open_log() as log:
-            try:
-                if not _is_beginning(index.entry(0), log):
-                    return None
-                position = self.position_before(last.offset, log)
-                for run in log.runs(position, first_read=SMALLEST_READ):
-                    behind = run.headers[run.headers["last_offset"] >= last.offset]
-                    if not len(behind):
-                        continue
-                    if largest is None and behind["max_timestamp"][0] != last.timestamp:
-                        return None
-                    largest = max(largest or -1, int(behind["max_timestamp"].max()))
-            except CorruptionError:
-                return None
-        return largest
+
+    def last_time_entry(self, *, with_padding: bool = False) -> TimestampOffset | None:
+        """Read the last entry of the time index, and nothing else of it but padding.
+
+        Parameters
+        ----------
+        with_padding : bool
+            Whether zero padding counts as entries.
+
+        Returns
+        -------
+        TimestampOffset or None
+            (-1, base offset) of an index without entries; None where the file is missing, or can't
+            be read.
+        """
+        return segment_glimpse.last_time_entry(
+            f"{self.directory}/{segment_file_name(self.base_offset, '.timeindex')}{self.temporary}",
+            self.base_offset,
+            with_padding=with_padding,
+        )
 
     def largest_record_timestamp(self) -> int | None:
         """Return the largest timestamp of the segment's batches, ms; None where no record has one.
@@ -348,36 +365,34 @@ class LogSegment:
         Right whatever the indexes say: they only choose where to begin, and only where they fit the
         log.
         """
-        position = 0
-        is_right = self.largest_timestamp_by_index is not None
-        with self.open_log() as log:
-            if is_right and self.time_index is not None:
-                # Of an entry with just the target it is not said that it is the first record of
-                # that time.
-                floor = self.time_index.lookup(target_timestamp - 1)
-                if floor.timestamp >= 0:
-                    candidate = self.position_before(floor.offset, log)
-                    position = candidate if log.fits(floor, candidate) else 0
-            position = max(position, self.position_before(starting_offset, log))
-            found = log.search_for_timestamp(
-                target_timestamp, position, starting_offset, skip_control=True
-            )
-        if found is None:
-            return None
-        timestamp, offset, epoch = found
-        return TimestampAndOffset(timestamp, offset, epoch if epoch >= 0 else None)
+        return self.search_by_time.find(
+            whole_number("target_timestamp", target_timestamp),
+            whole_number("starting_offset", starting_offset),
+        )
+
+    @cached_property
+    def search_by_time(self) -> SegmentSearch:
+        """The search for times that is right whatever the indexes say."""
+        time_entries = offset_entries = b""
+        # Without an index the search begins at the segment's first batch.
+        with suppress(CorruptIndexError):
+            if self.largest_timestamp_by_index is not None and self.time_index is not None:
+                time_entries = self.time_index.entry_bytes()
+        with suppress(CorruptIndexError):
+            if self.offset_index is not None:
+                offset_entries = self.offset_index.entry_bytes()
+        return SegmentSearch(
+            partial(_open_log, self.log_path),  # no reference back: descriptors go with the segment
+            self.base_offset,
+            time_entries,
+            offset_entries,
+            checked=True,
+            skip_control=True,
+        )
 
 
-def _is_beginning(first: TimestampOffset, log: LogFile) -> bool:
-    """Whether a time index's first entry is true of all that lies before it.
-
-    A broker that misses a time index begins an empty one, however much the log holds already.
-    """
-    for run in log.runs(first_read=SMALLEST_READ):
-        holders = np.flatnonzero(run.headers["last_offset"] >= first.offset)
-        end = holders[0] + 1 if len(holders) else len(run.headers)
-        if int(run.headers["max_timestamp"][:end].max()) > first.timestamp:
-            return False
-        if len(holders):
-            return bool(run.headers["max_timestamp"][holders[0]] == first.timestamp)
-    return False
+def _open_log(path: Path) -> LogFile:
+    try:
+        return LogFile(path)
+    except FileNotFoundError as error:
+        raise SegmentGoneError(path) from error

@@ -54,6 +54,8 @@ class SegmentLimits(NamedTuple):
         The topic's options of these names.
     preallocate : bool
         Whether a new ``.log`` gets `segment_bytes` at once.
+    each_batch_is_indexed : bool
+        As in `BrokerRules`.
     """
 
     segment_bytes: int
@@ -61,6 +63,7 @@ class SegmentLimits(NamedTuple):
     segment_index_bytes: int
     index_interval_bytes: int
     preallocate: bool = False
+    each_batch_is_indexed: bool = False
 
 
 class SegmentWriter:
@@ -393,6 +396,7 @@ class SegmentWriter:
             created_ms=created_ms,
             max_offset_entries=self._offsets.max_entries,
             max_time_entries=self._times.max_entries,
+            each_batch=self.limits.each_batch_is_indexed,
             **known,
         )
 

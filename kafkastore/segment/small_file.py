@@ -2,15 +2,23 @@
 from __future__ import annotations
 
 import os
-from io import FileIO
 from os import PathLike
 
 from kafkastore.errors import CorruptionError
+from kafkastore.segment.regular_file import open_regular
 
 READ_SIZE = 1 << 20
 
 
 def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes | None:
+    """Read a file whole; None if there is none. See `read_whole`."""
+    try:
+        return read_whole(path, kind)
+    except FileNotFoundError:
+        return None
+
+
+def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
     """Read a file whole.
 
     Parameters
@@ -22,26 +30,25 @@ def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> byt
 
     Returns
     -------
-    bytes or None
-        None if there is no file.
+    bytes
+        Its content.
 
     Raises
     ------
     CorruptionError
         Of that kind, with path and byte position.
+    NotAFileError
+        If it is no regular file.
     OSError
         If the file can't be opened.
     """
-    try:
-        file = FileIO(path)
-    except FileNotFoundError:
-        return None
+    descriptor = open_regular(path)
     parts: list[bytes] = []
     position = 0
-    with file:
+    try:
         while True:
             try:
-                part = os.pread(file.fileno(), READ_SIZE, position)
+                part = os.pread(descriptor, READ_SIZE, position)
             except OSError as error:
                 reason = f"the file can't be read ({error.strerror})"
                 raise kind(reason, path=path, position=position) from error
@@ -49,3 +56,5 @@ def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> byt
                 return b"".join(parts)
             parts.append(part)
             position += len(part)
+    finally:
+        os.close(descriptor)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import transaction_index
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.transaction_index import TxnIndexSearchResult
 from kafkastore.segment.index_file import base_offset_of
 from kafkastore.segment.small_file import read_if_there
@@ -68,13 +69,16 @@ class TransactionIndex:
         Raises
         ------
         OSError
-            If the file cannot be read.
+            If the file cannot be opened.
+        NotAFileError
+            If it is no regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """
         path = Path(path)
         if base_offset is None:
             base_offset = base_offset_of(path)
+        base_offset = whole_number("base_offset", base_offset)
         return cls(path, base_offset, read_if_there(path, CorruptIndexError) or b"")
 
     def __enter__(self) -> Self:
@@ -136,7 +140,9 @@ class TransactionIndex:
             The transactions, and whether the next segment need not be asked.
         """
         return transaction_index.collect_aborted_txns(
-            self._entries, fetch_offset, upper_bound_offset
+            self._entries,
+            whole_number("fetch_offset", fetch_offset),
+            whole_number("upper_bound_offset", upper_bound_offset),
         )
 
     def truncate_to(self, offset: int) -> int:
@@ -152,7 +158,7 @@ class TransactionIndex:
         int
             The number of entries to keep; the file is not touched.
         """
-        return transaction_index.truncate_to(self._entries, offset)
+        return transaction_index.truncate_to(self._entries, whole_number("offset", offset))
 
     def first_disorder(self) -> int:
         """Find the first entry that can't be a true one, or breaks the order of true ones.

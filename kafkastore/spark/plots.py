@@ -5,44 +5,23 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkastore.legacy import offsets_before
+from kafkastore.legacy import OffsetTimes, first_offsets_before
+from kafkastore.legacy.staircase import draw_boundaries, draw_steps
 from kafkastore.spark.jobs import PartitionRow
+from kafkastore.time_axes import LAST_DATE_MS, Palette, time_axes, write_times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Colours to draw with, and the page's variables that take their place: one page, light or dark.
+DRAWN = Palette("#010101", "#020202", "#030303", "#040404", "#050505")
 COLOURS: Mapping[str, str] = {
-    "#010101": "var(--ink)",
-    "#020202": "var(--faint)",
-    "#030303": "var(--correct)",
-    "#040404": "var(--legacy)",
-    "#050505": "var(--mtime)",
+    getattr(DRAWN, name): f"var(--{name})" for name in Palette._fields
 }
-INK, FAINT, CORRECT, LEGACY, MTIME = COLOURS
-#: The last ms of the year 9999, the last that a date can have.
-LAST_DATE_MS = 253_402_300_799_999
-MOST_TICKS = 5
-SECOND, HOUR, DAY = 1000, 3_600_000, 86_400_000
-#: Distances of ticks; how to write a tick, and what all of them have in common.
-STEPS = [
-    *((ms, "%H:%M:%S.%f", "%Y-%m-%d") for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
-    *((SECOND * n, "%H:%M:%S", "%Y-%m-%d") for n in (1, 2, 5, 10, 15, 30)),
-    *((60 * SECOND * n, "%H:%M", "%Y-%m-%d") for n in (1, 2, 5, 10, 15, 30)),
-    *((HOUR * n, "%H:%M", "%Y-%m-%d") for n in (1, 2, 3)),
-    *((HOUR * n, "%m-%d %Hh", "%Y") for n in (6, 12)),
-    *((DAY * n, "%m-%d", "%Y") for n in (1, 2, 5, 7, 14)),
-    *((DAY * n, "%Y-%m-%d", "") for n in (30, 61, 91, 182, 365)),
-    *((int(DAY * 365.25 * n), "%Y", "") for n in (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)),
-]
-#: Lines of more segments would be one grey area.
-MOST_LINES = 100
 
 
 def segments_over_time(row: PartitionRow) -> str:
@@ -57,16 +36,19 @@ def segments_over_time(row: PartitionRow) -> str:
     str
         An ``<svg>`` element.
     """
-    with _figure(f"segments-{_identity(row)}") as (figure, axes, svg):
+    with _figure(f"segments-{_identity(row)}") as (axes, svg):
         stamps, offsets = _samples(row)
         if stamps:
             axes.plot(
-                stamps, offsets, ".", color=CORRECT, markersize=3, label="records, by timestamp"
+                stamps,
+                offsets,
+                ".",
+                color=DRAWN.correct,
+                markersize=3,
+                label="records, by timestamp",
             )
         ends = [segment.base_offset for segment in row.segments[1:]] + [row.log_end_offset]
-        if len(row.segments) <= MOST_LINES:
-            for segment in row.segments:
-                axes.axhline(segment.base_offset, color=FAINT, linewidth=0.6, zorder=0)
+        draw_boundaries(axes, DRAWN, [segment.base_offset for segment in row.segments])
         modified = [
             (segment.last_modified_ms, end)
             for segment, end in zip(row.segments, ends, strict=True)
@@ -76,12 +58,11 @@ def segments_over_time(row: PartitionRow) -> str:
             [when for when, _ in modified],
             [end for _, end in modified],
             "v",
-            color=MTIME,
+            color=DRAWN.mtime,
             markersize=5,
             label="segments' ends, by modification time",
         )
         axes.set_ylabel("offset")
-        _finish(figure, axes)
     return svg[0]
 
 
@@ -99,45 +80,34 @@ def staircase(row: PartitionRow, now: int) -> str:
     str
         An ``<svg>`` element.
     """
-    with _figure(f"staircase-{_identity(row)}") as (figure, axes, svg):
+    with _figure(f"staircase-{_identity(row)}") as (axes, svg):
         stamps, offsets = _samples(row)
         if stamps:
             reached = np.maximum.accumulate(np.array(stamps))
             first = np.flatnonzero(np.diff(reached, prepend=-1))
-            axes.plot(
-                reached[first].tolist(),
-                [offsets[number] for number in first.tolist()],
-                color=CORRECT,
-                drawstyle="steps-pre",
-                label="correct: first record at or after",
+            draw_steps(
+                axes,
+                DRAWN.correct,
+                reached[first],
+                np.array(offsets)[first],
+                "pre",
+                "correct: first record at or after",
             )
         times, answers = _legacy_steps(row, now)
-        axes.plot(
-            times,
-            answers,
-            color=LEGACY,
-            drawstyle="steps-post",
-            label="legacy: by modification times",
-        )
+        draw_steps(axes, DRAWN.legacy, times, answers, "post", "legacy: by modification times")
         axes.set_ylabel("offset answered")
-        _finish(figure, axes)
     return svg[0]
 
 
 def _legacy_steps(row: PartitionRow, now: int) -> tuple[list[int], list[int]]:
     """Return the times at which the legacy answer changes, and the answers from then on."""
-    segments = [(segment.base_offset, segment.last_modified_ms) for segment in row.segments]
-    times, answers = [], []
+    segments = tuple((each.base_offset, each.last_modified_ms) for each in row.segments)
     moments = sorted({when for _, when in segments if 0 <= when <= LAST_DATE_MS})
-    if moments:
-        moments.append(max([moments[-1], *_samples(row)[0]]))
-    for moment in moments:
-        found = offsets_before(
-            segments, moment, 1, log_end_offset=None, now=now, log_start_offset=row.log_start_offset
-        )
-        times.append(moment)
-        answers.append(found[0])
-    return times, answers
+    if not moments:
+        return [], []
+    moments.append(max([moments[-1], *_samples(row)[0]]))
+    times = OffsetTimes(segments, None, row.log_start_offset)
+    return moments, first_offsets_before(times, moments, now).tolist()
 
 
 def _samples(row: PartitionRow) -> tuple[list[int], list[int]]:
@@ -150,76 +120,16 @@ def _identity(row: PartitionRow) -> str:
 
 
 @contextmanager
-def _figure(identity: str) -> Iterator[tuple[Figure, Axes, list[str]]]:
+def _figure(identity: str) -> Iterator[tuple[Axes, list[str]]]:
     """Give axes to draw on; the element is in the list when the block has ended."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    settings: dict[Any, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": identity,
-        "font.family": "sans-serif",
-        "font.size": 8,
-        "text.color": INK,
-        "axes.labelcolor": INK,
-        "axes.edgecolor": FAINT,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "legend.frameon": False,
-    }
     svg: list[str] = []
-    with mpl.rc_context(settings):
-        # As wide as a phone is, so that text keeps its size there and grows elsewhere.
-        figure = Figure(figsize=(4.2, 2.6), layout="constrained")
-        yield figure, figure.add_subplot(), svg
+    # As wide as a phone is, so that text keeps its size there and grows elsewhere.
+    with time_axes(DRAWN, (4.2, 2.6), identity) as (figure, axes):
+        yield axes, svg
+        write_times(figure, axes)
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg.append(_part_of_page(text.getvalue(), identity))
-
-
-def _finish(figure: Figure, axes: Axes) -> None:
-    """Write times below, and the legend above."""
-    first, last = axes.get_xlim()
-    ticks, form, above = time_ticks(int(first), int(last))
-    when = [datetime.fromtimestamp(tick / 1000, UTC) for tick in ticks]
-    axes.set_xticks(ticks, [f"{each:{form}}" for each in when])
-    if above and when:
-        axes.set_xlabel(f"{when[0]:{above}}")
-    axes.set_xlim(first, last)
-    axes.ticklabel_format(axis="y", style="plain", useOffset=False)
-    figure.legend(loc="outside upper left", ncols=1)
-
-
-def time_ticks(first: int, last: int) -> tuple[list[int], str, str]:
-    """Choose at most five round times between two.
-
-    Parameters
-    ----------
-    first, last : int
-        ms since 1970, inclusive.
-
-    Returns
-    -------
-    ticks : list of int
-        ms since 1970.
-    form : str
-        How to write them (`strftime`).
-    above : str
-        How to write, once, what they have in common.
-
-    Examples
-    --------
-    >>> time_ticks(1499999999999, 1500000180000)
-    ([1500000000000, 1500000060000, 1500000120000, 1500000180000], '%H:%M', '%Y-%m-%d')
-    """
-    first, last = max(first, 0), min(last, LAST_DATE_MS)
-    for step, form, above in STEPS:
-        ticks = range(-(-first // step) * step, last + 1, step)
-        if len(ticks) <= MOST_TICKS:
-            return list(ticks), form, above
-    return [first, last], "%Y", ""
 
 
 def _part_of_page(text: str, identity: str) -> str:

@@ -12,6 +12,7 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.spark import plots
 from kafkastore.spark.jobs import AnswerRow, PartitionRow
 from kafkastore.spark.results import PipelineResult, StoreResult
+from kafkastore.time_axes import LAST_DATE_MS
 
 TEMPLATE = "report.html.jinja"
 #: Rows of one table, and partitions of one store whose answers are shown; the rest is in JSON.
@@ -110,7 +111,7 @@ def moment(timestamp: int) -> str:
     >>> moment(1 << 62)
     '4611686018427387904 ms'
     """
-    if not 0 <= timestamp <= plots.LAST_DATE_MS:
+    if not 0 <= timestamp <= LAST_DATE_MS:
         return f"{timestamp} ms"
     when = datetime.fromtimestamp(timestamp // 1000, UTC)
     return f"{when:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03} UTC"

@@ -1,8 +1,11 @@
 """Verification: silent on what healthy brokers wrote, and finding each harm."""
+import errno
+import os
 import shutil
 
 import pytest
 
+import kafkastore
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.verify import verify
 
@@ -109,3 +112,96 @@ def test_a_segment_that_is_missing_its_log_is_named(golden, writable_copy):
     shutil.move(log, logs.parent / "lost")
     orphans = [f for f in verify(logs) if f.what == "an index of a segment that is not here"]
     assert {f.path.suffix for f in orphans} == {".index", ".timeindex"}
+
+
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+)
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_each_checkpoint_that_no_broker_could_read_is_found(golden, writable_copy, name):
+    logs = writable_copy(golden("2.4.0", "codecs", "answers").logs)
+    before = list(verify(logs))
+    (logs / name).write_bytes(b"0\n1\nt 0 many\n")
+    (found,) = [each for each in verify(logs) if each not in before]
+    assert (found.path, found.severity) == (logs / name, Severity.WRONG_ANSWERS)
+    assert found.position is not None
+    assert "many" in found.what
+    assert "gives up this log directory" in found.consequence
+
+
+def test_each_copy_of_a_partition_that_lies_in_two_directories_is_told_and_checked(
+    golden, writable_copy
+):
+    logs = golden("2.4.0", "broken-index", "answers").logs
+    copies = [writable_copy(logs), writable_copy(logs)]
+    harmed = sorted(copies[1].glob("broken-0/*.timeindex"))[1]
+    harmed.unlink()
+    found = [each for each in worse_than_style(copies) if "broken-0" in str(each.path)]
+    twice = [each for each in found if "is once more in" in each.what]
+    assert [each.path for each in twice] == [copy / "broken-0" for copy in copies]
+    assert str(copies[1] / "broken-0") in twice[0].what
+    assert "does not start" in twice[0].consequence
+    assert [each.path for each in found if each not in twice] == [harmed]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_the_disk_can_not_read_is_found_and_all_else_is_checked(
+    golden, writable_copy, monkeypatch, suffix
+):
+    logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    bad, *_, harmed = sorted(logs.glob(f"broken-0/*{suffix}"))
+    harmed.unlink()
+    really_read, lost = os.pread, bad.stat().st_ino
+
+    def read(descriptor, *arguments):
+        if os.fstat(descriptor).st_ino == lost:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return really_read(descriptor, *arguments)
+
+    monkeypatch.setattr(os, "pread", read)
+    unreadable, missing = worse_than_style(logs)
+    assert (unreadable.path, unreadable.position) == (bad, 0)
+    assert "can't be read (Input/output error)" in unreadable.what
+    assert missing.path == harmed
+
+
+def test_a_link_to_no_log_is_found_but_a_segment_deleted_meanwhile_is_not(golden, writable_copy):
+    logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    first, second, *_ = sorted(logs.glob("broken-0/*.log"))
+    findings = verify(logs / "broken-0")
+    for path in (first, second):
+        path.unlink()
+    second.symlink_to("/nowhere")
+    store = kafkastore.open(logs)
+    log = store["broken-0"]
+    assert len(log.segments) > 2
+    assert [each.what for each in findings if each.path == second] == [
+        "it is a link to nothing and not a regular file"
+    ]
+
+
+def test_a_file_that_may_not_be_opened_ends_the_check_or_is_told_and_the_rest_checked(
+    golden, writable_copy, monkeypatch
+):
+    logs = writable_copy(golden("2.4.0", "codecs", "answers").logs)
+    partitions = list(kafkastore.open(logs).partitions)
+    locked = next((logs / str(partitions[0])).glob("*.log"))
+    really_open = os.open
+
+    def refuse(path, *arguments, **options):
+        if str(path) == str(locked):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really_open(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError):
+        list(verify(logs))
+    failed = []
+    found = list(verify(logs, failed=lambda *failure: failed.append(failure)))
+    ((topic_partition, error),) = failed
+    assert (topic_partition, error.filename) == (partitions[0], str(locked))
+    assert {each.path.parent.name for each in found} <= {str(each) for each in partitions[1:]}

@@ -1,20 +1,31 @@
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
 from cli.running import Run, assert_one_sentence
+
+import kafkastore
+from kafkastore.cli import compare as compare_command
+
+AT = ["--at", "2017-07-14T02:41:23Z"]
 
 
 def test_each_time_has_three_answers_and_what_the_legacy_one_costs(
     run: Run, sample_root: Path
 ) -> None:
-    at = ["--at", "2017-07-14T02:41:23Z"]
-    (row,) = run("compare", sample_root, "--topic", "up-1", *at, "--json").lines
+    (row,) = run("compare", sample_root, "--topic", "up-1", *AT, "--json").lines
     assert row == {
         "topic": "up", "partition": 1, "asked_timestamp": 1500000083000, "legacy": 44,
         "broker": 11, "correct": 11, "redelivered": 0, "missed": 33,
     }
-    ran = run("compare", sample_root, "--topic", "up-1", *at)
+    ran = run("compare", sample_root, "--topic", "up-1", *AT)
     assert ran.out.splitlines()[-2].split()[2:] == ["44", "11", "11", "0", "33"]
     assert ran.out.splitlines()[-1].startswith("1 question: legacy answers redeliver 0 records")
 
@@ -39,3 +50,163 @@ def test_old_segments_without_timestamps_are_compared_by_their_modification_time
 def test_the_broker_must_be_one_with_time_indexes(run: Run, sample_root: Path) -> None:
     assert_one_sentence(run("compare", sample_root, "--rules", "legacy"), "name a version")
     assert_one_sentence(run("compare", sample_root, "--rules", "0.8"), "no time indexes")
+
+
+def test_a_summary_has_a_row_for_each_partition_and_the_total(
+    run: Run, sample_root: Path
+) -> None:
+    rows = run("compare", sample_root, "--samples", 7, "--json").lines
+    *parts, total = run("compare", sample_root, "--samples", 7, "--summary", "--json").lines
+    assert len(parts) == 4
+    for part in parts:
+        own = [
+            row for row in rows
+            if (row["topic"], row["partition"]) == (part["topic"], part["partition"])
+        ]
+        assert part == summary_of(own) | {"topic": part["topic"], "partition": part["partition"]}
+    assert total == summary_of(rows) | {"topic": None, "partition": None}
+    printed = run("compare", sample_root, "--samples", 7, "--summary").out.splitlines()
+    assert [line.split()[0] for line in printed[2:-1]] == [
+        f"{part['topic']}-{part['partition']}" for part in parts
+    ]
+    of_rows = run("compare", sample_root, "--samples", 7).out.splitlines()
+    assert printed[-1] == of_rows[-1]
+    assert len(of_rows) == 1 + len(rows) + 1
+
+
+def summary_of(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """What a summary must say of rows."""
+    redelivered = [row["redelivered"] or 0 for row in rows]
+    missed = [row["missed"] or 0 for row in rows]
+    return {
+        "times": len(rows),
+        "unanswered": sum(row["legacy"] is None for row in rows),
+        "redelivering": sum(count > 0 for count in redelivered),
+        "missing": sum(count > 0 for count in missed),
+        "redelivered": sum(redelivered),
+        "missed": sum(missed),
+        "most_redelivered": max(redelivered),
+        "most_missed": max(missed),
+        "broker_differs": sum(row["broker"] != row["correct"] for row in rows),
+    }
+
+
+def test_rows_become_arrow_and_parquet(run: Run, sample_root: Path, tmp_path: Path) -> None:
+    rows = run("compare", sample_root, "--samples", 5, "--json").lines
+    for form in ("arrow", "parquet"):
+        file = tmp_path / f"rows.{form}"
+        ran = run("compare", sample_root, "--samples", 5, "--format", form, "-o", file)
+        assert ran.code == 0
+        assert ran.out.splitlines()[0].startswith(f"{len(rows)} questions: legacy answers")
+        if form == "arrow":
+            with pyarrow.ipc.open_file(file) as reader:
+                table = reader.read_all()
+        else:
+            table = pyarrow.parquet.read_table(file)
+        assert table.to_pylist() == rows
+        assert os.listdir(tmp_path).count(f"rows.{form}") == 1
+    assert sorted(os.listdir(tmp_path)) == ["rows.arrow", "rows.parquet"]
+
+
+def test_a_copy_that_lost_its_times_answers_by_a_file_of_them(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    copy, times = tmp_path / "copy", tmp_path / "mtimes.json"
+    shutil.copytree(sample_root, copy, copy_function=shutil.copyfile)
+    questions = ["--samples", 6, "--json"]
+    right = run("compare", sample_root, *questions, "--save-mtimes", times)
+    assert right.err == ""
+    assert run("compare", copy, *questions).lines != right.lines
+    ran = run("compare", copy, *questions, "--mtimes", times)
+    assert ran.err == ""
+    strip = ("broker",)     # a broker, too, goes by modification times, and has the copy's
+    for row, expected in zip(ran.lines, right.lines, strict=True):
+        assert {k: v for k, v in row.items() if k not in strip} == {
+            k: v for k, v in expected.items() if k not in strip
+        }
+    by_partition = run("compare", copy / "up-1", *questions, "--mtimes", times).lines
+    assert [row["legacy"] for row in by_partition] == [
+        row["legacy"] for row in right.lines if (row["topic"], row["partition"]) == ("up", 1)
+    ]
+
+
+def test_whole_seconds_are_what_java_8_saw(run: Run, sample_root: Path, tmp_path: Path) -> None:
+    times = tmp_path / "mtimes.json"
+    names = [segment.log_path.name for segment in kafkastore.open(sample_root)["up-1"].segments]
+    times.write_text(json.dumps(dict.fromkeys(names, 1500000083001)))
+    question = ["compare", sample_root, "--topic", "up-1", *AT, "--json", "--mtimes", times]
+    assert run(*question).lines[0]["legacy"] is None
+    assert run(*question, "--whole-seconds").lines[0]["legacy"] == 44
+
+
+def test_modification_times_that_can_t_be_meant_are_refused_or_noted(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    times = tmp_path / "mtimes.json"
+    times.write_text('{"00000000000000000000.log": 5}')
+    question = ["compare", sample_root, *AT, "--mtimes", times]
+    assert_one_sentence(run(*question), "several are chosen", "orders-3/00000000000000000000.log")
+    assert run(*question, "--topic", "up-1").err == ""
+    times.write_text('{"other-1/00000000000000000000.log": 5}')
+    ran = run(*question)
+    assert ran.code == 0
+    assert ran.err.startswith("note: ")
+    assert "names no segment" in ran.err
+    times.write_text("[]")
+    assert_one_sentence(run(*question), "not an object", str(times))
+    assert_one_sentence(run("compare", sample_root, "--mtimes", tmp_path / "none"), "not exist")
+
+
+@pytest.mark.parametrize("form", ["svg", "png"])
+def test_one_partition_can_be_drawn(
+    run: Run, sample_root: Path, tmp_path: Path, form: str
+) -> None:
+    file = tmp_path / f"up.{form}"
+    ran = run("compare", sample_root, "--topic", "up-1", "--samples", 3, "--plot", file)
+    assert (ran.code, len(ran.out.splitlines())) == (0, 5)
+    drawn = file.read_bytes()
+    assert drawn.startswith(b"\x89PNG" if form == "png" else b"<?xml")
+    if form == "svg":
+        assert b"legacy: by modification times" in drawn
+    ran = run("compare", sample_root, "--topic", "up-1", "--json", "--plot", file)
+    assert len(ran.lines) == 10
+
+
+def test_what_can_t_be_drawn_is_one_sentence(
+    run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "up.svg"
+    one = ["compare", sample_root, "--topic", "up-1"]
+    assert_one_sentence(run("compare", sample_root, "--plot", file), "--plot needs one partition")
+    assert_one_sentence(run(*one, "--plot", tmp_path / "up.pdf"), ".svg or .png")
+    assert_one_sentence(run(*one, *AT, "--plot", file), "name two")
+    inside = sample_root / "up.svg"
+    assert_one_sentence(run(*one, "--plot", inside), "only read")
+    monkeypatch.setattr(compare_command, "find_spec", lambda name: None)
+    assert_one_sentence(run(*one, "--plot", file), "--plot needs matplotlib")
+    assert not file.exists()
+    assert not inside.exists()
+
+
+def test_options_for_files_that_contradict_each_other_are_refused(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows"
+    for options, said in (
+        (["--format", "arrow"], "needs a file"),
+        (["-o", file], "--format arrow"),
+        (["--format", "arrow", "-o", file, "--json"], "a row for each time"),
+        (["--format", "parquet", "-o", file, "--summary"], "a row for each time"),
+        (["--format", "parquet", "-o", sample_root / "rows"], "only read"),
+        (["--save-mtimes", sample_root / "mtimes.json"], "only read"),
+    ):
+        assert_one_sentence(run("compare", sample_root, *options), said)
+    assert os.listdir(tmp_path) == []
+
+
+def test_partitions_are_let_go_of_when_they_are_done(sample_root: Path) -> None:
+    selection = compare_command.select([sample_root])
+    for log in compare_command._logs(selection):
+        assert log.segments
+    for topic_partition in selection.topic_partitions:
+        assert "segments" not in vars(selection.store.partitions[topic_partition])

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 from cli.running import Run, assert_one_sentence
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 
 from kafkastore.cli.tables import show_size
+from kafkastore.segment.log_segment import LogSegment
 
 
 def test_the_table_has_offsets_times_sizes_and_what_is_missing(
@@ -213,3 +216,36 @@ def test_an_offset_is_located_with_its_segment(run: Run, sample_root: Path) -> N
     (row,) = run("ls", sample_root, "--topic", "up-1", "--offset", 33, "--json").lines
     assert row["segment"] == 24
     assert row["path"].endswith("00000000000000000024.log")
+
+
+def test_an_offset_in_the_gap_before_an_empty_last_segment_has_no_batch(
+    run: Run, tmp_path: Path
+) -> None:
+    batches = tuple(Batch((Row(n, n, b"k", b"v"),)) for n in range(5))
+    root = Log((Segment(0, batches).indexed(), Segment(10, ()))).write(tmp_path / "logs")
+    assert "in the batch of offset 4 alone" in run("ls", root, "--offset", 4).out
+    ran = run("ls", root, "--offset", 7)
+    assert_one_sentence(ran, "t-0 has no batch at or behind offset 7", "log end offset 10")
+
+
+def test_a_segment_that_is_deleted_while_it_is_listed_is_no_failure(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = tuple(Batch((Row(n, n, b"k", b"v"),)) for n in range(9))
+    log = Log(tuple(Segment(n, batches[n : n + 3]).indexed() for n in (0, 3, 6)))
+    for options in ([], ["--segments"], ["--quick"], ["--offset", "7"]):
+        root = log.write(tmp_path / f"logs{len(options)}{''.join(options)}")
+        plain = LogSegment._log_stat.func  # type: ignore[attr-defined]
+
+        def deleting(self: LogSegment, root: Path = root, plain: Any = plain) -> Any:
+            (root / "t-0" / f"{0:020}.log").unlink(missing_ok=True)
+            return plain(self)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(LogSegment, "_log_stat", property(deleting))
+            ran = run("ls", root, *options)
+        assert (ran.code, ran.err) == (0, ""), options
+        assert "t-0" in ran.out
+        if options == ["--segments"]:
+            listed = [line.split() for line in ran.out.splitlines() if line.startswith("t-0 ")]
+            assert [row[1] for row in listed] == ["3", "6"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,126 @@ def test_a_partition_directory_by_itself_says_which_broker_is_meant(
 )
 def test_rules_that_are_none(run: Run, sample_root: Path, rules: str, told: str) -> None:
     assert_one_sentence(run("offsets", sample_root, "--at", 0, "--rules", rules), told)
+
+
+def test_legacy_answers_go_by_modification_times_that_are_given(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    names = sorted(path.name for path in (sample_root / "up-1").glob("*.log"))
+    times = tmp_path / "mtimes.json"
+    at = 1500000100500
+    times.write_text(json.dumps({f"up-1/{name}": at + 1000 * n for n, name in enumerate(names)}))
+    question = ["offsets", sample_root, "--topic", "up-1", "--rules", "legacy", "--json"]
+    asked = [option for step in (-1, 0, 1000, 1500) for option in ("--at", at + step)]
+    given = run(*question, *asked, "--mtimes", times)
+    assert given.err == ""
+    assert [row["offset"] for row in given.lines] == [None, 0, 24, 24]
+    whole = run(*question, *asked, "--mtimes", times, "--whole-seconds").lines
+    assert [row["offset"] for row in whole] == [0, 0, 24, 44]
+    by_files = run(*question, *asked).lines
+    assert [row["offset"] for row in by_files] == [44] * 4
+    times.write_text('{"down-1/00000000000000000000.log": 5}')
+    assert "names no segment" in run(*question, *asked, "--mtimes", times).err
+
+
+@pytest.mark.parametrize(
+    ("written", "timestamp"),
+    [("earliest", -2), ("latest", -1), ("max-timestamp", -3), ("earliest-local", -4),
+     ("latest-tiered", -5), ("earliest-pending-upload", -6), ("LATEST", -1)],
+)
+def test_special_timestamps_are_written_by_name_or_number(
+    run: Run, sample_root: Path, written: str, timestamp: int
+) -> None:
+    for at in (written, timestamp):
+        (row,) = run("offsets", sample_root, "--topic", "up-0", "--at", at, "--json").lines
+        offset = {-1: 80, -2: 0, -3: 79, -4: 0, -5: None, -6: None}[timestamp]
+        assert (row["asked_timestamp"], row["offset"], row["error"]) == (timestamp, offset, None)
+        assert row["timestamp"] == (1500000054034 if timestamp == -3 else None)
+
+
+@pytest.mark.golden_cases(names=["create-time-out-of-order"], versions=["2.4.0", "4.1.1"])
+def test_special_timestamps_are_those_that_the_broker_told(run: Run, golden_case: Any) -> None:
+    rules = golden_case.answers["kafka"]
+    for name, answers in golden_case.answers["partitions"].items():
+        newest = max((row["version"] for row in answers["list_offsets"]), default=0)
+        for row in answers["list_offsets"]:
+            if row["timestamp"] >= 0 or row["version"] < newest or row["isolation"]:
+                continue
+            (told,) = run("offsets", golden_case.logs, "--topic", name, "--json", "--rules", rules,
+                          "--at", row["timestamp"]).lines
+            assert told["offset"] == (None if row["offset"] < 0 else row["offset"])
+            assert told["error"] == ("UNSUPPORTED_VERSION" if row["error"] else None)
+
+
+def test_a_refused_timestamp_is_told(run: Run, sample_root: Path) -> None:
+    ran = run("offsets", sample_root, "--topic", "up-0", "--at", "-7", "--rules", "2.4", "--rules",
+              "3.9", "--rules", "correct")
+    assert ran.out.splitlines()[2].split()[:5] == ["up-0", "-7", "0", "refused", "refused"]
+    assert ran.out.splitlines()[2].endswith("3.9 refuses it, correct refuses it")
+    ran = run("offsets", sample_root, "--topic", "up-0", "--at", "-7", "--explain")
+    assert "correct: refused (UNSUPPORTED_VERSION)" in ran.out
+
+
+@pytest.mark.golden_cases(names="transactions", versions=["2.4.0"], answers="answers")
+def test_committed_offsets_are_found_if_asked(run: Run, golden_case: Any) -> None:
+    for name, answers in golden_case.answers["partitions"].items():
+        if "committed_offsets" not in answers or not answers["records"]:
+            continue
+        kept = set(answers["committed_offsets"])
+        records = [record for record in answers["records"] if record[0] in kept]
+        times = sorted({record[1] for record in answers["records"]})[:60]
+        at = [option for time in times for option in ("--at", time)]
+        rows = run("offsets", golden_case.logs, "--topic", name, "--json", "--isolation",
+                   "read_committed", *at).lines
+        found = {row["asked_timestamp"]: row["offset"] for row in rows}
+        assert found == {
+            time: min((record[0] for record in records if record[1] >= time), default=None)
+            for time in times
+        }
+
+
+def test_brokers_without_isolation_are_refused(run: Run, sample_root: Path) -> None:
+    told = run("offsets", sample_root, "--at", 0, "--rules", "0.10.2", "--isolation",
+               "read_committed")
+    assert_one_sentence(told, "know no isolation")
+
+
+def test_explanations_tell_the_way_and_the_reason(run: Run, sample_root: Path) -> None:
+    asked = ["--topic", "up-0", "--at", "2017-07-14T02:40:30Z", "--rules", "2.4", "--explain"]
+    reason = (
+        "segment 0 is searched in vain and no other is tried: its time index is missing, so that "
+        "it is chosen by the file's modification time, 1500000060000"
+    )
+    told = run("offsets", sample_root, *asked).out.splitlines()
+    documented = (Path(__file__).parents[2] / "docs" / "lookups.md").read_text()
+    assert "".join(f"    {line}\n" for line in told) in documented
+    assert told == [
+        "up-0 at 2017-07-14T02:40:30.000Z",
+        "  2.4: none",
+        "    segment 0, up to 1500000060000, by modification time",
+        "    time index: entry (-1, 0)",
+        "    offset index: entry (0, 0), after slots 0, 0",
+        "    log: from byte 0 to its end, 2277 bytes",
+        f"    the right answer is offset 35, timestamp 1500000030813: {reason}",
+    ]
+    (row,) = run("offsets", sample_root, *asked, "--json").lines
+    told = row["explanation"]
+    assert told["answer"] is None
+    assert told["correct"] == {"timestamp": 1500000030813, "offset": 35, "leader_epoch": None}
+    assert (told["base_offset"], told["chosen_by"]) == (0, "modification time")
+    assert told["reason"] == reason
+    (legacy,) = run("offsets", sample_root, *asked[:4], "--rules", "legacy", "--explain",
+                    "--json").lines
+    assert legacy["explanation"] is None
+
+
+def test_a_clock_skew_is_taken_off_the_time(run: Run, sample_root: Path) -> None:
+    at, earlier = "2017-07-14T02:40:30Z", "2017-07-14T02:39:00Z"
+    partition = (sample_root, "--topic", "up", "--json")
+    with_skew = run("offsets", *partition, "--at", at, "--clock-skew", "1m30s")
+    assert with_skew.lines == run("offsets", *partition, "--at", earlier).lines
+    shown = run("offsets", sample_root, "--at", at, "--clock-skew", "90s").err
+    assert "asked 1m 30s before each time" in shown
+    assert_one_sentence(
+        run("offsets", sample_root, "--at", at, "--clock-skew", "soon"), "is no duration"
+    )

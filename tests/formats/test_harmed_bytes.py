@@ -25,6 +25,7 @@ MOST_BITS = 4000
 
 #: Modules that parse nothing, or whose parsing others of the registry do: why.
 NOT_IN_THE_REGISTRY = {
+    "arguments": "what callers pass",
     "broker_rules": "versions",
     "leader_epochs": "takes numbers, by checkpoints",
     "producer_entry": "takes headers, by batch_header",
@@ -38,6 +39,7 @@ NOT_IN_THE_REGISTRY = {
     "index_growth": "numbers",
     "java_text": "lines and numbers, by checkpoints and file_names",
     "protocol": "fields, by the messages",
+    "recompression": "reads by record_batch, writes by record_builder",
     "record_rows": "columns, by record_builder",
 }
 

@@ -13,6 +13,7 @@ FORMATS = Path(__file__).parent
 
 EPOCHS = "test_leader_epochs.py"
 PRODUCERS = "test_producer_state.py"
+TRANSACTIONS = "test_producer_transactions.py"
 SNAPSHOT = "test_producer_snapshot.py"
 
 ASSIGN = (EPOCHS, "test_an_assigned_epoch_removes_what_it_contradicts")
@@ -25,11 +26,13 @@ CHECKPOINT = (EPOCHS, "test_epochs_are_the_same_after_a_way_through_the_checkpoi
 NEXT = (PRODUCERS, "test_a_producer_goes_on_with_the_next_sequence_or_a_new_epoch_from_0")
 WRAPS = (PRODUCERS, "test_sequences_go_on_with_0_behind_the_last_one")
 REPLICAS = (PRODUCERS, "test_replicas_take_gaps_and_producers_they_do_not_know")
-NEWER_MARKER = (PRODUCERS, "test_a_marker_of_a_newer_epoch_forgets_the_batches")
-UNSTABLE = (PRODUCERS, "test_an_offset_is_unstable_until_it_is_decided_and_the_marker_replicated")
+NEWER_MARKER = (TRANSACTIONS, "test_a_marker_of_a_newer_epoch_forgets_the_batches")
+UNSTABLE = (
+    TRANSACTIONS, "test_an_offset_is_unstable_until_it_is_decided_and_the_marker_replicated"
+)
 EXPIRED = (PRODUCERS, "test_a_producer_that_expired_may_go_on")
 SNAPSHOT_OPEN = (PRODUCERS, "test_a_snapshot_holds_the_last_batch_and_the_open_transaction")
-FENCED = (PRODUCERS, "test_a_marker_of_an_older_coordinator_is_refused_also_behind_a_reload")
+FENCED = (TRANSACTIONS, "test_a_marker_of_an_older_coordinator_is_refused_also_behind_a_reload")
 
 #: Kafka's test -> the tests that say the same: file and name.
 COVERED = {
@@ -94,8 +97,8 @@ COVERED = {
     "LeaderEpochFileCacheTest.shouldWriteCheckpointOnTruncation": [CHECKPOINT],
     "ProducerStateManagerTest.testBasicIdMapping": [NEXT],
     "ProducerStateManagerTest.testAppendTxnMarkerWithNoProducerState": [
-        (PRODUCERS, "test_a_marker_alone_fences_older_epochs"),
-        (PRODUCERS, "test_before_kip_360_only_a_marker_left_makes_the_producer_unknown"),
+        (TRANSACTIONS, "test_a_marker_alone_fences_older_epochs"),
+        (TRANSACTIONS, "test_before_kip_360_only_a_marker_left_makes_the_producer_unknown"),
     ],
     "ProducerStateManagerTest.testProducerSequenceWrapAround": [WRAPS],
     "ProducerStateManagerTest.testProducerSequenceWithWrapAroundBatchRecord": [
@@ -109,11 +112,11 @@ COVERED = {
         (PRODUCERS, "test_judging_does_not_change_anything")
     ],
     "ProducerStateManagerTest.updateProducerTransactionState": [
-        (PRODUCERS, "test_a_marker_of_the_same_epoch_leaves_the_batches")
+        (TRANSACTIONS, "test_a_marker_of_the_same_epoch_leaves_the_batches")
     ],
     "ProducerStateManagerTest.testOutOfSequenceAfterControlRecordEpochBump": [NEWER_MARKER],
     "ProducerStateManagerTest.testNonTransactionalAppendWithOngoingTransaction": [
-        (PRODUCERS, "test_an_open_transaction_takes_transactional_batches_alone")
+        (TRANSACTIONS, "test_an_open_transaction_takes_transactional_batches_alone")
     ],
     "ProducerStateManagerTest.testRecoverFromSnapshotUnfinishedTransaction": [SNAPSHOT_OPEN],
     "ProducerStateManagerTest.testRecoverFromSnapshotFinishedTransaction": [
@@ -139,7 +142,7 @@ COVERED = {
         (PRODUCERS, "test_consumer_offsets_are_written_without_sequences")
     ],
     "ProducerStateManagerTest.testOldEpochForControlRecord": [
-        (PRODUCERS, "test_a_marker_of_an_older_epoch_is_refused")
+        (TRANSACTIONS, "test_a_marker_of_an_older_epoch_is_refused")
     ],
     "ProducerStateManagerTest.testCoordinatorFencing": [FENCED],
     "ProducerStateManagerTest.testCoordinatorFencedAfterReload": [FENCED],
@@ -153,13 +156,13 @@ COVERED = {
         (SNAPSHOT, "test_every_flipped_bit_is_refused")
     ],
     "ProducerStateManagerTest.testAppendEmptyControlBatch": [
-        (PRODUCERS, "test_a_control_batch_that_lost_its_record_begins_nothing")
+        (TRANSACTIONS, "test_a_control_batch_that_lost_its_record_begins_nothing")
     ],
     "ProducerStateManagerTest.testLastStableOffsetCompletedTxn": [
-        (PRODUCERS, "test_the_last_stable_offset_of_a_transaction_is_where_another_is_open")
+        (TRANSACTIONS, "test_the_last_stable_offset_of_a_transaction_is_where_another_is_open")
     ],
     "ProducerStateManagerTest.testSkipEmptyTransactions": [
-        (PRODUCERS, "test_since_2_8_transactions_without_batches_do_not_count")
+        (TRANSACTIONS, "test_since_2_8_transactions_without_batches_do_not_count")
     ],
     "ProducerStateManagerTest.testReadWriteSnapshot": [
         (PRODUCERS, "test_any_entries_can_be_loaded_and_written_again")

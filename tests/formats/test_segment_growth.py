@@ -97,6 +97,24 @@ def test_one_batch_a_set_gives_the_indexes_that_a_recovery_builds(given_appends)
     assert real.take_entries() == builder.finish()
 
 
+@given(st.lists(st.tuples(st.integers(-1, 3000), st.integers(0, 300)), max_size=30), st.data())
+def test_where_each_batch_counts_any_sets_give_the_indexes_of_a_recovery(given_appends, data):
+    builder, real = IndexBuilder(5, 400), growth(5, index_interval_bytes=400, each_batch=True)
+    batches = [batch(5 + number, *each) for number, each in enumerate(given_appends)]
+    position = 0
+    while batches:
+        count = data.draw(st.integers(1, len(batches)))
+        sets, size = keep_offsets(b"".join(batches[:count]), 0)
+        headers = sets.headers
+        headers["position"] += position
+        builder.append(headers)
+        assert real.append(sets, 0, 0) == 1
+        del batches[:count]
+        position += size
+    real.finish()
+    assert real.take_entries() == builder.finish()
+
+
 def test_a_set_must_fit_even_a_new_segment():
     sets, _ = keep_offsets(batch(2**31, 0, 1), 0)
     with pytest.raises(OffsetOverflowError):

@@ -1,5 +1,7 @@
 """Every parser of `kafkastore.formats`, as a function of bytes that looks at all of the result.
 
+The searches for times in files are among them.
+
 What `test_harmed_bytes` and the fuzzer feed them ends in a value or a `KafkaStoreError`, which says
 where the bytes are corrupt. A parser is named after its module; one byte in front of some inputs
 chooses a codec, a version or columns.
@@ -26,6 +28,7 @@ from fuzz.reading import (
     records_from,
     scanned,
 )
+from fuzz.search_parser import read_timestamp_search
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import (
@@ -392,6 +395,7 @@ PARSERS: dict[str, Parser] = {
         ("key or value",),
     ),
     "list_offsets": Parser(read_list_offsets, ("list offsets",)),
+    "timestamp_search": Parser(read_timestamp_search, ("log",)),
 }
 
 

@@ -1,158 +1,320 @@
+"""OffsetRequest v0: the rule, against brokers' own answers, Kafka's own tests and a slow model."""
+import os
+import random
+import shutil
+import time
+from collections import Counter
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafkastore.legacy import UnsupportedTimestampError, fetch_offsets_before, offsets_before
+from kafkastore.legacy import (
+    OffsetTimes,
+    PartitionOffsets,
+    UnsupportedTimestampError,
+    fetch_offsets_before,
+    first_offsets_before,
+    get_offsets_before,
+    offsets_before,
+)
 from kafkastore.legacy.segment_times import segment_times
+from models.legacy_offsets import LegacyLog, fetch_offsets
+from models.live_partition import LivePartition
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 
 import kafkastore
-from kafkastore.log.offset_lookup import UnknownRulesError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.lookup.rules import UnknownRulesError
 
 NOW = 10_000
 
+#: One version on each side of each change, and those with golden data.
+VERSIONS = [
+    "0.8.2", "0.9.0.1", "0.10.0", "0.10.0.1", "0.10.2.2", "0.11", "0.11.0.3", "1.0", "2.0.1",
+    "2.1", "2.4", "2.4.0", "3.8", "3.9", "3.9.1",
+]
 
-@pytest.mark.golden_cases(versions=["0.*", "2.*", "3.*"])
+
+def number_of(version):
+    return tuple(int(part) for part in version.split("."))
+
+
+# --- brokers' own answers --------------------------------------------------------------------
+
+
+def questions_of(golden_case):
+    """Every row of a case: its partition, mtimes when asked, and the offsets or "error"."""
+    answers = golden_case.answers
+    for name, partition in answers["partitions"].items():
+        asked = partition.get("list_offsets_v0")
+        was_asked = not (
+            answers["kafka"] >= "4"
+            or (golden_case.name, golden_case.answers_name) == ("wide", "answers-recovered")
+            or "log_end_offset" not in partition  # nothing at all was asked
+        )
+        assert (asked is not None) == was_asked, (name, "rows of OffsetRequest v0")
+        for row in asked or ():
+            assert "exception" not in row
+            assert row["error"] in (0, 35)
+            right = row["offsets"] if row["error"] == 0 else "error"
+            is_torn = (golden_case.name, golden_case.answers_name) == ("crash-torn", "answers")
+            if is_torn and row["error"] == 0:
+                # The last batch was cut off after the broker had been asked.
+                cut_off, end = partition["log_end_offset"], log_end_of(golden_case, name)
+                right = [end if each == cut_off else each for each in right]
+            yield name, partition["mtimes_when_asked_ms"], row, right
+
+
+def log_end_of(golden_case, name):
+    return kafkastore.open(golden_case.logs)[name].log_end_offset
+
+
 def test_every_answer_of_every_broker_to_offset_request_v0_is_reproduced(golden_case):
+    version = golden_case.answers["kafka"]
+    now = golden_case.answers["asked_at_ms"] - 1
+    logs = {}
+    store = kafkastore.open(golden_case.logs)
+    for name, mtimes, row, right in questions_of(golden_case):
+        log = logs.setdefault(name, store[name])
+        arguments = (log, row["timestamp"], row["max_num_offsets"], now, version, mtimes)
+        if right == "error":
+            with pytest.raises(UnsupportedTimestampError):
+                fetch_offsets_before(*arguments)
+        else:
+            assert fetch_offsets_before(*arguments) == right, (name, row)
+
+
+@pytest.mark.golden_cases(
+    names=["create-time-out-of-order", "delete-records", "crash", "compacted-empty-segment"]
+)
+def test_one_request_asks_many_partitions_and_each_is_answered(golden_case):
     answers = golden_case.answers
     store = kafkastore.open(golden_case.logs)
-    asked = 0
-    for name, partition in answers["partitions"].items():
-        log = store[name]
-        for question in partition.get("list_offsets_v0", []):
-            if "exception" in question:
-                continue
-            asked += 1
-            arguments = (
-                log,
-                question["timestamp"],
-                question["max_num_offsets"],
-                answers["asked_at_ms"] - 1,
-                answers["kafka"],
-                partition["mtimes_when_asked_ms"],
-            )
-            if question["error"] == 35:
-                with pytest.raises(UnsupportedTimestampError):
-                    fetch_offsets_before(*arguments)
-                continue
-            assert question["error"] == 0
-            expected = question["offsets"]
-            if (golden_case.name, golden_case.answers_name) == ("crash-torn", "answers"):
-                # The last batch was cut off after the broker had been asked.
-                end = partition["log_end_offset"]
-                expected = [log.log_end_offset if each == end else each for each in expected]
-            assert fetch_offsets_before(*arguments) == expected, (name, question)
-    assert asked or golden_case.name in ("kraft-metadata", "wide") or not answers["partitions"]
+    together, mtimes = {}, {}
+    for name, of_partition, row, right in questions_of(golden_case):
+        key = row["timestamp"], row["max_num_offsets"]
+        together.setdefault(key, {})[name] = right
+        mtimes |= {f"{name}/{file}": mtime for file, mtime in of_partition.items()}
+    if answers["kafka"] >= "4":
+        assert not together
+        with pytest.raises(UnknownRulesError):
+            get_offsets_before(store, {}, rules=answers["kafka"])
+        return
+    for key, right in list(together.items())[::5]:
+        found = get_offsets_before(
+            store, dict.fromkeys(right, key), answers["asked_at_ms"] - 1, answers["kafka"], mtimes
+        )
+        assert [str(each) for each in found] == list(right)
+        for name, offsets in right.items():
+            response = found[kafkastore.open(golden_case.logs)[name].topic_partition]
+            if offsets == "error":
+                assert response == PartitionOffsets(35, ())
+            else:
+                assert response == PartitionOffsets(0, tuple(offsets))
 
 
-def model(segments, target, count, end, now, start, high_watermark):
-    """The rule as one would write it down."""
-    elements = [(max(base, start), mtime) for base, mtime in segments]
-    elements += [] if end is None else [(end, now)]
-    if target == -1:
-        wanted = elements
-    elif target == -2:
-        wanted = elements[:1]
-    else:
-        fitting = [index for index, (_, mtime) in enumerate(elements) if mtime <= target]
-        wanted = elements[: max(fitting, default=-1) + 1]
-    offsets = sorted((offset for offset, _ in wanted[::-1][:count]), reverse=True)
-    above = [offset for offset in offsets if offset > high_watermark]
-    return ([high_watermark] if above else []) + [o for o in offsets if o <= high_watermark]
+# --- the model ------------------------------------------------------------------------------
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 50), st.integers(-5, 40)), min_size=1, max_size=8),
-    st.integers(-4, 45),
-    st.integers(0, 10),
-    st.none() | st.integers(0, 60),
-    st.integers(0, 50),
-    st.integers(0, 60),
-)
-def test_the_rule_equals_its_description(segments, target, count, end, start, high_watermark):
-    segments = sorted(segments, key=lambda each: each[0])
-    found = offsets_before(
-        segments,
-        target,
-        count,
-        log_end_offset=end,
-        now=42,
-        log_start_offset=start,
-        high_watermark=high_watermark,
+@st.composite
+def legacy_logs(draw):
+    bases = sorted(draw(st.lists(st.integers(0, 50), min_size=1, max_size=8)))
+    segments = [(base, draw(st.integers(-5, 40)), 100) for base in bases]
+    end = bases[-1] + draw(st.integers(0, 9))
+    if end == bases[-1]:
+        segments[-1] = (*segments[-1][:2], 0)
+    start = draw(st.integers(0, end))
+    return LegacyLog(tuple(segments), end, start, draw(st.integers(start, end)))
+
+
+def times_of(log, version):
+    """The same, as our functions take it."""
+    return OffsetTimes(
+        tuple(segment[:2] for segment in log.segments),
+        log.log_end_offset if log.segments[-1][2] else None,
+        log.log_start_offset if number_of(version) >= (0, 11) else 0,
+        log.high_watermark,
+        number_of(version) >= (3, 9),
     )
-    assert found == model(segments, target, count, end, 42, start, high_watermark)
+
+
+@settings(max_examples=200)
+@given(legacy_logs(), st.integers(-4, 45), st.integers(0, 10), st.sampled_from(VERSIONS))
+def test_the_rule_equals_the_steps_of_kafka_s_classes(log, timestamp, count, version):
+    expected = fetch_offsets(number_of(version), log, timestamp, count, 42)
+    times = times_of(log, version)
+    if expected == "error":
+        with pytest.raises(UnsupportedTimestampError):
+            offsets_before(times, timestamp, count, 42)
+        return
+    found = offsets_before(times, timestamp, count, 42)
+    assert found == expected
     assert found == sorted(found, reverse=True)
+    if timestamp >= 0:
+        (first,) = first_offsets_before(times, [timestamp], 42).tolist()
+        assert first == next(iter(offsets_before(times, timestamp, 1, 42)), -1)
 
 
-# Twenty appends of one record, two to a segment; the last segment is full.
-TWENTY = [(base, 1000 + base) for base in range(0, 20, 2)]
+@settings(max_examples=100)
+@given(legacy_logs(), st.lists(st.integers(0, 45), max_size=20), st.sampled_from(VERSIONS))
+def test_many_times_at_once_are_answered_like_each_by_itself(log, timestamps, version):
+    times = times_of(log, version)
+    found = first_offsets_before(times, timestamps, 42)
+    assert found.dtype == np.int64
+    assert found.tolist() == [
+        next(iter(offsets_before(times, each, 1, 42)), -1) for each in timestamps
+    ]
+
+
+def test_many_times_are_of_the_calendar():
+    times = OffsetTimes(((0, 5),), 1)
+    with pytest.raises(UnsupportedTimestampError):
+        first_offsets_before(times, [3, -1], 42)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("timestamp", [-1, -2, -7, 0, 1 << 50])
+def test_a_partition_without_a_log_is_answered_as_that_version_does(golden, version, timestamp):
+    store = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)
+    missing = TopicPartition("nowhere", 3)
+    found = get_offsets_before(store, {missing: (timestamp, 5)}, NOW, version)
+    expected = fetch_offsets(number_of(version), None, timestamp, 5, NOW)
+    if expected == "error":
+        assert found[missing].offsets == ()
+        refused = number_of(version) >= (3, 9) and timestamp == -7
+        assert found[missing].error_code == (35 if refused else 3)
+    else:
+        assert found[missing] == PartitionOffsets(0, tuple(expected))
+
+
+# --- Kafka's own LogOffsetTest, by intent ----------------------------------------------------
+
+
+TWENTY_MTIMES = [1000 + base for base in range(0, 20, 2)]
+
+
+def twenty_appends(root, *, from_segment=0, start=None):
+    """Twenty appends of one record; a segment of 140 bytes holds two; the last one is full."""
+    segments = [
+        Segment(
+            base,
+            tuple(
+                Batch((Row(offset, 5000 + offset, None, b"42"),)) for offset in (base, base + 1)
+            ),
+            mtime,
+        ).recovered()
+        for base, mtime in zip(range(0, 20, 2), TWENTY_MTIMES, strict=True)
+    ]
+    for segment in segments:
+        assert len(segment.log) <= 140 < len(segment.log) * 3 // 2
+    log = Log(tuple(segments[from_segment:]), is_clean=True, checkpointed_start=start)
+    return kafkastore.open(log.write(root))["t-0"]
+
+
+ALL = [20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0]
+
+
+@pytest.mark.parametrize("rules", VERSIONS)
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (-1, ALL),
+        (NOW + 30_000, ALL),
+        (-2, [0]),
+        (1009, [8, 6, 4, 2, 0]),
+        (1008, [8, 6, 4, 2, 0]),
+        (999, []),
+    ],
+)
+def test_offsets_before_latest_now_earliest_and_times_between(tmp_path, rules, target, expected):
+    log = twenty_appends(tmp_path / "logs")
+    assert fetch_offsets_before(log, target, 15, NOW, rules) == expected
+    assert fetch_offsets_before(log, target, 3, NOW, rules) == expected[:3]
+    assert fetch_offsets_before(log, target, 0, NOW, rules) == []
+
+
+def test_offsets_after_records_were_deleted_begin_at_the_log_start(tmp_path):
+    # Kafka deletes the first segment, 0 to 1, with the records up to 3.
+    log = twenty_appends(tmp_path / "logs", from_segment=1, start=3)
+    expected = [20, 18, 16, 14, 12, 10, 8, 6, 4, 3]
+    assert fetch_offsets_before(log, -1, 15, NOW, "2.4") == expected
+    assert fetch_offsets_before(log, 1 << 40, 15, NOW, "0.11") == expected
+    assert fetch_offsets_before(log, -2, 15, NOW, "2.4") == [3]
+    assert fetch_offsets_before(log, -1, 15, NOW, "0.10.2") == [*expected[:-1], 2]
+
+
+def test_segments_below_the_log_start_all_answer_it(tmp_path):
+    log = twenty_appends(tmp_path / "logs", start=6)
+    assert fetch_offsets_before(log, 1007, 15, NOW, "2.4") == [6, 6, 6, 6]
+    assert fetch_offsets_before(log, 1007, 2, NOW, "2.4") == [6, 6]
+
+
+def test_offsets_above_the_high_watermark_become_one(tmp_path):
+    log = twenty_appends(tmp_path / "logs")
+    below = [14, 12, 10, 8, 6, 4, 2, 0]
+    assert fetch_offsets_before(log, -1, 15, NOW, high_watermark=15) == [15, *below]
+    assert fetch_offsets_before(log, -1, 2, NOW, high_watermark=15) == [15]
+    assert fetch_offsets_before(log, -1, 15, NOW, high_watermark=14) == [14, *below]
+    assert fetch_offsets_before(log, -1, 15, NOW, high_watermark=20) == ALL
+
+
+@pytest.mark.parametrize("rules", VERSIONS)
+def test_an_empty_log_answers_its_only_segment(tmp_path, rules):
+    log = kafkastore.open(Log((Segment(0, (), 500),)).write(tmp_path / "logs"))["t-0"]
+    for target, expected in ((-2, [0]), (-1, [0]), (500, [0]), (499, [])):
+        assert fetch_offsets_before(log, target, 1, NOW, rules) == expected
+
+
+def test_a_partition_without_any_segment_is_one_that_a_broker_just_made(tmp_path):
+    root = Log((Segment(0, (), 500),)).write(tmp_path / "logs")
+    (root / "t-1").mkdir()
+    log = kafkastore.open(root)["t-1"]
+    assert fetch_offsets_before(log, -1, 5, NOW) == [0]
+    assert fetch_offsets_before(log, NOW, 5, NOW) == [0]
+    assert fetch_offsets_before(log, NOW - 1, 5, NOW) == []
+
+
+def test_segments_that_change_meanwhile_do_not_make_it_fail(tmp_path):
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    (tmp_path / "logs" / "meta.properties").write_text("version=0\n")
+    partition = LivePartition(directory, random.Random(6))
+    log = kafkastore.open(tmp_path / "logs")["t-0"]
+    writer = partition.altering(400)
+    writer.start()
+    answers = Counter()
+    while writer.is_alive():
+        log.refresh()
+        for target in (-1, -2, time.time_ns() // 1_000_000):
+            found = fetch_offsets_before(log, target, 100)
+            # All segments may have been written to since the time was read.
+            assert found or target > 0
+            assert found == sorted(found, reverse=True)
+            answers[len(found)] += 1
+        found = get_offsets_before(kafkastore.open(tmp_path / "logs"), {"t-0": (-1, 100)})
+        assert found[TopicPartition("t", 0)].error_code == 0
+    writer.join()
+    log.refresh()
+    bases = [base for base, _ in partition.segments]
+    expected = sorted({*bases, partition.next_offset}, reverse=True)
+    assert fetch_offsets_before(log, -1, 100) == expected
+    assert len(answers) > 1
+
+
+# --- what else is promised -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("target", "start", "expected"),
-    [
-        (-1, 0, [20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0]),
-        (NOW + 30_000, 0, [20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0]),
-        (-2, 0, [0]),
-        (1009, 0, [8, 6, 4, 2, 0]),
-        (1008, 0, [8, 6, 4, 2, 0]),
-        (999, 0, []),
-        (-7, 0, []),
-    ],
+    "rules", ["correct", "kip-33", "0.7", "4.0", "4.1.1", "2", "", "2.4-rc1", "2.4."]
 )
-def test_the_cases_of_kafka_s_own_tests(target, start, expected):
-    assert (
-        offsets_before(TWENTY, target, 15, log_end_offset=20, now=NOW, log_start_offset=start)
-        == expected
-    )
-
-
-def test_segments_below_the_log_start_answer_the_log_start():
-    # Kafka deletes the first segment, 0 to 1, with the records.
-    assert offsets_before(TWENTY[1:], -1, 15, log_end_offset=20, now=NOW, log_start_offset=3) == [
-        20,
-        18,
-        16,
-        14,
-        12,
-        10,
-        8,
-        6,
-        4,
-        3,
-    ]
-    assert offsets_before(TWENTY[:3], -1, 15, log_end_offset=6, now=NOW, log_start_offset=6) == [
-        6,
-        6,
-        6,
-        6,
-    ]
-
-
-def test_offsets_above_the_high_watermark_become_one():
-    assert offsets_before(TWENTY, -1, 15, log_end_offset=20, now=NOW, high_watermark=15) == [
-        15,
-        14,
-        12,
-        10,
-        8,
-        6,
-        4,
-        2,
-        0,
-    ]
-    assert offsets_before(TWENTY, -1, 2, log_end_offset=20, now=NOW, high_watermark=15) == [15]
-
-
-def test_an_empty_log_answers_its_only_segment():
-    assert offsets_before([(0, 500)], -1, 5, log_end_offset=None, now=NOW) == [0]
-    assert offsets_before([(0, 500)], 499, 5, log_end_offset=None, now=NOW) == []
-
-
-@pytest.mark.parametrize("rules", ["correct", "kip-33", "0.7", "4.0", "4.1.1", "2", "", "2.4-rc1"])
 def test_rules_that_are_no_version_with_offset_request_v0_are_refused(golden, rules):
-    log = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
+    store = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)
     with pytest.raises(UnknownRulesError):
-        fetch_offsets_before(log, -1, 1, rules=rules)
+        fetch_offsets_before(store["mono-0"], -1, 1, rules=rules)
+    with pytest.raises(UnknownRulesError):
+        get_offsets_before(store, {}, rules=rules)
 
 
 def test_the_log_start_counts_from_0_11_on(golden):
@@ -180,14 +342,58 @@ def test_times_come_from_the_files_or_from_a_mapping(golden):
     assert segment_times(log, {"mono-1/00000000000000000000.log": 8}) == of_files
 
 
+def test_a_broker_on_java_8_saw_whole_seconds(tmp_path):
+    segments = (
+        Segment(0, (Batch((Row(0, 1),)),), 1_500_000_000_999).recovered(),
+        Segment(1, (Batch((Row(1, 1),)),), 1_500_000_001_001).recovered(),
+    )
+    log = kafkastore.open(Log(segments, is_clean=True).write(tmp_path / "logs"))["t-0"]
+    now = 1_600_000_000_000
+    assert segment_times(log, whole_seconds=True) == (
+        (0, 1_500_000_000_000), (1, 1_500_000_001_000),
+    )
+    for target, precise, whole in (
+        (1_500_000_000_000, [], [0]),
+        (1_500_000_000_999, [0], [0]),
+        (1_500_000_001_000, [0], [1]),
+    ):
+        assert fetch_offsets_before(log, target, 1, now) == precise
+        assert fetch_offsets_before(log, target, 1, now, whole_seconds=True) == whole
+        asked = get_offsets_before(log_store(log), {"t-0": (target, 1)}, now, whole_seconds=True)
+        assert asked[log.topic_partition].offsets == tuple(whole)
+    given = {"00000000000000000000.log": -1}
+    assert segment_times(log, given, whole_seconds=True)[0] == (0, -1000)
+
+
+def log_store(log):
+    return kafkastore.open(log.path.parent)
+
+
+def test_a_copy_without_its_times_answers_by_a_mapping_of_them(golden, tmp_path):
+    case = golden("0.8.2.2", "upgrade", "answers")
+    shutil.copytree(case.logs, tmp_path / "copy", copy_function=shutil.copyfile)
+    there, copied = kafkastore.open(case.logs), kafkastore.open(tmp_path / "copy")
+    mtimes = kafkastore.legacy.mtimes_of(there)
+    differing = 0
+    for log in there:
+        for _, mtime in segment_times(log):
+            right = fetch_offsets_before(log, mtime, 9, mtime)
+            copy = copied[str(log.topic_partition)]
+            assert fetch_offsets_before(copy, mtime, 9, mtime, mtimes=mtimes) == right
+            differing += fetch_offsets_before(copy, mtime, 9, mtime) != right
+    assert differing
+
+
 def test_now_is_the_clock_when_it_is_not_given(golden):
     log = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
     assert fetch_offsets_before(log, 1 << 62, 1) == [log.log_end_offset]
 
 
-def test_a_negative_number_of_offsets_is_refused():
-    with pytest.raises(ValueError, match="-1 offsets"):
-        offsets_before(TWENTY, -1, -1, log_end_offset=20, now=NOW)
+def test_a_negative_number_of_offsets_is_refused(golden):
+    store = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)
+    for partition in ("mono-0", "nowhere-0"):
+        with pytest.raises(ValueError, match="-1 offsets"):
+            get_offsets_before(store, {partition: (-1, -1)}, NOW, "2.0")
 
 
 def test_answers_are_plain_integers(golden):
@@ -195,3 +401,10 @@ def test_answers_are_plain_integers(golden):
     for offset in fetch_offsets_before(log, -1, 100):
         assert type(offset) is int
         assert not isinstance(offset, np.integer)
+
+
+def test_a_segment_that_vanished_before_it_was_asked_is_listed_anew(tmp_path):
+    log = twenty_appends(tmp_path / "logs")
+    assert len(log.segments) == 10
+    os.unlink(log.path / "00000000000000000000.log")
+    assert fetch_offsets_before(log, -1, 15, NOW) == ALL[:-1]

@@ -73,9 +73,14 @@ def test_a_broker_s_batches_written_again_give_the_broker_s_files(golden_case, t
                 compared += 1
             elif path.suffix == ".snapshot":
                 assert entries_of(ours) == entries_of(path), path.name
+        assert names_of_snapshots(root / log.path.name) == names_of_snapshots(log.path)
     assert compared >= 3
 
 
 def entries_of(snapshot):
     """A snapshot's producers, in any order."""
     return sorted(producer_snapshot.parse(snapshot.read_bytes()).tolist())
+
+
+def names_of_snapshots(partition):
+    return {path.name for path in partition.glob("*.snapshot")}

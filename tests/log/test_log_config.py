@@ -1,5 +1,6 @@
 """A topic's options, by Kafka's names."""
 
+import numpy as np
 import pytest
 
 from kafkastore.errors import InvalidConfigError
@@ -69,8 +70,41 @@ def test_topic_options_about_other_things_are_let_pass():
         ({"cleanup.policy": 5}, "a list"),
         ({"message.timestamp.type": "Create"}, "one of CreateTime, LogAppendTime"),
         ({"compression.type": "zip"}, "one of producer"),
+        ({"segment.bytes": "1_000"}, "a whole number"),
+        ({"segment.bytes": None}, "segment.bytes is None; it must be a whole number"),
+        ({"message.timestamp.type": []}, "one of CreateTime, LogAppendTime"),
+        ({5: 1}, "5 is no option of a Kafka topic"),
+        ({"a": 1, None: 2}, "None is no option|'a' is no option"),
+        (5, "options are given by name, like {'segment.bytes': 1048576}, not as 5"),
+        ([("segment.bytes", 1)], "options are given by name"),
+        ("segment.bytes=100", "options are given by name"),
     ],
 )
 def test_what_kafka_does_not_take_is_one_clear_error(options, message):
     with pytest.raises(InvalidConfigError, match=message):
         LogConfig.of(options)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"segment_bytes": "100"},
+        {"segment_bytes": 100.0},
+        {"segment_bytes": True},
+        {"preallocate": "false"},
+        {"message_timestamp_type": ["CreateTime"]},
+        {"cleanup_policy": "delete"},
+        {"cleanup_policy": {"delete"}},
+        {"cleanup_policy": frozenset({1})},
+    ],
+)
+def test_values_of_a_wrong_type_are_refused_by_the_option_s_name(values):
+    (name,) = values
+    with pytest.raises(InvalidConfigError, match=name.replace("_", ".")):
+        LogConfig(**values)
+
+
+def test_integers_of_numpy_are_numbers_like_any():
+    config = LogConfig.of({"segment.bytes": np.int64(100)})
+    assert config == LogConfig(segment_bytes=np.int32(100)) == LogConfig(segment_bytes=100)
+    assert type(config.segment_bytes) is int

@@ -10,18 +10,24 @@ import kafkastore
 from kafkastore.errors import (
     ChangeRefusedError,
     CorruptBatchError,
+    CorruptCheckpointError,
     InvalidConfigError,
     KafkaStoreError,
     OutOfOrderSequenceError,
     WriterFailedError,
 )
-from kafkastore.formats.checkpoints import parse_meta_properties, parse_offset_checkpoint
+from kafkastore.formats.checkpoints import (
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
 from kafkastore.formats.file_names import InvalidNameError, TopicPartition
 from kafkastore.log.log_dir_writer import CUT_MARK, LogDirWriter
 
 from .written_logs import FIRST_TIMESTAMP, Clock, TransactionalProducer, batch_of, new_records
 
 MARKER = ".kafka_cleanshutdown"
+METADATA = "partition.metadata"
 SMALL = {"segment.bytes": 1000, "index.interval.bytes": 100}
 
 
@@ -333,3 +339,61 @@ def test_leftovers_and_padded_indexes_of_a_killed_broker_are_put_in_order(golden
                 for each in (segment.log_path, segment.offset_index_path, segment.time_index_path):
                     ours = logs / log.path.name / each.name
                     assert ours.read_bytes() == each.read_bytes(), ours
+
+
+TOPIC_ID = "2P-XnPKnTZG5NwujU8kn6Q"
+
+
+def test_a_partition_says_which_topic_it_is_of_if_the_caller_does(root):
+    with open_dir(root, "3.9") as log_dir:
+        log_dir.writer("t", 0, topic_id=TOPIC_ID)
+        log_dir.writer("t", 1)
+    assert parse_partition_metadata((root / "t-0" / METADATA).read_bytes()) == TOPIC_ID
+    assert not (root / "t-1" / METADATA).exists()
+    with open_dir(root) as log_dir:
+        log_dir.writer("t", 1, topic_id=TOPIC_ID)
+        log_dir.writer("t", 0, topic_id=TOPIC_ID)
+    assert (root / "t-1" / METADATA).read_bytes() == (root / "t-0" / METADATA).read_bytes()
+
+
+@pytest.mark.parametrize("wrong", ["", "x", "A" * 22, 5, TOPIC_ID + "\n", TOPIC_ID + "=="])
+def test_what_is_no_topic_id_makes_no_partition(root, wrong):
+    with open_dir(root) as log_dir, pytest.raises(KafkaStoreError, match="no topic id"):
+        log_dir.writer("t", 0, topic_id=wrong)
+    assert not (root / "t-0").exists()
+
+
+def test_a_partition_of_another_topic_of_that_name_is_not_written(root):
+    with open_dir(root) as log_dir:
+        log_dir.writer("t", 0, topic_id=TOPIC_ID)
+    with open_dir(root) as log_dir, pytest.raises(KafkaStoreError, match=f"with id {TOPIC_ID}"):
+        log_dir.writer("t", 0, topic_id="3" + TOPIC_ID[1:])
+    with open_dir(root, "2.7") as log_dir, pytest.raises(KafkaStoreError, match="no topic ids"):
+        log_dir.writer("t", 1, topic_id=TOPIC_ID)
+    (root / "t-0" / METADATA).write_bytes(b"version: 0")
+    with open_dir(root) as log_dir, pytest.raises(CorruptCheckpointError, match=METADATA):
+        log_dir.writer("t", 0, topic_id=TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.7", "2.8", "4.1"])
+def test_a_checkpoint_leaves_the_snapshots_that_a_broker_leaves(root, version):
+    """Before 2.8 those of the last two segments, and of what a recovery would read."""
+    with open_dir(root, version) as log_dir:
+        writer = log_dir.writer("t", 0, SMALL)
+        writer.append_records(new_records(60), batch_bytes=200)
+        bases = writer.base_offsets
+        assert len(bases) > 5
+        before = snapshots(root / "t-0")
+        assert before == [*bases[1:]]
+        log_dir.checkpoint()
+        # A roll flushes: the recovery point is the active segment's base offset.
+        expected = before if version in ("2.8", "4.1") else [*bases[-2:]]
+        assert snapshots(root / "t-0") == expected
+        writer.truncate_to(bases[3])
+    if version in ("2.4", "2.7"):
+        assert snapshots(root / "t-0") == [bases[3]]
+
+
+def snapshots(partition):
+    """The offsets at which there are producer snapshots."""
+    return sorted(int(path.stem) for path in partition.glob("*.snapshot"))

@@ -1,11 +1,13 @@
 """Opening log directories: what they may look like, and what is none."""
 
 import os
+import pickle
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
+from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.unprivileged import as_nobody, give_to_nobody
@@ -17,6 +19,7 @@ from kafkastore import (
     NotALogDirectoryError,
     TopicPartition,
 )
+from kafkastore.errors import DuplicatePartitionError
 from kafkastore.formats.file_names import InvalidNameError
 
 BATCHES = tuple(Batch((Row(number, 10 * number, b"k", b"v"),)) for number in range(20))
@@ -88,6 +91,32 @@ def test_a_partition_in_two_directories_is_an_error_when_it_is_asked_for(logs, t
         store["t-0"]
     assert str(logs) in str(caught.value)
     assert str(other) in str(caught.value)
+
+
+def test_partitions_that_lie_in_one_directory_are_iterated_before_others_are_told(logs, tmp_path):
+    other = LOG.write(tmp_path / "other")
+    add_partition(other, "a-0")
+    add_partition(other, "z-0")
+    store = kafkastore.open((logs, other))
+    found, error = until_error(iter(store))
+    assert [str(log.topic_partition) for log in found] == ["a-0", "z-0"]
+    assert isinstance(error, DuplicatePartitionError)
+    assert error.places == {("t", 0): (logs / "t-0", other / "t-0")}
+    assert "t-0 is in two places" in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert [log.path for log in store.partitions.copies("t-0")] == [logs / "t-0", other / "t-0"]
+    assert [log.path for log in store.partitions.copies(("a", 0))] == [other / "a-0"]
+    with pytest.raises(KeyError):
+        store.partitions.copies("b-0")
+
+
+def test_a_directory_that_is_given_twice_counts_once(logs, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(logs)
+    for paths in ((logs, logs), (logs, link), (logs, logs / "t-0"), (logs / "t-0", link)):
+        store = kafkastore.open(paths)
+        assert dict(store.partitions.duplicates) == {}
+        assert [log.log_dir for log in store] == list(store.log_dirs)
 
 
 def test_a_partition_directory_alone_can_be_opened(logs, monkeypatch):

@@ -136,7 +136,7 @@ class Run:
         self.model.flushed = len(self.model.batches)
         self.flushed_sizes = log_sizes(self.writer.path)
         if self.config["preallocate"]:
-            active = self.writer._local.active
+            active = self.writer._log.local.active
             self.flushed_sizes[active.log_path.name] = active.size
         if self.rng.random() < 0.5:
             self.log_dir.checkpoint()

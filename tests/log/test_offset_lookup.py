@@ -6,17 +6,28 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from models.log_directory import Log, Segment
-from models.offset_lookup import broker_answer, correct_answer, kip_33_answer
+from models.offset_lookup import (
+    broker_answer,
+    committed_answer,
+    correct_answer,
+    kip_33_answer,
+    untimed_answer,
+)
 from models.record_format import Batch, Row, emptied, marker
 from models.record_strategies import INDEX_STATES, bounded, logs
 from models.segment_indexes import pack_offset_entries, pack_time_entries
 
 import kafkastore
-from kafkastore import CorruptBatchError, LogSegment
-from kafkastore.log.offset_lookup import UnknownRulesError, kip_33_entries
+from kafkastore import CorruptBatchError, LogSegment, TopicPartition
+from kafkastore.log.lookup.kip_33_segments import kip_33_entries
+from kafkastore.log.lookup.rules import UnknownRulesError
 
-VERSIONS = {"0.10.2": (0, 10, 2), "2.4": (2, 4), "3.9.1": (3, 9, 1)}
+VERSIONS = {
+    "0.10.2": (0, 10, 2), "0.11": (0, 11), "2.0": (2, 0), "2.1": (2, 1), "2.2": (2, 2),
+    "2.4": (2, 4), "3.0": (3, 0), "3.8": (3, 8), "3.9.1": (3, 9, 1), "4.2": (4, 2),
+}
 
 
 def boundaries(log):
@@ -106,10 +117,16 @@ NO_FALL_THROUGH = {
                      + bytes(120)), NEXT)), 500, (1000, 2, 0), (1000, 2, 0)),
     "a last entry that is too high": (
         Log((replace(closed(0, one_by_one(0, 1, 2)), time_index=pack_time_entries([(700, 1)], 0)),
-             NEXT)), 500, (600, 10, 0), None),
+             NEXT), is_clean=True), 500, (600, 10, 0), None),
+    "a last entry that is too high, above the recovery point": (
+        Log((replace(closed(0, one_by_one(0, 1, 2)), time_index=pack_time_entries([(700, 1)], 0)),
+             NEXT), recovery_point=9), 500, (600, 10, 0), (600, 10, 0)),
     "a last entry that is too low": (
-        Log((replace(closed(0, UP_TO_1000), time_index=pack_time_entries([(1, 1)], 0)), NEXT)),
-        500, (1000, 2, 0), (600, 10, 0)),
+        Log((replace(closed(0, UP_TO_1000), time_index=pack_time_entries([(1, 1)], 0)), NEXT),
+            is_clean=True), 500, (1000, 2, 0), (600, 10, 0)),
+    "a last entry that is too low, below the recovery point": (
+        Log((replace(closed(0, UP_TO_1000), time_index=pack_time_entries([(1, 1)], 0)), NEXT),
+            recovery_point=10), 500, (1000, 2, 0), (600, 10, 0)),
 }
 
 
@@ -190,7 +207,7 @@ def test_a_legal_first_entry_of_zeros_is_read_from_the_log(opened):
 
 def test_an_offset_index_that_points_behind_the_log_ends_a_broker_s_search(opened):
     segment = replace(closed(0, UP_TO_1000), offset_index=pack_offset_entries([(1, 10**6)], 0))
-    found = opened(Log((segment,)))
+    found = opened(Log((segment,), is_clean=True))
     assert found.offset_for_timestamp(500) == (1000, 2, 0)
     assert found.offset_for_timestamp(500, rules="2.4") is None
 
@@ -232,7 +249,8 @@ def test_versions_without_time_indexes_are_an_error_that_names_the_other_way(ope
 
 @pytest.mark.parametrize("rules", ["0.10.1", "0.10.1.0", "1.0", "2.4", "2.4.0", "3.9.1", "4.10.0"])
 def test_every_version_with_time_indexes_is_known(opened, rules):
-    assert opened(Log((NEXT,))).offset_for_timestamp(605, rules=rules) == (605, 15, 0)
+    found = opened(Log((NEXT,))).offset_for_timestamp(605, rules=rules)
+    assert found == (605, 15, 0 if rules[0] in "234" else None)    # epochs are told since 2.2
 
 
 # Bytes behind the segment's batches: what a search that runs into them must do.
@@ -252,21 +270,180 @@ def test_broken_bytes_on_the_way_are_an_error_with_their_place(opened, tail, is_
         assert found.offset_for_timestamp(700) is None
 
 
-@bounded(250)
+@bounded(120)
 @given(logs())
 def test_the_right_answer_is_that_of_brute_force(log):
     assert_equal(log, "correct", correct_answer)
 
 
 @pytest.mark.parametrize("rules", VERSIONS)
-@bounded(80)
+@bounded(20)
 @given(logs())
 def test_a_broker_s_answer_is_that_of_its_model(rules, log):
     version = VERSIONS[rules]
     assert_equal(log, rules, lambda log, target: broker_answer(log, target, version))
 
 
-@bounded(80)
+@st.composite
+def odd_logs(draw):
+    """Logs with times of the far future, and time indexes that are zeros or not in order."""
+    log = draw(logs())
+    return replace(log, segments=tuple(draw(odd_segments(log, each)) for each in log.segments))
+
+
+@st.composite
+def odd_segments(draw, log, segment):
+    """The segment of a log with further records, or another time index."""
+    last = segment.batches[-1].last_offset if segment.batches else 2**40
+    times = draw(st.lists(st.sampled_from([2**62, 2**63 - 1, 0, 7]), max_size=2))
+    behind = [each.base_offset for each in log.segments if each.base_offset > last]
+    limit = min(behind, default=2**39)
+    if last + len(times) < limit:
+        segment = replace(segment, batches=(*segment.batches, *one_by_one(last + 1, *times)))
+    state = draw(st.sampled_from(["kept", "indexed", "zeros", "shuffled", "moved"]))
+    if state == "kept":
+        return segment
+    segment = segment.indexed(interval=draw(st.sampled_from([0, 100])))
+    entries = [segment.time_index[at : at + 12] for at in range(0, len(segment.time_index), 12)]
+    if state == "zeros":
+        return replace(segment, time_index=bytes(1020), offset_index=bytes(1024))
+    if state == "shuffled":
+        entries = draw(st.permutations(entries))
+    elif state == "moved" and entries:
+        entries[draw(st.integers(0, len(entries) - 1))] = pack_time_entries([(20, 0)], 0)
+    return replace(segment, time_index=b"".join(entries))
+
+
+@pytest.mark.parametrize("rules", ["correct", "2.0", "2.4", "4.2"])
+@bounded(50)
+@given(odd_logs())
+def test_odd_times_and_odd_indexes_have_the_answers_of_their_models(rules, log):
+    def model(log, target):
+        if rules == "correct":
+            return correct_answer(log, target)
+        return broker_answer(log, target, VERSIONS[rules])
+
+    assert_equal(log, rules, model)
+
+
+@bounded(40)
+@given(logs())
+def test_a_directory_by_itself_answers_as_the_broker_that_was_running(log):
+    log = replace(log, checkpointed_start=None)
+    with tempfile.TemporaryDirectory() as directory:
+        (alone,) = kafkastore.open(log.write(Path(directory) / "logs") / "t-0")
+        for target in boundaries(log):
+            found = alone.offset_for_timestamp(target, "2.4")
+            assert found == broker_answer(log, target, (2, 4), is_alone=True)
+
+
+@bounded(40)
 @given(logs(states=[state for state in INDEX_STATES if state != "made anew"]))
 def test_kip_33_s_answer_is_that_of_its_model(log):
     assert_equal(log, "kip-33", kip_33_answer)
+
+
+@bounded(40)
+@given(logs())
+def test_segments_without_timestamps_count_as_a_whole_if_asked(log):
+    targets = boundaries(log)
+    with tempfile.TemporaryDirectory() as directory:
+        (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
+        for target in targets:
+            answer = found.offset_for_timestamp(target, untimed="segment")
+            assert answer == untimed_answer(log, target), target
+        many = found.offsets_for_timestamps(targets, untimed="segment")
+        assert many.tolist() == [
+            flat(found.offset_for_timestamp(target, untimed="segment")) for target in targets
+        ]
+
+
+def flat(found):
+    if found is None:
+        return (-1, -1, -1)
+    return (*found[:2], -1 if found[2] is None else found[2])
+
+
+@pytest.mark.parametrize("rules", ["correct", "kip-33", "0.10.2", "2.4", "4.2"])
+@bounded(30)
+@given(log=logs(), chance=st.randoms(use_true_random=False))
+def test_many_times_at_once_have_the_answers_of_each(rules, log, chance):
+    targets = boundaries(log)
+    chance.shuffle(targets)
+    with tempfile.TemporaryDirectory() as directory:
+        (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
+        many = found.offsets_for_timestamps(targets, rules)
+        assert many.dtype.names == ("timestamp", "offset", "leader_epoch")
+        each = [flat(found.offset_for_timestamp(target, rules)) for target in targets]
+        assert many.tolist() == each
+        assert found.offsets_for_timestamps([], rules).tolist() == []
+
+
+@st.composite
+def transactional_logs(draw):
+    """A log of two producers' transactions, committed, aborted and open ones, and plain batches."""
+    batches = []
+    for offset in range(draw(st.integers(1, 14))):
+        producer, time = draw(st.integers(1, 2)), draw(st.integers(0, 9))
+        kind = draw(st.sampled_from(["plain", "record", "record", "commit", "abort"]))
+        if kind in ("commit", "abort"):
+            batches.append(marker(offset, time, is_commit=kind == "commit", producer_id=producer))
+        else:
+            fields = {"producer_id": producer, "producer_epoch": 0, "is_transactional": True}
+            row = Row(offset, time)
+            batches.append(Batch((row,), **(fields if kind == "record" else {})))
+    cut = draw(st.integers(0, len(batches)))
+    parts = [part for part in (batches[:cut], batches[cut:]) if part]
+    found = tuple(closed(part[0].base_offset, tuple(part)) for part in parts)
+    return Log(found, checkpointed_start=draw(st.integers(0, len(batches))))
+
+
+@bounded(120)
+@given(transactional_logs())
+def test_committed_answers_leave_out_aborted_and_undecided_records(log):
+    targets = range(11)
+    with tempfile.TemporaryDirectory() as directory:
+        (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
+        wanted = [committed_answer(log, target) for target in targets]
+        each = [
+            found.offset_for_timestamp(target, isolation="read_committed") for target in targets
+        ]
+        assert each == wanted
+        many = found.offsets_for_timestamps(targets, isolation="read_committed")
+        assert many.tolist() == [flat(answer) for answer in each]
+        kept = {record.offset for record in found.records(isolation="read_committed")}
+        assert {answer.offset for answer in each if answer} <= kept
+
+
+@pytest.mark.parametrize("option", [{"isolation": "committed"}, {"untimed": "record"}])
+def test_options_that_are_none_are_an_error(opened, option):
+    found = opened(Log((NEXT,)))
+    with pytest.raises(ValueError, match="is"):
+        found.offset_for_timestamp(5, **option)
+    with pytest.raises(ValueError, match="isolation"):
+        found.offset_for_timestamp(5, "0.10.2", isolation="read_committed")
+
+
+def test_a_refreshed_log_answers_anew(opened):
+    found = opened(Log((NEXT,)))
+    assert found.offset_for_timestamp(700) is None
+    assert found.offset_for_timestamp(700, "2.4") is None
+    with (found.path / f"{10:020}.log").open("ab") as file:
+        file.write(b"".join(batch.data for batch in one_by_one(20, 700)))
+    found.refresh()
+    assert found.offset_for_timestamp(700) == (700, 20, 0)
+    assert found.offset_for_timestamp(700, "2.4") == (700, 20, 0)
+
+
+def test_a_store_answers_for_every_partition_asked(tmp_path):
+    """As KafkaConsumer.offsetsForTimes; also its testGetOffsetsForTimes."""
+    store = kafkastore.open(Log((NEXT,)).write(tmp_path / "logs"))
+    key = TopicPartition("t", 0)
+    assert store.offsets_for_times({("t", 0): 605}) == {key: (605, 15, 0)}
+    assert store.offsets_for_times({"t-0": 700}, rules="2.4") == {key: None}
+    assert store.offsets_for_times({key: 0}, isolation="read_committed") == {key: (600, 10, 0)}
+    assert store.offsets_for_times({}) == {}
+    with pytest.raises(ValueError, match="t-0"):
+        store.offsets_for_times({"t-0": -1})
+    with pytest.raises(KeyError):
+        store.offsets_for_times({"t-1": 5})

@@ -153,12 +153,10 @@ def test_a_broker_makes_of_harmed_directories_what_was_worked_out(
     check_beside_broker(load_into_broker, directories, version, KINDS, now)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_splits_segments_of_offsets_too_far_apart_as_was_worked_out(
-    load_into_broker, tmp_path, version
-):
-    chance, directories, now = random.Random(6), [], time.time_ns() // 1_000_000
-    for number, kind in enumerate(SPLITS):
+def split_directories(tmp_path, kinds, now):
+    """Directories of one segment each that has to be split."""
+    chance, directories = random.Random(6), []
+    for number, kind in enumerate(kinds):
         root = far_apart(chance, now - 3_600_000, kind).write(tmp_path / f"made-{number}")
         directory = (root / "t-0").rename(root / f"split-{number}")
         (log,) = directory.glob("*.log")
@@ -167,19 +165,60 @@ def test_a_broker_splits_segments_of_offsets_too_far_apart_as_was_worked_out(
         elif kind == "a bit in the far ones":
             flip(log, log.stat().st_size - 1, 4)
         directories.append(directory)
-    check_beside_broker(load_into_broker, directories, version, SPLITS, now)
+    return directories
 
 
-def check_beside_broker(load_into_broker, directories, version, kinds, now):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_splits_segments_of_offsets_too_far_apart_as_was_worked_out(
+    load_into_broker, tmp_path, version
+):
+    now = time.time_ns() // 1_000_000
+    check_beside_broker(
+        load_into_broker, split_directories(tmp_path, SPLITS, now), version, SPLITS, now
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_recovers_no_part_of_a_split_segment_below_the_recovery_point(
+    load_into_broker, tmp_path, version
+):
+    kinds, now = ["near and far", "no index"], time.time_ns() // 1_000_000
+    directories = split_directories(tmp_path, kinds, now)
+    check_beside_broker(
+        load_into_broker, directories, version, kinds, now, recovery_point=FAR + 3
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_keeps_the_transaction_index_of_what_it_splits_after_a_clean_shutdown(
+    load_into_broker, tmp_path, version
+):
+    kinds, now = ["no index"] * 3, time.time_ns() // 1_000_000
+    directories = split_directories(tmp_path, kinds, now)
+    check_beside_broker(load_into_broker, directories, version, kinds, now, is_clean=True)
+
+
+def check_beside_broker(
+    load_into_broker, directories, version, kinds, now, *, is_clean=False, recovery_point=0
+):
     """Compare what is worked out for directories with what a broker leaves of them."""
     expected = {}
     for directory in directories:
         (log,) = kafkastore.open(directory)
         expected[directory.name] = recover_log(
-            log, version, index_interval_bytes=INTERVAL, now_ms=now
+            log,
+            version,
+            index_interval_bytes=INTERVAL,
+            now_ms=now,
+            clean=is_clean,
+            recovery_point=recovery_point,
         )
     case = load_into_broker(
-        directories, version, recover=True, topic_config={"index.interval.bytes": INTERVAL}
+        directories,
+        version,
+        recover=not is_clean,
+        recovery_points=dict.fromkeys(expected, recovery_point),
+        topic_config={"index.interval.bytes": INTERVAL},
     )
     parsed = tuple(map(int, version.split(".")))
     for kind, directory in zip(kinds, directories, strict=True):

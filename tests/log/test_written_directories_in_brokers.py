@@ -1,13 +1,19 @@
 """Real brokers are started on directories that we wrote."""
 
 import re
+import shutil
 
 import pytest
+from golden.make.brokers import WORK
+from golden.make.case_context import CaseContext, Surroundings
+from golden.make.java_client import JavaClients
 
 import kafkastore
+from kafkastore.formats.checkpoints import parse_partition_metadata
+from kafkastore.log.log_dir_writer import LogDirWriter
 
 from .test_golden_logs import as_answered
-from .written_logs import FIRST_TIMESTAMP, write_everything
+from .written_logs import FIRST_TIMESTAMP, new_records, write_everything
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -63,3 +69,35 @@ def test_brokers_load_what_we_wrote_serve_it_and_append_to_it(load_into_broker, 
         assert [record[1] for record in after[len(records) :]] == APPENDED, name
         assert after[len(records)][0] == told["log_end_offset"], name
     assert asked > 300
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
+def test_a_broker_takes_a_partition_for_its_own_by_the_topic_id_that_we_wrote(
+    require_broker, tmp_path, version
+):
+    """In the broker's own log directory; without the id the partition would become a stray one."""
+    require_broker(version)
+    with JavaClients(WORK) as clients:
+        surroundings = Surroundings("load", WORK, clients)
+        context = CaseContext(version, "load", tmp_path / "out", surroundings)
+        try:
+            context.start()
+            context.create_topic("t", 1, {}, segment_bytes=1048576)
+            context.stop()
+            logs = context.cluster.logs
+            metadata = (logs / "t-0" / "partition.metadata").read_bytes()
+            shutil.rmtree(logs / "t-0")
+            with LogDirWriter(logs, version) as log_dir:
+                writer = log_dir.writer("t", 0, topic_id=parse_partition_metadata(metadata))
+                writer.append_records(new_records(5))
+            assert (logs / "t-0" / "partition.metadata").read_bytes() == metadata
+            context.start()
+            context.ask("t", 0)
+            context.stop()
+            context.save()
+            left = kafkastore.open(logs)["t", 0]
+            assert [record.offset for record in left.records()] == [0, 1, 2, 3, 4]
+            assert not list(logs.glob("*-stray"))
+        finally:
+            context.abandon()
+            context.remove_run_directory()

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from models.written_log import UnsyncedFileSystem
 
+import kafkastore
 from kafkastore import Record, TimestampType
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.record_builder import build_batch, build_end_transaction_marker
@@ -48,6 +49,33 @@ def batch_of(offset, timestamps, **fields):
         for number, stamp in enumerate(timestamps)
     ]
     return build_batch(records, **fields)
+
+
+ONE = len(batch_of(0, [FIRST_TIMESTAMP]))
+
+
+def append_one(writer, timestamp=-1, **fields):
+    return writer.append(batch_of(0, [timestamp]), **fields)
+
+
+def read(writer):
+    return kafkastore.open(writer.path)
+
+
+def segments(writer):
+    writer.flush()  # index entries are written in portions
+    (log,) = read(writer)
+    return log.segments
+
+
+def offsets(writer):
+    (log,) = read(writer)
+    return [record.offset for record in log.records()]
+
+
+def append_one_at(writer, offset, epoch=0):
+    batch = batch_of(offset, [FIRST_TIMESTAMP], leader_epoch=epoch)
+    return writer.append(batch, as_follower=True)
 
 
 class TransactionalProducer:
@@ -105,6 +133,10 @@ def write_everything(root, version):
         for codec in Codec:
             writer = topic(f"codec.{codec.name.lower()}")
             writer.append_records(new_records(200), batch_bytes=400, codec=codec)
+        writer = topic("compressed.anew", compression_type="zstd")
+        for number in range(40):
+            stamps = [FIRST_TIMESTAMP + 9 * number + each for each in range(9)]
+            writer.append(batch_of(0, stamps, codec=Codec(number % len(Codec))))
         topic("empty")
         writer = topic("by.time", segment_ms=1000, segment_jitter_ms=300)
         writer.append_records(new_records(100), batch_bytes=150)

@@ -1,7 +1,8 @@
 """Which offset is at a time, slowly: over model logs, by the three rules.
 
 A transcription of Kafka 2.4.0 ``Log.fetchOffsetByTimestamp``, ``LogSegment.findOffsetByTimestamp``,
-``FileRecords.searchForTimestamp`` and of KIP-33's text, made apart from the package's code.
+``FileRecords.searchForTimestamp``, ``Partition.fetchOffsetForTimestamp``, of what other versions do
+otherwise, and of KIP-33's text, made apart from the package's code.
 Answers are (timestamp, offset, leader epoch or None), or None.
 """
 
@@ -9,7 +10,17 @@ from __future__ import annotations
 
 from models.index_model import OffsetIndexModel, TimeIndexModel
 
-FIRST_WITH_WARM_SECTION = (2, 1)
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)
+#: The version of the request that brought each, and the broker.
+SPECIAL = {
+    LATEST: (1, (0, 10, 1)),
+    EARLIEST: (1, (0, 10, 1)),
+    MAX_TIMESTAMP: (7, (3, 0)),
+    EARLIEST_LOCAL: (8, (3, 5)),
+    LATEST_TIERED: (9, (3, 9)),
+    PENDING_UPLOAD: (11, (4, 2)),
+}
+REFUSED = "UNSUPPORTED_VERSION"
 
 
 def correct_answer(log, target):
@@ -20,13 +31,131 @@ def correct_answer(log, target):
     return None
 
 
-def broker_answer(log, target, version):
-    """What the log layer of a broker answers, its flaws included."""
+def committed_answer(log, target):
+    """The same without records of aborted transactions, up to the last stable offset."""
+    end, aborted = transactions(log)
     for segment in log.segments:
-        seen = _Seen(log, segment, version)
-        if seen.largest_timestamp() >= target:
-            return seen.find(target)
+        for batch in segment.batches:
+            if batch.is_control or batch in aborted:
+                continue
+            for offset, timestamp, *_, epoch in batch.records:
+                if offset >= log.start_offset and timestamp >= max(target, 0):
+                    return (timestamp, offset, epoch) if offset < end else None
     return None
+
+
+def untimed_answer(log, target):
+    """The right answer where a segment without timestamps is one record of its file's time."""
+    for segment in log.segments:
+        records = [
+            record
+            for batch in segment.batches
+            if not batch.is_control
+            for record in batch.records
+            if record[0] >= log.start_offset
+        ]
+        ends = [batch.last_offset + 1 for batch in segment.batches]
+        if not ends or ends[-1] <= log.start_offset:
+            continue
+        if all(batch.max_timestamp < 0 for batch in segment.batches):
+            entries = TimeIndexModel(
+                _cut(segment.time_index or b"", 12), segment.base_offset
+            ).slots
+            if (entries[-1][0] if entries else segment.modified_ms) >= max(target, 0):
+                return -1, max(segment.base_offset, log.start_offset), None
+            continue
+        for record in records:
+            if record[1] >= max(target, 0):
+                return record[1], record[0], record[6]
+    return None
+
+
+def end_offset(log):
+    """The offset that the next record will get."""
+    last = log.segments[-1]
+    ends = [batch.last_offset + 1 for batch in last.batches[-1:]] or [last.base_offset]
+    return max(ends[0], log.start_offset)
+
+
+def transactions(log):
+    """(the last stable offset, the batches of aborted transactions)."""
+    is_open, aborted = {}, []
+    for batch in log.batches:
+        if batch.producer_id < 0:
+            continue
+        if batch.is_control:
+            begun = is_open.pop(batch.producer_id, [])
+            if batch.rows and batch.rows[0].key[2:4] == b"\0\0":
+                aborted += begun
+        elif batch.is_transactional:
+            is_open.setdefault(batch.producer_id, []).append(batch)
+    undecided = [batches[0].base_offset for batches in is_open.values()]
+    return max(log.start_offset, min([end_offset(log), *undecided])), aborted
+
+
+def broker_answer(log, target, version, *, is_alone=False):
+    """What the log layer of a broker answers, its flaws included.
+
+    `is_alone`: of the broker that was running, for a partition directory by itself.
+    """
+    for segment in log.segments:
+        seen = _Seen(log, segment, version, is_alone=is_alone)
+        if seen.largest_timestamp() >= target:
+            return _told(seen.find(target), version)
+    return None
+
+
+def broker_list_offset(log, target, version, request, *, message_format=None, end=None):
+    """What a consumer is told by a sole replica; the name of an error where it is one."""
+    first_request, first_broker = SPECIAL.get(target, (99, (99,)))
+    if version >= (3, 9) and target < 0 and (request < first_request or version < first_broker):
+        return REFUSED
+    if message_format is not None and message_format < (0, 10) and version < (4,):
+        free = {LATEST, EARLIEST} | ({EARLIEST_LOCAL} if (3, 5) <= version < (3, 9) else set())
+        if target not in free:
+            return "UNSUPPORTED_FOR_MESSAGE_FORMAT"
+    end = end_offset(log) if end is None else end
+    if target == LATEST:
+        found = (-1, end, None)
+    elif target == EARLIEST or (target == EARLIEST_LOCAL and version >= (3, 5)):
+        return (-1, _start(log, version), None)
+    elif target in (LATEST_TIERED, PENDING_UPLOAD) and version >= first_broker:
+        return None
+    elif target == MAX_TIMESTAMP and version >= (3, 0):
+        found = _max_timestamp(log, version)
+    else:
+        found = broker_answer(log, target, version)
+    if target != LATEST and found is not None:
+        is_bounded = found[1] <= end if version < (0, 11, 0, 1) else found[1] < end
+        found = found if is_bounded else None
+    if found is None:
+        return None
+    return found if request >= 4 else (*found[:2], None)
+
+
+def _max_timestamp(log, version):
+    segments = [_Seen(log, segment, version) for segment in log.segments]
+    best = max(segments, key=lambda seen: seen.max_timestamp()[0])    # the first of equal ones
+    timestamp, offset = best.max_timestamp()
+    if version < (3, 8):
+        return timestamp, offset, None
+    _, begin = best.offset_index.lookup(offset)
+    for at, batch in best.segment.placed:
+        if at >= begin and batch.max_timestamp == timestamp:
+            for offset, its_own, *_, epoch in batch.records:
+                if its_own == timestamp and batch.magic:
+                    return timestamp, offset, epoch
+            return None
+    return None
+
+
+def _start(log, version):
+    return log.start_offset if version >= (0, 11) else log.segments[0].base_offset
+
+
+def _told(found, version):
+    """Answers name the leader epoch since 2.2."""
+    return found if found is None or version >= (2, 2) else (*found[:2], None)
 
 
 def kip_33_answer(log, target):
@@ -46,19 +175,20 @@ def kip_33_answer(log, target):
 
 
 class _Seen:
-    """A segment as the broker has it in memory, after a clean start or while it runs."""
+    """A segment as the broker has it in memory, after a start or while it runs."""
 
-    def __init__(self, log, segment, version):
-        self.log, self.segment = log, segment
+    def __init__(self, log, segment, version, *, is_alone=False):
+        self.log, self.segment, self.version = log, segment, version
         self.is_active = segment is log.segments[-1]
+        self.is_running = is_alone
         is_rebuilt = segment.offset_index is None or (
-            segment.time_index is None and self._was_recovered()
+            not is_alone and (self._was_recovered() or self._is_refused())
         )
         entries = segment.recovered() if is_rebuilt else segment
         offset_index, time_index = entries.offset_index, entries.time_index or b""
-        if not (log.is_clean or is_rebuilt):
+        if is_alone and not is_rebuilt:
             offset_index, time_index = _cut(offset_index, 8), _cut(time_index, 12)
-        warm = version >= FIRST_WITH_WARM_SECTION
+        warm = version >= (2, 1)
         self.offset_index = OffsetIndexModel(offset_index, segment.base_offset, warm)
         self.time_index = TimeIndexModel(time_index, segment.base_offset, warm)
 
@@ -69,19 +199,43 @@ class _Seen:
         following = bases[bases.index(self.segment.base_offset) + 1 :]
         return not following or following[0] > (self.log.recovery_point or 0)
 
-    def largest_timestamp(self):
+    def _is_refused(self):
+        if self.version >= (2, 3):
+            return False
+        offsets = OffsetIndexModel(self.segment.offset_index, self.segment.base_offset)
+        times = TimeIndexModel(self.segment.time_index or b"", self.segment.base_offset)
+        is_strict = self.version < (2, 0) and self.segment.offset_index
+        ends_at_base = offsets.last_entry[0] == self.segment.base_offset
+        return not (offsets.is_sane() and times.is_sane()) or (is_strict and ends_at_base)
+
+    def max_timestamp(self):
+        """(maxTimestampSoFar, offsetOfMaxTimestampSoFar) of a leader."""
         largest, offset = self.time_index.last_entry
-        if self.is_active and not self.log.is_clean:
+        if self.is_active and self.is_running:
             # What was appended since the last entry is in memory only.
             _, begin = self.offset_index.lookup(offset)
-            appended = [batch.max_timestamp for at, batch in self.segment.placed if at >= begin]
-            largest = max([largest, *appended])
+            for at, batch in self.segment.placed:
+                if at >= begin and batch.max_timestamp > largest:
+                    largest, offset = batch.max_timestamp, self._offset_of_max(batch)
+        return largest, offset
+
+    def _offset_of_max(self, batch):
+        looked_at = batch.codec == 0 and batch.append_time is None and self.version < (3, 8)
+        if looked_at:
+            for offset, timestamp, *_ in batch.records:
+                if timestamp >= batch.max_timestamp:
+                    return offset
+        return batch.last_offset
+
+    def largest_timestamp(self):
+        largest, _ = self.max_timestamp()
         return largest if largest >= 0 else self.segment.modified_ms
 
     def find(self, target):
+        start = _start(self.log, self.version)
         _, offset = self.time_index.lookup(target)
-        _, position = self.offset_index.lookup(max(offset, self.log.start_offset))
-        return _search(self.segment.placed, target, position, self.log.start_offset)
+        _, position = self.offset_index.lookup(max(offset, start))
+        return _search(self.segment.placed, target, position, start)
 
 
 def _search(placed, target, position, start):

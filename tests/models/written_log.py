@@ -81,7 +81,7 @@ def abandon(log_dir):
     """Let go of a writer as a killed process does: the kernel closes its files."""
     for writer in log_dir.writers.values():
         with suppress(OSError, KafkaStoreError):
-            writer._local.close_files()
+            writer._log.local.close_files()
     log_dir._lock.close()
 
 

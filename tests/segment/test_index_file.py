@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from models.index_bytes import index_bytes, targets_near
 from models.index_model import OffsetIndexModel, TimeIndexModel
 
-from kafkastore.errors import CorruptIndexError
+from kafkastore.errors import CorruptIndexError, NotAFileError
 from kafkastore.formats import entries as entry_types
 from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.file_names import InvalidNameError
@@ -324,10 +324,10 @@ def test_the_base_offset_is_in_the_name_unless_given(tmp_path, kind):
 
 
 @both_kinds
-def test_a_missing_file_or_a_directory_is_an_os_error(tmp_path, kind):
+def test_a_missing_file_is_an_os_error_and_a_directory_is_said_to_be_one(tmp_path, kind):
     with pytest.raises(FileNotFoundError):
         kind.open(tmp_path / f"{7:020d}.index")
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(NotAFileError, match="is a directory and not a regular file"):
         kind.open(tmp_path, 7)
 
 

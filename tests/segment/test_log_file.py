@@ -11,7 +11,6 @@ from models.record_format import CODECS_OF, GZIP, Batch, Row, emptied, marker, m
 from models.record_strategies import NEAR_TIMESTAMPS, batches, bounded, in_a_row
 
 from kafkastore import CorruptBatchError, UnsupportedFormatError
-from kafkastore.formats.entries import TimestampOffset
 from kafkastore.segment import log_file
 from kafkastore.segment.log_file import LogFile
 
@@ -264,26 +263,6 @@ def test_a_time_is_searched_as_by_brute_force(tmp_path_factory, written, target,
     )
     with LogFile(path) as log:
         assert log.search_for_timestamp(target, 0, start) == wanted
-
-
-# A time index entry, and whether it is true of a log whose batches end at 1, 4, 5 with 10, 30, 20.
-ENTRIES = {
-    "the batch's last offset": ((30, 4), True),
-    "an offset within the batch": ((30, 3), True),
-    "an offset in the batch before": ((30, 1), False),
-    "a time that the batch does not have": ((29, 4), False),
-    "a later batch's time": ((20, 5), True),
-    "an offset behind the log": ((30, 6), False),
-    "a negative offset": ((10, -5), True),
-}
-
-
-@pytest.mark.parametrize(("entry", "is_true"), ENTRIES.values(), ids=ENTRIES)
-def test_a_time_index_entry_fits_where_its_batch_has_just_that_maximum(open_log, entry, is_true):
-    written = [Batch((Row(0, 10), Row(1, 5))), Batch((Row(2, 1), Row(3, 30), Row(4, 1))),
-               Batch((Row(5, 20),))]
-    log = open_log(b"".join(batch.data for batch in written))
-    assert log.fits(TimestampOffset(*entry), 0) == is_true
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])

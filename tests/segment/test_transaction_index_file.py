@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkastore.errors import CorruptIndexError
+from kafkastore.errors import CorruptIndexError, NotAFileError
 from kafkastore.formats import transaction_index
 from kafkastore.formats.file_names import InvalidNameError
 from kafkastore.segment.transaction_index_file import TransactionIndex
@@ -64,10 +64,10 @@ def test_an_empty_or_missing_file_has_no_aborted_transactions(write, is_there):
         index.check()
 
 
-def test_what_cannot_be_read_is_an_os_error(tmp_path):
+def test_a_directory_is_said_to_be_one(tmp_path):
     folder = tmp_path / "00000000000000000042.txnindex"
     folder.mkdir()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(NotAFileError, match="is a directory and not a regular file"):
         TransactionIndex.open(folder)
 
 

@@ -115,9 +115,14 @@ class Cluster:
         return self._wire
 
     @property
+    def port(self) -> int:
+        """Where the broker listens on 127.0.0.1."""
+        return self._known_ports().broker
+
+    @property
     def address(self) -> str:
         """Where clients reach the broker."""
-        return f"127.0.0.1:{self._known_ports().broker}"
+        return f"127.0.0.1:{self.port}"
 
     @property
     def zookeeper_address(self) -> str:

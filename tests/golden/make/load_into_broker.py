@@ -13,7 +13,8 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ class LoadOptions:
     topic_config : mapping
         The topics' settings, beside or instead of an ``index.interval.bytes`` of 200 and segments
         of 1 MB.
+    recovery_points : mapping
+        By ``topic-partition``, where `recover` is not to begin at 0.
     log_start_offsets : mapping
         By ``topic-partition``, for logs whose records were deleted up to an offset.
     extra_timestamps : iterable of int
@@ -53,6 +56,7 @@ class LoadOptions:
 
     recover: bool = False
     topic_config: Mapping[str, str | int] = field(default_factory=dict)
+    recovery_points: Mapping[str, int] = field(default_factory=dict)
     log_start_offsets: Mapping[str, int] = field(default_factory=dict)
     extra_timestamps: Iterable[int] = ()
     committed: bool = False
@@ -93,13 +97,62 @@ def load_into_broker(
         If the broker does not start or answer; it is killed then.
     """
     options = options or LoadOptions()
+    partitions = list(partitions)
+    topics = _partitions_by_topic(path.name for path in partitions)
+    with broker_on(partitions, version, out, options, work=work) as context:
+        for topic, numbers in topics.items():
+            for number in numbers:
+                context.ask(
+                    topic,
+                    number,
+                    committed=options.committed,
+                    extra_timestamps=options.extra_timestamps,
+                )
+                if options.appended_timestamps:
+                    batches = context.batches(options.appended_timestamps)
+                    context.produce(topic, batches, number)
+        context.stop()
+        lines = context.log_lines(*(re.escape(topic) for topic in topics))
+        kept = [line for line in lines if "Completed request" not in line]
+        context.extra["broker_log"] = kept[:200]
+        context.save()
+    answers: dict[str, Any] = json.loads((out / "answers.json").read_text())
+    return answers
+
+
+@contextmanager
+def broker_on(
+    partitions: Iterable[Path],
+    version: str,
+    out: Path,
+    options: LoadOptions | None = None,
+    *,
+    work: Path = WORK,
+) -> Iterator[CaseContext]:
+    """Start a real broker on partition directories; what it left is gone behind the ``with``.
+
+    Parameters
+    ----------
+    partitions, version, out, options, work
+        As `load_into_broker` takes them. Nothing is asked and nothing saved.
+
+    Yields
+    ------
+    CaseContext
+        With the broker running.
+
+    Raises
+    ------
+    java.BrokerFailure
+        If the broker does not start.
+    """
+    options = options or LoadOptions()
     sources = {path.name: path for path in partitions}
-    topics = _partitions_by_topic(sources)
     with JavaClients(work) as clients:
         context = CaseContext(version, "load", out, Surroundings("load", work, clients))
         try:
             context.start()
-            for topic, numbers in topics.items():
+            for topic, numbers in _partitions_by_topic(sources).items():
                 config = dict(options.topic_config)
                 context.create_topic(topic, max(numbers) + 1, config, segment_bytes=1048576)
             context.stop()
@@ -107,27 +160,10 @@ def load_into_broker(
                 _replace_files(source, context.cluster.logs / name)
             _set_checkpoints(context.cluster.logs, sources, options)
             context.start()
-            for topic, numbers in topics.items():
-                for number in numbers:
-                    context.ask(
-                        topic,
-                        number,
-                        committed=options.committed,
-                        extra_timestamps=options.extra_timestamps,
-                    )
-                    if options.appended_timestamps:
-                        batches = context.batches(options.appended_timestamps)
-                        context.produce(topic, batches, number)
-            context.stop()
-            lines = context.log_lines(*(re.escape(topic) for topic in topics))
-            kept = [line for line in lines if "Completed request" not in line]
-            context.extra["broker_log"] = kept[:200]
-            context.save()
+            yield context
         finally:
             context.abandon()
             context.remove_run_directory()
-    answers: dict[str, Any] = json.loads((out / "answers.json").read_text())
-    return answers
 
 
 def _partitions_by_topic(names: Iterable[str]) -> dict[str, list[int]]:
@@ -156,7 +192,8 @@ def _set_checkpoints(logs: Path, names: Iterable[str], options: LoadOptions) -> 
     _update_checkpoint(logs / _LOG_START_OFFSETS, options.log_start_offsets)
     if options.recover:
         (logs / _MARKER).unlink(missing_ok=True)
-        _update_checkpoint(logs / _RECOVERY_POINTS, dict.fromkeys(names, 0))
+        points = dict.fromkeys(names, 0) | dict(options.recovery_points)
+        _update_checkpoint(logs / _RECOVERY_POINTS, points)
 
 
 def _update_checkpoint(path: Path, offsets: Mapping[str, int]) -> None:

@@ -1,0 +1,278 @@
+"""What a broker answers to a ListOffsets request, partition by partition.
+
+What is looked at, in this order; the first that applies answers:
+
+1. The same partition twice, from version 1 of the request on: INVALID_REQUEST.
+2. A negative timestamp that this version of the request does not have, from Kafka 3.9 on:
+   UNSUPPORTED_VERSION. Older brokers take it for a time.
+3. Whether the broker answers for the partition: `replica_lookup`.
+4. LATEST_TIMESTAMP while the leader's high watermark has not reached the start of its epoch:
+   OFFSET_NOT_AVAILABLE, and in versions before 5 LEADER_NOT_AVAILABLE. From Kafka 2.2 on.
+5. The search, `kafkastore.log.lookup`, and in version 0 `kafkastore.legacy`. A time cannot be
+   looked up where ``message.format.version`` is before 0.10: UNSUPPORTED_FOR_MESSAGE_FORMAT.
+6. Nothing found while the high watermark is so far back: as 4.
+
+=======================  ================================================  ================
+replica id               offsets are below                                 asks
+=======================  ================================================  ================
+-1, a consumer           the high watermark; under isolation level 1 the   the leader
+                         last stable offset
+-2, debugging            the log end                                       any replica
+0 and above, a follower  the log end                                       the leader
+=======================  ================================================  ================
+
+Source: Kafka 2.4.0 ``KafkaApis.handleListOffsetRequest``, ``Partition.fetchOffsetForTimestamp``;
+3.9.1 ``KafkaApis``; 4.1.1 ``ReplicaManager.fetchOffset``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kafkastore.broker.cluster import Broker, PartitionState
+from kafkastore.broker.error_codes import ErrorCode
+from kafkastore.broker.replica_lookup import get_log_or_error
+from kafkastore.errors import UnsupportedFormatError, UnsupportedForMessageFormatError
+from kafkastore.formats.broker_rules import BrokerRules, rules_of
+from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.list_offsets import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    FIRST_VERSION_WITH,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NEWEST_VERSION,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkastore.formats.protocol import FieldValueError
+from kafkastore.legacy import fetch_offsets_before
+from kafkastore.log.bounds import find_high_watermark
+from kafkastore.log.partition_log import PartitionLog
+
+_FIRST_WITH_EPOCHS = 4
+_FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
+#: Where nothing is tiered they are answered with offset -1, which counts as found.
+_TIERED_TIMESTAMPS = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
+
+
+def handle_list_offset_request(
+    broker: Broker,
+    request: ListOffsetsRequest,
+    version: int,
+    *,
+    now: int | None = None,
+    mtimes: Mapping[str, int] | None = None,
+) -> ListOffsetsResponse:
+    """Answer a request as a broker would.
+
+    Parameters
+    ----------
+    broker : Broker
+        Who is asked.
+    request : ListOffsetsRequest
+        What is asked.
+    version : int
+        Of the request.
+    now : int, optional
+        The broker's clock for version 0, ms since 1970; by default that of this machine.
+    mtimes : mapping of str to int, optional
+        Modification times for version 0, where the files no longer have them; see
+        `kafkastore.legacy.segment_times`.
+
+    Returns
+    -------
+    ListOffsetsResponse
+        With a row for every partition asked about, in the order asked. Brokers of 2.7 to 3.9 repeat
+        a partition that was named repeatedly, others answer it once (in version 0 what was asked
+        last), and theirs is an order of chance.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        If the broker does not speak this version: it closes the connection.
+    FieldValueError
+        If the isolation level is neither 0 nor 1.
+    UnknownVersionError
+        If the broker's version is none.
+    CorruptionError
+        If the log is broken where an answer is looked for.
+
+    Notes
+    -----
+    Authorization, quotas and tiered storage are left out.
+
+    Source: Kafka ``KafkaApis.handleListOffsetRequest``, versions as the module's text has them.
+    """
+    rules = rules_of(broker.version)
+    oldest, newest = rules.list_offsets_versions
+    if not oldest <= version <= newest:
+        raise UnsupportedFormatError(
+            f"Kafka {broker.version} speaks ListOffsets {oldest} to {newest}, not {version}"
+        )
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise FieldValueError(f"isolation level is 0 or 1, not {request.isolation_level}")
+    counts = Counter(topic_partition for topic_partition, _ in _rows(request))
+    duplicates = frozenset(each for each, count in counts.items() if count > 1 and version > 0)
+    question = _Question(broker, rules, request, version, duplicates, now, mtimes)
+    if rules.list_offsets_rows_are_kept:
+        topics = [
+            (topic.name, [question.answer(topic.name, asked) for asked in topic.partitions])
+            for topic in request.topics
+        ]
+    else:
+        found: dict[str, list[ListOffsetsPartitionResponse]] = {}
+        for (topic, _), asked in dict(_rows(request)).items():
+            found.setdefault(topic, []).append(question.answer(topic, asked))
+        topics = list(found.items())
+    return ListOffsetsResponse(
+        tuple(ListOffsetsTopicResponse(name, tuple(answers)) for name, answers in topics)
+    )
+
+
+def _rows(request: ListOffsetsRequest) -> Iterator[tuple[TopicPartition, ListOffsetsPartition]]:
+    """Go through what a request asks."""
+    for topic in request.topics:
+        for asked in topic.partitions:
+            yield TopicPartition(topic.name, asked.partition_index), asked
+
+
+def is_timestamp_unsupported(timestamp: int, version: int, rules: BrokerRules) -> bool:
+    """Tell whether a broker refuses a timestamp in a version of the request.
+
+    Parameters
+    ----------
+    timestamp : int
+        ms since 1970, or special.
+    version : int
+        Of the request.
+    rules : BrokerRules
+        Of the broker's version.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    Source: Kafka 4.1.1 ``ReplicaManager.isListOffsetsTimestampUnsupported``.
+    """
+    if timestamp >= 0 or not rules.other_negatives_are_refused:
+        return False
+    return version < FIRST_VERSION_WITH.get(timestamp, NEWEST_VERSION + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request with all that its answers depend on."""
+
+    broker: Broker
+    rules: BrokerRules
+    request: ListOffsetsRequest
+    version: int
+    duplicates: frozenset[TopicPartition]
+    now: int | None
+    mtimes: Mapping[str, int] | None
+
+    @property
+    def is_from_consumer(self) -> bool:
+        return self.request.replica_id == CONSUMER_REPLICA_ID
+
+    def answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        """Answer about one partition."""
+        index = asked.partition_index
+        topic_partition = TopicPartition(topic, index)
+        if topic_partition in self.duplicates:
+            return ListOffsetsPartitionResponse(index, ErrorCode.INVALID_REQUEST)
+        if is_timestamp_unsupported(asked.timestamp, self.version, self.rules):
+            return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
+        log = get_log_or_error(
+            self.broker,
+            topic_partition,
+            current_leader_epoch=asked.current_leader_epoch,
+            require_leader=self.request.replica_id != DEBUGGING_REPLICA_ID,
+        )
+        if isinstance(log, ErrorCode):
+            return ListOffsetsPartitionResponse(index, log)
+        state = self.broker.metadata[topic_partition]
+        if self.version == 0:
+            return self._old_style_answer(log, state, asked)
+        found = self._fetch_offset(log, state, asked.timestamp)
+        if isinstance(found, ErrorCode):
+            return ListOffsetsPartitionResponse(index, found)
+        if found is None:
+            return ListOffsetsPartitionResponse(index)
+        response = ListOffsetsPartitionResponse(
+            index, timestamp=found.timestamp, offset=found.offset
+        )
+        if self.version < _FIRST_WITH_EPOCHS or found.leader_epoch is None:
+            return response
+        return response._replace(leader_epoch=found.leader_epoch)
+
+    def _old_style_answer(
+        self, log: PartitionLog, state: PartitionState, asked: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        """Answer version 0, by modification times."""
+        if asked.max_num_offsets < 0:  # the broker fails to make room for so many
+            return ListOffsetsPartitionResponse(
+                asked.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR
+            )
+        high_watermark = state.high_watermark if self.is_from_consumer else "log-end"
+        offsets = fetch_offsets_before(
+            log,
+            asked.timestamp,
+            asked.max_num_offsets,
+            self.now,
+            self.broker.version,
+            self.mtimes,
+            high_watermark=find_high_watermark(log, high_watermark).offset,
+        )
+        return ListOffsetsPartitionResponse(
+            asked.partition_index, old_style_offsets=tuple(offsets)
+        )
+
+    def _fetch_offset(
+        self, log: PartitionLog, state: PartitionState, timestamp: int
+    ) -> TimestampAndOffset | ErrorCode | None:
+        """Answer from version 1 on, as ``Partition.fetchOffsetForTimestamp`` does."""
+        not_available = self._offset_not_available(log, state)
+        if timestamp == LATEST_TIMESTAMP and not_available:
+            return not_available
+        is_committed = self.is_from_consumer and self.request.isolation_level == READ_COMMITTED
+        try:
+            found = log.list_offset(
+                timestamp,
+                self.broker.version,
+                "read_committed" if is_committed else "read_uncommitted",
+                high_watermark=state.high_watermark if self.is_from_consumer else "log-end",
+                version=self.version,
+                message_format_version=state.message_format_version,
+                current_leader_epoch=state.leader_epoch,
+            )
+        except UnsupportedForMessageFormatError:
+            return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        is_tiered = timestamp in _TIERED_TIMESTAMPS and timestamp in self.rules.special_timestamps
+        return not_available if found is None and not_available and not is_tiered else found
+
+    def _offset_not_available(self, log: PartitionLog, state: PartitionState) -> ErrorCode:
+        """Say that the high watermark lags behind the leader's election, where it does."""
+        start = state.leader_epoch_start_offset
+        if (
+            start is None
+            or not self.is_from_consumer
+            or not self.rules.offsets_wait_for_high_watermark
+            or start <= find_high_watermark(log, state.high_watermark).offset
+        ):
+            return ErrorCode.NONE
+        if self.version < _FIRST_WITH_OFFSET_NOT_AVAILABLE:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return ErrorCode.OFFSET_NOT_AVAILABLE

@@ -1,0 +1,259 @@
+"""What a broker's next start would do to the directories it finds, worked out without doing it.
+
+For each partition: what `recover_log` says.  Beside it what stops a start altogether: a directory
+whose name is no partition's, a partition that is there twice, a log that can't be loaded, a
+checkpoint that can't be read.  Configuration and ``meta.properties`` are not judged, nor whether
+the cluster still knows a partition.
+
+Source: Kafka 2.4.0 and 3.9.0 ``LogManager.loadLogs``, ``Log.parseTopicPartitionName``,
+``CheckpointFile.read``; 3.9.1 ``KafkaMetadataLog``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kafkastore.errors import CorruptCheckpointError, KafkaStoreError
+from kafkastore.formats.broker_rules import BrokerRules, rules_of
+from kafkastore.formats.file_names import (
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_SUFFIX,
+    REMOTE_INDEX_CACHE,
+    TopicPartition,
+    kind_in_log_dir,
+    parse_segment_file,
+    segment_file_name,
+)
+from kafkastore.log.log_dir import LogDir, SkippedName
+from kafkastore.log.log_store import AnyPath, LogStore, open_store
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.recovery import RecoveredLog, recover_log
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.segment.zeros import is_zero_from
+
+
+class Outcome(StrEnum):
+    """What becomes of a directory, from bad to good."""
+
+    STOPS_THE_START = "stops-the-start"
+    """The broker does not start, or gives up the log directory that this lies in."""
+    LOSES_RECORDS = "loses-records"
+    """Bytes of logs go that are not just zeros."""
+    IS_DELETED = "is-deleted"
+    """It goes as a whole, as it was meant to."""
+    IS_NOT_READ = "is-not-read"
+    """It stays as it is."""
+    IS_CHANGED = "is-changed"
+    """It is loaded; files beside the logs are made, made anew, or deleted."""
+    IS_LOADED = "is-loaded"
+    """It is loaded as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a start does to one directory.
+
+    Parameters
+    ----------
+    path : Path
+        A partition directory; what else stops a start.
+    outcome : Outcome
+        What becomes of it.
+    why : str or None
+        Of what stops a start or is not read.
+    topic_partition : TopicPartition or None
+        None for what is no partition.
+    recovered_from : int or None
+        Offset from which segments are recovered, for want of a clean-shutdown marker: the recovery
+        point. None beside a marker.
+    recovered : RecoveredLog or None
+        The partition as it is loaded; None where it is not.
+    lost_bytes : int
+        How many bytes of logs go; where just zeros are cut off, as of preallocated space, none.
+    """
+
+    path: Path
+    outcome: Outcome
+    why: str | None = None
+    topic_partition: TopicPartition | None = None
+    recovered_from: int | None = None
+    recovered: RecoveredLog | None = None
+    lost_bytes: int = 0
+
+
+def predict_start(
+    path: AnyPath | list[AnyPath],
+    broker: str = "2.4",
+    *,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    partitions: Collection[TopicPartition] | None = None,
+) -> Iterator[Prediction]:
+    """Work out what the next start of a broker does to log directories; nothing is altered.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        Log directories or partition directories. One that lies in no log directory has no marker
+        and no checkpoints: all of it is recovered.
+    broker : str
+        Its version, such as ``2.4``.
+    index_interval_bytes : int
+        The topics' ``index.interval.bytes``.
+    partitions : collection of TopicPartition, optional
+        Only these; what is no partition is told all the same. Default: all.
+
+    Yields
+    ------
+    Prediction
+        First what is no partition, then each partition, by topic and number.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If a path is neither.
+    UnknownVersionError
+        If the version is none.
+    """
+    rules = rules_of(broker)
+    store = open_store(path)
+    for log_dir in store.log_dirs:
+        yield from _checkpoints(log_dir)
+        for skipped in log_dir.skipped:
+            yield from _no_partition(skipped, rules)
+    yield from _duplicates(store)
+    for logs in (store.partitions, store.future_partitions):
+        for topic_partition in logs:
+            is_chosen = partitions is None or topic_partition in partitions
+            if is_chosen and topic_partition not in logs.duplicates:
+                yield predict_log(logs[topic_partition], broker, index_interval_bytes)
+
+
+def predict_log(
+    log: PartitionLog, broker: str, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+) -> Prediction:
+    """Work out what the next start of a broker does to one partition; see `predict_start`."""
+    is_raft = log.topic == CLUSTER_METADATA_TOPIC and rules_of(broker).metadata_log_is_recovered
+    is_clean = log.is_clean and not is_raft
+    recovery_point = 0 if is_raft else log.recovery_point or 0
+    try:
+        recovered = recover_log(
+            log,
+            broker,
+            index_interval_bytes=index_interval_bytes,
+            clean=is_clean,
+            recovery_point=recovery_point,
+        )
+    except (KafkaStoreError, OSError) as error:
+        outcome = Outcome.STOPS_THE_START
+        return Prediction(log.path, outcome, str(error), log.topic_partition)
+    lost_bytes = sum(_lost(recovered))
+    if lost_bytes:
+        outcome = Outcome.LOSES_RECORDS
+    elif changed_files(recovered):
+        outcome = Outcome.IS_CHANGED
+    else:
+        outcome = Outcome.IS_LOADED
+    recovered_from = None if is_clean else recovery_point
+    return Prediction(
+        log.path, outcome, None, log.topic_partition, recovered_from, recovered, lost_bytes
+    )
+
+
+def changed_files(recovered: RecoveredLog) -> list[str]:
+    """Name the files that a start deletes, renames, cuts or writes with other bytes than they have.
+
+    Parameters
+    ----------
+    recovered : RecoveredLog
+
+    Returns
+    -------
+    list of str
+        Rising.
+    """
+    names = {*recovered.deleted, *recovered.renamed, *recovered.cut, *recovered.copied}
+    names |= {name for name, data in recovered.written.items() if not _holds(recovered, name, data)}
+    return sorted(names)
+
+
+def _holds(recovered: RecoveredLog, name: str, data: bytes) -> bool:
+    try:
+        return (recovered.path / name).read_bytes() == data
+    except FileNotFoundError:
+        return False
+
+
+def _lost(recovered: RecoveredLog) -> Iterator[int]:
+    """Yield how many bytes go of each log that is cut, or deleted with nothing in its place."""
+    old_names = {new: old for old, new in recovered.renamed.items()}
+    replaced = [
+        range(segment.base_offset, segment.next_offset)
+        for segment in recovered.segments
+        if segment_file_name(segment.base_offset, LOG_SUFFIX) in {*old_names, *recovered.copied}
+    ]
+    for name in recovered.deleted:
+        file = parse_segment_file(name)
+        if file is None or file.type_suffix != LOG_SUFFIX or file.temporary:
+            continue
+        if not any(file.base_offset in offsets for offsets in replaced):
+            yield _size_behind(recovered.path / name, 0)
+    for name, size in recovered.cut.items():
+        yield _size_behind(recovered.path / old_names.get(name, name), size)
+
+
+def _size_behind(path: Path, position: int) -> int:
+    """Count the bytes of a file from a position on; none if they are just zeros."""
+    return 0 if is_zero_from(path, position) else path.stat().st_size - position
+
+
+def _checkpoints(log_dir: LogDir) -> Iterator[Prediction]:
+    for checkpoint in log_dir.damaged_checkpoints:
+        is_read_later = checkpoint.path.name == HIGH_WATERMARK_CHECKPOINT
+        when = "when the first partition is led or followed" if is_read_later else "after loading"
+        yield Prediction(
+            checkpoint.path,
+            Outcome.STOPS_THE_START,
+            f"it can't be read ({_reason(checkpoint.error)}): the broker gives up this log "
+            f"directory {when}, and stops if it is the only one",
+        )
+
+
+def _reason(error: CorruptCheckpointError | None) -> str:
+    return "" if error is None else error.reason
+
+
+def _no_partition(skipped: SkippedName, rules: BrokerRules) -> Iterator[Prediction]:
+    """Say what becomes of a directory that is not read as a partition."""
+    name = skipped.path.name
+    if not skipped.path.is_dir():
+        outcome, why = Outcome.IS_NOT_READ, skipped.reason
+    elif name == REMOTE_INDEX_CACHE and rules.remote_index_cache_is_passed_over:
+        outcome, why = Outcome.IS_NOT_READ, "what it holds was fetched from remote storage"
+    elif name.endswith("-stray") and rules.stray_directories_are_known:
+        outcome, why = Outcome.IS_NOT_READ, skipped.reason
+    elif name.endswith("-stray") or kind_in_log_dir(name, is_directory=True) == "unexpected":
+        outcome, why = Outcome.STOPS_THE_START, "its name is not that of a partition: move it away"
+    elif name.endswith("-delete"):
+        outcome, why = Outcome.IS_DELETED, "it was being deleted"
+    elif name.endswith("-future"):
+        return  # loaded, and told as a partition
+    else:
+        outcome, why = Outcome.STOPS_THE_START, skipped.reason
+    yield Prediction(skipped.path, outcome, why)
+
+
+def _duplicates(store: LogStore) -> Iterator[Prediction]:
+    for partitions in (store.partitions, store.future_partitions):
+        for topic_partition, paths in partitions.duplicates.items():
+            first, *others = paths
+            where = " and ".join(map(str, others))
+            yield Prediction(
+                first,
+                Outcome.STOPS_THE_START,
+                f"the partition is in {where}, too: move all but one away",
+                topic_partition,
+            )

@@ -1,0 +1,142 @@
+"""``kafkastore convert``: messages of old formats as record batches."""
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from kafkastore.changes.plan import Plan
+from kafkastore.cli.applied import apply_plan
+from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.copies import make_copy
+from kafkastore.cli.failures import FOUND_PROBLEMS
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.plans import print_plan
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
+from kafkastore.cli.tables import counted
+from kafkastore.formats.compression import Codec
+from kafkastore.migration import UNTIMED, UnconvertedSegment, Untimed, plan_convert
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+
+
+@click.command()
+@paths_argument()
+@topic_options
+@click.option(
+    "--codec", type=click.Choice([each.name.lower() for each in Codec]),
+    help="How records are compressed. Default: as they were.",
+)
+@click.option(
+    "--untimed", type=click.Choice(UNTIMED), default="none", show_default=True,
+    help="The timestamp of messages of format 0: none, or their log file's modification time.",
+)
+@click.option(
+    "--leader-epoch", type=click.IntRange(min=0, max=(1 << 31) - 1), metavar="N",
+    help="Give every batch this leader epoch, those of the newest format too: 0 for a new topic. "
+    "Default: as they were.",
+)
+@click.option(
+    "--index-interval-bytes", type=click.IntRange(min=0, max=(1 << 31) - 1),
+    default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N",
+    help="Kafka's setting of that name.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing; so without "
+              "--copy-to and --in-place too.")
+@click.option("--copy-to", type=ANY_PATH, metavar="DEST",
+              help="Copy the whole directory, and convert the copy.")
+@click.option("--in-place", is_flag=True, help="Convert the directory itself.")
+@click.option("--yes", is_flag=True, help="Do not ask before changing anything in place.")
+@click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
+              help="Where to keep what is replaced. Default: beside the log directory.")
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    codec: str | None,
+    untimed: Untimed,
+    leader_epoch: int | None,
+    index_interval_bytes: int,
+    dry_run: bool,
+    copy_to: Path | None,
+    in_place: bool,
+    yes: bool,
+    undo_dir: Path | None,
+    as_json: bool,
+) -> int:
+    """Rewrite messages of the formats 0 and 1 as record batches, which brokers of 4.x serve as is.
+
+    Offsets, keys, values, timestamps and the files' modification times stay; indexes and leader
+    epochs are made with the logs. What is replaced is kept, and kafkastore changes undo brings it
+    back. No broker should start on a directory before its plan is finished.
+    """
+    if dry_run and in_place:
+        raise click.UsageError("--dry-run goes without --in-place")
+    if copy_to is not None and (in_place or len(paths) > 1):
+        raise click.UsageError("--copy-to goes with one PATH, without --in-place")
+    if in_place and not yes:
+        check_can_confirm("--in-place")
+    for path in paths:
+        select([path], topics, partitions)  # complains before anything is read or copied
+    work = paths
+    if copy_to is not None and not dry_run:
+        make_copy(paths[0], copy_to, as_json=as_json)
+        work = (copy_to,)
+    unconverted: list[UnconvertedSegment] = []
+    plans = []
+    for path in work:
+        planned = _plan(
+            path, topics, partitions, codec, untimed, leader_epoch, index_interval_bytes,
+            unconverted,
+        )
+        if copy_to is not None:
+            planned = replace(planned, root=os.path.abspath(copy_to))
+        print_plan(planned, as_json=as_json)
+        plans.append(planned)
+    for each in unconverted:
+        if as_json:
+            write_json({"kind": "unconverted", **each._asdict()})
+        else:
+            print(f"{each.path} is left as it is: {each.reason}")
+    code = FOUND_PROBLEMS if unconverted else 0
+    changes = sum(len(planned.changes) for planned in plans)
+    if not changes or (work is paths and not in_place):
+        if changes and not as_json:
+            print("nothing was changed; --copy-to DEST converts a copy, --in-place this directory")
+        return code
+    if work is paths and not yes:
+        names = ", ".join(map(str, paths))
+        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+    for planned in plans:
+        apply_plan(planned, undo_dir, as_json=as_json)
+    return code
+
+
+def _plan(
+    path: Path,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    codec: str | None,
+    untimed: Untimed,
+    leader_epoch: int | None,
+    index_interval_bytes: int,
+    unconverted: list[UnconvertedSegment],
+) -> Plan:
+    """Plan one directory, and note what is left as it is."""
+    chosen = select([path], topics, partitions)
+    segments = sum(len(log.segments) for log in chosen.logs())
+    with progress(f"reading {path.name}", segments) as advance:
+        planned: Plan = plan_convert(
+            path,
+            codec,
+            untimed=untimed,
+            leader_epoch=leader_epoch,
+            index_interval_bytes=index_interval_bytes,
+            partitions=frozenset(chosen.topic_partitions),
+            found=unconverted.append,
+            progress=lambda: advance(1),
+        )
+    return planned

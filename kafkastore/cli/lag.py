@@ -1,0 +1,237 @@
+"""``kafkastore lag``: how far consumer groups are behind, in records and in time."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkastore.cli.durations import show_duration
+from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.positions import position_options, read_positions
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import NotInStoreError, Selection, select, selection_options
+from kafkastore.cli.tables import counted, print_table
+from kafkastore.cli.times import parse_moment, resolve, show_time, zone_option
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.kip_33.committed_offsets import NoCommittedOffsetsError, committed_offsets
+from kafkastore.kip_33.lag import PartitionLag, Place, lag_of
+from kafkastore.log.isolation import Isolation
+
+Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
+
+
+@click.command()
+@selection_options
+@position_options
+@click.option(
+    "--now", "now", metavar="TIME",
+    help="Until when lag in time counts: now, ms since 1970, ISO 8601 or -2h. Default: the newest "
+    "record of the partition that was not read.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed counts no aborted records, and up to the last stable offset.",
+)
+@zone_option
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    groups: tuple[str, ...],
+    offsets: Sequence[tuple[OffsetCommitKey, int]],
+    offsets_file: Path | None,
+    now: str | None,
+    isolation: Isolation,
+    zone: tzinfo | None,
+    as_json: bool,
+) -> int:
+    """Tell how far consumer groups are behind: offsets, records, and time.
+
+    Committed offsets are those of the __consumer_offsets partitions in PATH, or given. The exit
+    code is 1 where a committed offset lies below the log start or beyond the log end.
+    """
+    moments = [] if now is None else [parse_moment(now, zone)]
+    given = read_positions(offsets, offsets_file)
+    selection = select(paths, topics, partitions)
+    until = next(iter(resolve(moments, selection, "now")), None)
+    committed = committed_of(selection, groups, given, narrowed=bool(topics or partitions))
+    failures: list[str] = []
+    found = _measured(selection, committed, until, isolation, failures)
+    if as_json:
+        is_odd = False
+        for each in found:
+            write_json(_as_json(each))
+            is_odd = is_odd or _is_odd(each)
+    else:
+        shown = list(found)
+        is_odd = any(map(_is_odd, shown))
+        _print(shown, zone)
+    for failure in failures:
+        tell(failure)
+    return UNREADABLE if failures else FOUND_PROBLEMS if is_odd else 0
+
+
+def committed_of(
+    selection: Selection,
+    groups: Sequence[str],
+    given: Mapping[OffsetCommitKey, int] | None,
+    *,
+    narrowed: bool,
+) -> Committed:
+    """Return the committed offsets that a command is about.
+
+    Parameters
+    ----------
+    selection : Selection
+        The partitions chosen.
+    groups : sequence of str
+        Only these; none: all.
+    given : mapping or None
+        What counts instead of ``__consumer_offsets``.
+    narrowed : bool
+        Whether partitions were chosen by name; else offsets of others are kept too.
+
+    Raises
+    ------
+    NotInStoreError
+        If nothing is left.
+    NoCommittedOffsetsError
+        If nothing is given and the store has none, or none of a group.
+    """
+    if given is None:
+        try:
+            committed: Committed = committed_offsets(selection.store, groups)
+        except NoCommittedOffsetsError as error:
+            raise NoCommittedOffsetsError(
+                f"{error}; give offsets by --offsets or --offsets-file"
+            ) from error
+    else:
+        committed = {
+            key: OffsetAndMetadata(offset, "", -1)
+            for key, offset in sorted(given.items())
+            if not groups or key.group in groups
+        }
+    chosen = set(selection.topic_partitions)
+    kept = {
+        key: each
+        for key, each in committed.items()
+        if not narrowed or (key.topic, key.partition) in chosen
+    }
+    if not kept:
+        of = f" of group {', '.join(groups)}" if groups else ""
+        raise NotInStoreError(
+            f"there is no committed offset{of} for the partitions chosen"
+            if committed
+            else f"there is no committed offset{of}"
+        )
+    return kept
+
+
+def _measured(
+    selection: Selection,
+    committed: Committed,
+    now: int | None,
+    isolation: Isolation,
+    failures: list[str],
+) -> Iterator[PartitionLag]:
+    """Measure partition by partition; what can't be read is told."""
+    with progress("reading", len(committed), while_printing=True) as advance:
+        for key, each in committed.items():
+            try:
+                yield lag_of(selection.store, key, each, now=now, isolation=isolation)
+            except (KafkaStoreError, OSError) as error:
+                failures.append(f"{key.topic}-{key.partition}: {sentence(error)}")
+            advance(1)
+
+
+def _is_odd(found: PartitionLag) -> bool:
+    return found.place in (Place.BELOW_START, Place.BEYOND_END)
+
+
+def _as_json(found: PartitionLag) -> dict[str, Any]:
+    unread = found.unread
+    return {
+        "group": found.group,
+        "topic": found.topic_partition.topic,
+        "partition": found.topic_partition.partition,
+        "offset": found.committed.offset,
+        "leader_epoch": _or_none(found.committed.leader_epoch),
+        "metadata": found.committed.metadata,
+        "commit_timestamp": _or_none(found.committed.commit_timestamp),
+        "place": found.place.value,
+        "log_start_offset": found.log_start_offset,
+        "log_end_offset": found.log_end_offset,
+        "lag_offsets": found.offsets,
+        "lag_records": found.records,
+        "lag_ms": found.lag_ms,
+        "lost_offsets": found.lost_offsets,
+        "untimed_records": None if unread is None else unread.untimed_records,
+        "first_unread_offset": None if unread is None else unread.first_offset,
+        "first_unread_timestamp": None if unread is None else unread.first_timestamp,
+        "newest_unread_timestamp": None if unread is None else unread.newest_timestamp,
+        "now": found.now,
+    }
+
+
+def _or_none(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _print(found: Sequence[PartitionLag], zone: tzinfo | None) -> None:
+    print_table(
+        ["group", "partition", "committed", "log end", "offsets", "records", "lag",
+         "first not read", "note"],
+        (
+            [
+                each.group or "-",
+                str(each.topic_partition),
+                str(each.committed.offset),
+                _number(each.log_end_offset),
+                _number(each.offsets),
+                _number(each.records),
+                show_duration(each.lag_ms),
+                show_time(None if each.unread is None else each.unread.first_timestamp, zone),
+                _note(each),
+            ]
+            for each in found
+        ),
+        right="committed,log end,offsets,records,lag",
+        prose="note",
+    )
+    groups = len({each.group for each in found})
+    records = sum(each.records or 0 for each in found)
+    print(
+        f"{counted(groups, 'group')}, {counted(len(found), 'committed offset')}: "
+        f"{counted(records, 'record')} not read"
+    )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _note(found: PartitionLag) -> str:
+    """Say what is special about a group's position."""
+    if found.place is Place.NO_PARTITION:
+        return found.place.value
+    notes = []
+    if found.place is Place.BELOW_START:
+        notes.append(
+            f"{counted(found.lost_offsets, 'offset')} deleted unread, the log starts at "
+            f"{found.log_start_offset}"
+        )
+    elif found.place is Place.BEYOND_END:
+        notes.append(found.place.value)
+    unread = found.unread
+    if unread is not None and unread.untimed_records:
+        notes.append(f"{counted(unread.untimed_records, 'record')} without timestamp")
+    return "; ".join(notes)

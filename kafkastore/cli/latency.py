@@ -1,0 +1,146 @@
+"""``kafkastore latency``: how long records took from their creation to the broker's log."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkastore.cli.durations import show_duration
+from kafkastore.cli.failures import UNREADABLE, note, sentence, tell
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
+from kafkastore.cli.tables import print_table
+from kafkastore.errors import KafkaStoreError
+from kafkastore.kip_33.latency import Latency, latency_of
+from kafkastore.log.log_store import LogStore, open_store
+from kafkastore.log.partition_log import PartitionLog
+
+_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
+
+
+@click.command()
+@selection_options
+@click.option(
+    "--create-time-header", metavar="NAME",
+    help="A record header with the producer's time in ms (digits, or 8 bytes), instead of the "
+    "create times that batches with LogAppendTime have kept.",
+)
+@click.option(
+    "--created-in", type=ANY_PATH, metavar="PATH",
+    help="Log directory of another cluster that has the same records with create times: those.",
+)
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    create_time_header: str | None,
+    created_in: Path | None,
+    as_json: bool,
+) -> int:
+    """Measure LogAppendTime minus CreateTime of records, by topic, where both are known.
+
+    Both are known of topics with LogAppendTime: their batches keep what producers wrote, in message
+    format v2 always, in v1 where they are compressed. The largest is what failover goes back by.
+    """
+    if create_time_header is not None and created_in is not None:
+        raise click.UsageError("--create-time-header and --created-in contradict each other")
+    selection = select(paths, topics, partitions)
+    other = None if created_in is None else open_store(created_in)
+    failures: list[str] = []
+    found = _measured(selection, create_time_header, other, failures)
+    if as_json:
+        for each in found:
+            write_json(_as_json(each))
+    else:
+        _print(list(found), create_time_header, other)
+    for failure in failures:
+        tell(failure)
+    return UNREADABLE if failures else 0
+
+
+def _measured(
+    selection: Selection,
+    create_time_header: str | None,
+    created_in: LogStore | None,
+    failures: list[str],
+) -> Iterator[Latency]:
+    """Measure topic by topic; what can't be read is told."""
+    by_topic: dict[str, list[PartitionLog]] = {}
+    for topic_partition in selection.topic_partitions:
+        try:
+            log = selection.store.partitions[topic_partition]
+            by_topic.setdefault(topic_partition.topic, []).append(log)
+        except KafkaStoreError as error:
+            failures.append(f"{topic_partition}: {sentence(error)}")
+    with progress("reading", len(by_topic), while_printing=True) as advance:
+        for topic, logs in by_topic.items():
+            try:
+                yield latency_of(
+                    topic, logs, create_time_header=create_time_header, created_in=created_in
+                )
+            except (KafkaStoreError, OSError) as error:
+                failures.append(f"{topic}: {sentence(error)}")
+            advance(1)
+
+
+def _as_json(found: Latency) -> dict[str, Any]:
+    return {
+        "topic": found.topic,
+        "partitions": found.partitions,
+        "records": found.records,
+        "unknown_records": found.unknown_records,
+        "create_time_batches": found.create_time_batches,
+        "negative_records": found.negative_records,
+        **{
+            f"{name.replace('.', '_')}_ms": found.percentile(percent)
+            for name, percent in _PERCENTILES.items()
+        },
+        "max_ms": found.largest,
+    }
+
+
+def _print(
+    found: Sequence[Latency], create_time_header: str | None, created_in: LogStore | None
+) -> None:
+    measured = [each for each in found if each.records]
+    if not measured:
+        _tell_why_nothing(found, create_time_header, created_in)
+        return
+    print_table(
+        ["topic", "records", *_PERCENTILES, "max", "unknown", "negative"],
+        (
+            [
+                each.topic,
+                f"{each.records:,}",
+                *(show_duration(each.percentile(percent)) for percent in _PERCENTILES.values()),
+                show_duration(each.largest),
+                f"{each.unknown_records:,}",
+                f"{each.negative_records:,}",
+            ]
+            for each in measured
+        ),
+        right=",".join(["records", *_PERCENTILES, "max", "unknown", "negative"]),
+    )
+    others = [each.topic for each in found if not each.records]
+    if others:
+        shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+        note(f"of {shown} no latency is known")
+
+
+def _tell_why_nothing(
+    found: Sequence[Latency], create_time_header: str | None, created_in: LogStore | None
+) -> None:
+    """Say why no latency is known."""
+    if any(each.unknown_records for each in found):
+        source = "kept no create times"
+        if create_time_header is not None:
+            source = f"have no header {create_time_header} with a time"
+        elif created_in is not None:
+            source = "are not in the other cluster with create times"
+        note(f"no latency is known: the records with LogAppendTime {source}")
+    else:
+        note("no latency is known: no record has LogAppendTime, so that its append is not dated")

@@ -1,0 +1,121 @@
+"""Where consumers are, as the user gives it: options and a file of JSON lines."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kafkastore.cli.selection import ANY_PATH
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.group_metadata import OffsetCommitKey
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+_LARGEST_OFFSET = (1 << 63) - 1
+_LARGEST_PARTITION = (1 << 31) - 1
+
+
+class InvalidPositionError(KafkaStoreError, ValueError):
+    """A position in a file that is none."""
+
+
+def position_options(function: FunctionT) -> FunctionT:
+    """Add ``--group``, ``--offsets`` and ``--offsets-file``."""
+    options = (
+        click.option(
+            "--group", "groups", multiple=True, metavar="NAME",
+            help="Only this consumer group; may be repeated.",
+        ),
+        click.option(
+            "--offsets", "offsets", multiple=True, metavar="GROUP:TOPIC:PARTITION:OFFSET",
+            callback=_parse_positions,
+            help="A committed offset, instead of those of __consumer_offsets; may be repeated.",
+        ),
+        click.option(
+            "--offsets-file", type=ANY_PATH, metavar="FILE",
+            help="JSON lines with group, topic, partition and offset, such as lag --json writes.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def read_positions(
+    given: Sequence[tuple[OffsetCommitKey, int]], file: Path | None
+) -> dict[OffsetCommitKey, int] | None:
+    """Put together the positions that were given.
+
+    Parameters
+    ----------
+    given : sequence
+        As `position_options` passes on.
+    file : path or None
+        Of JSON lines.
+
+    Returns
+    -------
+    dict or None
+        None where none are given: then those of ``__consumer_offsets`` count.
+
+    Raises
+    ------
+    InvalidPositionError
+        If a line of the file is no position.
+    OSError
+        If the file can't be read.
+    """
+    if file is None:
+        return dict(given) if given else None
+    return dict([*_of_file(file), *given])
+
+
+def _parse_positions(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> list[tuple[OffsetCommitKey, int]]:
+    """Take positions apart; a group's name may have colons in it."""
+    found = []
+    for text in texts:
+        parts = text.rsplit(":", 3)
+        if len(parts) != 4 or not parts[2].isdecimal() or not parts[3].isdecimal():
+            raise click.BadParameter(
+                f"{text!r} is not GROUP:TOPIC:PARTITION:OFFSET, such as billing:orders:3:1200"
+            )
+        group, topic, partition, offset = parts
+        if int(partition) > _LARGEST_PARTITION or int(offset) > _LARGEST_OFFSET:
+            raise click.BadParameter(f"{text!r} has a number that is too large for Kafka")
+        found.append((OffsetCommitKey(group, topic, int(partition)), int(offset)))
+    return found
+
+
+def _of_file(file: Path) -> Iterator[tuple[OffsetCommitKey, int]]:
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield _of_line(line, f"line {number} of {file}")
+
+
+def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int]:
+    """Read one position; further fields are passed over."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InvalidPositionError(f"{place} is no JSON") from None
+    if not isinstance(row, dict):
+        raise InvalidPositionError(f"{place} is no JSON object")
+    group, topic = row.get("group", ""), row.get("topic")
+    partition, offset = row.get("partition"), row.get("offset")
+    if not isinstance(group, str) or not isinstance(topic, str):
+        raise InvalidPositionError(f"{place} has no topic, or no name of a group")
+    number = _number(partition, _LARGEST_PARTITION, f"{place} has no partition")
+    position = _number(offset, _LARGEST_OFFSET, f"{place} has no offset")
+    return OffsetCommitKey(group, topic, number), position
+
+
+def _number(value: object, largest: int, refusal: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest:
+        return value
+    raise InvalidPositionError(f"{refusal}: {value!r}")

@@ -1,0 +1,184 @@
+"""``kafkastore predict``: what a broker's next start would do to the directories."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkastore.checks.predict import Outcome, Prediction, changed_files, predict_start
+from kafkastore.cli.failures import FOUND_PROBLEMS
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import select, selection_options
+from kafkastore.cli.tables import counted
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+
+_SAID = {
+    Outcome.STOPS_THE_START: "stops the start",
+    Outcome.LOSES_RECORDS: "loses bytes of its log",
+    Outcome.IS_DELETED: "is deleted",
+    Outcome.IS_NOT_READ: "is not read",
+    Outcome.IS_CHANGED: "is loaded, and gets other files beside its logs",
+    Outcome.IS_LOADED: "is loaded as it is",
+}
+_ARE = {
+    Outcome.STOPS_THE_START: "stop the start",
+    Outcome.LOSES_RECORDS: "lose bytes of logs",
+    Outcome.IS_DELETED: "are deleted",
+    Outcome.IS_NOT_READ: "are not read",
+    Outcome.IS_CHANGED: "get other files beside their logs",
+    Outcome.IS_LOADED: "are loaded as they are",
+}
+#: Of a list of files, so many are named; --json has them all.
+_MOST_NAMES = 3
+_BAD = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS)
+
+
+@click.command()
+@selection_options
+@click.option(
+    "--broker", default="2.4", show_default=True, metavar="VERSION", help="The broker that starts."
+)
+@click.option(
+    "--index-interval-bytes", type=click.IntRange(min=0, max=(1 << 31) - 1),
+    default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N",
+    help="The topics' setting of that name.",
+)
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    broker: str,
+    index_interval_bytes: int,
+    as_json: bool,
+) -> int:
+    """Say what the next start of a broker would do to log directories; nothing is altered.
+
+    From where it recovers, which bytes it cuts, which files it deletes or makes, and what stops the
+    start. Ends with 1 when records would be lost or the broker would not start.
+    """
+    selection = select(paths, topics, partitions)
+    chosen = set(selection.topic_partitions)
+    counts: Counter[Outcome] = Counter()
+    lost_bytes = 0
+    with progress("predicting", len(chosen), while_printing=True) as advance:
+        for each in predict_start(
+            list(paths), broker, index_interval_bytes=index_interval_bytes, partitions=chosen
+        ):
+            counts[each.outcome] += 1
+            lost_bytes += each.lost_bytes
+            if as_json:
+                write_json(_as_json(each))
+            elif each.outcome is not Outcome.IS_LOADED:
+                print("\n".join(_lines(each)))
+            if each.recovered is not None:
+                advance(1)
+    if not as_json:
+        print(_summary(broker, counts, lost_bytes))
+    return FOUND_PROBLEMS if any(counts[each] for each in _BAD) else 0
+
+
+def _lines(each: Prediction) -> Iterator[str]:
+    """Tell what happens to one directory, step by step."""
+    why = f": {each.why}" if each.why else ""
+    yield f"{each.path} {_SAID[each.outcome]}{why}"
+    recovered = each.recovered
+    if recovered is None:
+        return
+    gone_over = [segment for segment in recovered.segments if segment.is_recovered]
+    if gone_over and each.recovered_from is not None:
+        yield (
+            f"    recovers {counted(len(gone_over), 'segment')}, from offset "
+            f"{each.recovered_from} on: there is no clean-shutdown marker"
+        )
+    elif gone_over:
+        bases = ", ".join(str(segment.base_offset) for segment in gone_over)
+        yield f"    recovers for want of an index: segment {bases}"
+    for segment in recovered.segments:
+        if segment.cut_bytes:
+            yield (
+                f"    cuts {segment.base_offset:020}.log at byte {segment.valid_bytes}, "
+                f"{counted(segment.cut_bytes, 'byte')} off: {segment.reason}"
+            )
+    reasons: dict[str, list[str]] = {}
+    for name, reason in recovered.deleted.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        yield f"    deletes {_named(names)}: {reason}"
+    if recovered.renamed:
+        yield f"    takes the place of what it replaces: {_named(list(recovered.renamed))}"
+    if written := [name for name in changed_files(recovered) if name in recovered.written]:
+        yield f"    writes {_named(written)}"
+    yield (
+        f"    then holds offsets {recovered.log_start_offset} to {recovered.log_end_offset} in "
+        f"{counted(len(recovered.segments), 'segment')}"
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    """Count files and name the first ones."""
+    if len(names) == 1:
+        return names[0]
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return f"{len(names):,} files ({', '.join(names[:_MOST_NAMES])}{more})"
+
+
+def _summary(broker: str, counts: Counter[Outcome], lost_bytes: int) -> str:
+    parts = []
+    for outcome in Outcome:
+        if count := counts[outcome]:
+            said = f"{count:,} {(_SAID if count == 1 else _ARE)[outcome]}"
+            is_lossy = outcome is Outcome.LOSES_RECORDS
+            parts.append(f"{said} ({counted(lost_bytes, 'byte')})" if is_lossy else said)
+    total = sum(counts.values())
+    many = "directory" if total == 1 else "directories"
+    return f"a broker of {broker} and {total:,} {many}: {'; '.join(parts) or 'nothing'}"
+
+
+def _as_json(each: Prediction) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "path": str(each.path),
+        "topic": None if each.topic_partition is None else each.topic_partition.topic,
+        "partition": None if each.topic_partition is None else each.topic_partition.partition,
+        "outcome": each.outcome.value,
+        "why": each.why,
+        "lost_bytes": each.lost_bytes,
+        "recovered_from": each.recovered_from,
+    }
+    if (recovered := each.recovered) is not None:
+        found |= {
+            "log_start_offset": recovered.log_start_offset,
+            "log_end_offset": recovered.log_end_offset,
+            "recovered_segments": [
+                segment.base_offset for segment in recovered.segments if segment.is_recovered
+            ],
+            "cut": {
+                name: {"valid_bytes": size, "reason": _reason(each, name)}
+                for name, size in recovered.cut.items()
+            },
+            "deleted": dict(recovered.deleted),
+            "renamed": dict(recovered.renamed),
+            "written": {
+                name: len(recovered.written[name])
+                for name in changed_files(recovered)
+                if name in recovered.written
+            },
+        }
+    return found
+
+
+def _reason(each: Prediction, log_name: str) -> str | None:
+    """Return why a log is cut."""
+    assert each.recovered is not None
+    return next(
+        (
+            segment.reason
+            for segment in each.recovered.segments
+            if f"{segment.base_offset:020}.log" == log_name
+        ),
+        None,
+    )

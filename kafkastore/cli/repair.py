@@ -1,0 +1,106 @@
+"""``kafkastore repair``: damaged logs and indexes mended, with everything kept that leaves."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kafkastore.changes.plan import Plan
+from kafkastore.checks.repair import Damage, plan_repair
+from kafkastore.cli.applied import apply_plan
+from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.plans import print_plan
+from kafkastore.cli.progress import progress
+from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
+from kafkastore.cli.tables import counted
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+
+
+@click.command()
+@paths_argument()
+@topic_options
+@click.option(
+    "--like", required=True, metavar="keep|VERSION",
+    help="keep: keep every batch that can be read. A version such as 2.4: end each damaged log "
+    "where that broker would end it.",
+)
+@click.option(
+    "--index-interval-bytes", type=click.IntRange(min=0, max=(1 << 31) - 1),
+    default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N",
+    help="Kafka's setting of that name.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before changing anything.")
+@click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
+              help="Where to keep what is replaced. Default: beside the log directory.")
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    like: str,
+    index_interval_bytes: int,
+    dry_run: bool,
+    yes: bool,
+    undo_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Mend damaged logs, and the indexes that are not what their logs say.
+
+    With --like keep just the broken bytes leave, and what can be read behind them becomes a segment
+    of its own. With --like 2.4 a log ends at its first broken batch, and later segments go. The old
+    files are kept first, and kafkastore changes undo brings them back.
+    """
+    if not dry_run and not yes:
+        check_can_confirm("repair")
+    damages: list[Damage] = []
+    plans = [
+        _plan(path, like, topics, partitions, index_interval_bytes, damages) for path in paths
+    ]
+    for each in damages:
+        _show(each, as_json=as_json)
+    for planned in plans:
+        print_plan(planned, as_json=as_json)
+    changes = sum(len(planned.changes) for planned in plans)
+    if dry_run or not changes:
+        return
+    if not yes:
+        names = ", ".join(map(str, paths))
+        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+    for planned in plans:
+        apply_plan(planned, undo_dir, as_json=as_json)
+
+
+def _plan(
+    path: Path,
+    like: str,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    index_interval_bytes: int,
+    damages: list[Damage],
+) -> Plan:
+    """Plan one directory, and note its damage."""
+    chosen = select([path], topics, partitions)
+    with progress(f"reading {path.name}", len(chosen.topic_partitions)) as advance:
+        return plan_repair(
+            path,
+            like,
+            index_interval_bytes=index_interval_bytes,
+            partitions=frozenset(chosen.topic_partitions),
+            found=damages.append,
+            progress=lambda: advance(1),
+        )
+
+
+def _show(damage: Damage, *, as_json: bool) -> None:
+    """Say what is broken, and what becomes of it."""
+    if as_json:
+        write_json({"kind": "damage", **damage._asdict()})
+        return
+    missing = damage.end_offset - damage.first_offset
+    offsets = f", {counted(missing, 'offset')} from {damage.first_offset} on" if missing else ""
+    print(
+        f"{damage.path}: {counted(damage.size, 'byte')} from byte {damage.position:,} on{offsets}: "
+        f"{damage.what}"
+    )

@@ -1,0 +1,350 @@
+"""Where consumers of one cluster go on in another that has the same records, and what it costs.
+
+Offsets differ between clusters and so does the order of records; what both have is their time.  A
+record that was not consumed has a create time of at least some *bound*.  The offset in cluster 2
+is that of the first record at or after the bound; every record before it is earlier, and so none of
+those that were not consumed.  Two ways to the bound:
+
+``create-time``
+    The smallest timestamp at or after the position in cluster 1, and the smallest create time where
+    batches with LogAppendTime have kept those.  Exact for what cluster 1 has; nothing is said of
+    records that never reached it.
+``log-append-time``
+    The append time at the position, less the largest latency (`latency`): what came later into
+    cluster 1, or never, was not created earlier.  Where cluster 1 has create times, the largest one
+    that was consumed stands for the append time, for nothing is appended before it is created.
+
+Both hold if cluster 2 has for each record its create time, or the time that it has in cluster 1, as
+mirrors keep it, or a later one: its append time, less how far its clock may be behind
+(`clock_skew_ms`).
+
+Where two clusters are at hand, the answer is checked against their records: `FailoverCheck`.
+
+Source: KIP-33, use cases, "failover"; `log.offset_for_timestamp`, which is right for any order.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.group_metadata import OffsetCommitKey
+from kafkastore.formats.transactions import is_control
+from kafkastore.kip_33.committed_offsets import committed_offsets
+from kafkastore.kip_33.failover_check import FailoverCheck, check_failover
+from kafkastore.kip_33.fingerprints import Match
+from kafkastore.kip_33.latency import (
+    create_times,
+    has_append_time,
+    keeps_create_times,
+    latency_of,
+)
+from kafkastore.kip_33.record_times import LocatedRun, new_columns, runs_between, times_of
+from kafkastore.log.log_store import LogStore
+from kafkastore.log.partition_log import PartitionLog
+
+Method = Literal["create-time", "log-append-time"]
+
+
+class FailoverError(KafkaStoreError, ValueError):
+    """A position that can't be carried over, and why."""
+
+
+class Bound(NamedTuple):
+    """A time that no record had which was not consumed.
+
+    Parameters
+    ----------
+    timestamp : int or None
+        ms since 1970, inclusive; None: nothing can be said, and all of cluster 2 is to be read.
+    basis : str
+        What it rests on, in words.
+    untimed_records : int
+        Records that were not consumed and have no timestamp: the bound says nothing of them.
+    """
+
+    timestamp: int | None
+    basis: str
+    untimed_records: int = 0
+
+
+class PartitionFailover(NamedTuple):
+    """Where a group goes on in cluster 2.
+
+    Parameters
+    ----------
+    group : str
+        Which group.
+    source, target : TopicPartition
+        The partition in cluster 1 and in cluster 2.
+    position : int
+        The next offset that the group would have read in cluster 1.
+    bound : Bound
+        No record that it did not read is earlier.
+    offset : int
+        Where to go on in cluster 2.
+    record : TimestampAndOffset or None
+        The record there; None where cluster 2 has none that late, and `offset` is its log end.
+    check : FailoverCheck or None
+        What the records say, if they were asked.
+    """
+
+    group: str
+    source: TopicPartition
+    target: TopicPartition
+    position: int
+    bound: Bound
+    offset: int
+    record: TimestampAndOffset | None
+    check: FailoverCheck | None
+
+
+def failover(
+    source: LogStore,
+    target: LogStore,
+    groups: Sequence[str] = (),
+    *,
+    offsets: Mapping[OffsetCommitKey, int] | None = None,
+    by: Method = "create-time",
+    largest_latency_ms: int | None = None,
+    clock_skew_ms: int = 0,
+    topic_prefix: str = "",
+    check: bool = True,
+    match: Match = "timestamp",
+) -> Iterator[PartitionFailover]:
+    """Find where groups that consumed from one cluster go on in another.
+
+    Parameters
+    ----------
+    source, target : LogStore
+        Cluster 1 and cluster 2.
+    groups : sequence of str
+        Only these; none: all.
+    offsets : mapping, optional
+        Positions by group, topic and partition. Default: the offsets committed in the source.
+    by : "create-time" or "log-append-time"
+        How the bound is found; see above.
+    largest_latency_ms : int, optional
+        For ``log-append-time``: no record takes longer from its creation to cluster 1. Default: the
+        largest that the partition itself shows.
+    clock_skew_ms : int
+        How far clocks may differ; taken off the bound. Needed where cluster 2 has LogAppendTime.
+    topic_prefix : str
+        What cluster 2 has before a topic's name, such as MirrorMaker 2's ``source.``.
+    check : bool
+        Compare the records of both clusters; reads both partitions whole, and takes 40 bytes of
+        memory a record.
+    match : "timestamp" or "content"
+        By what two records are the same: time, key and value, or key and value alone.
+
+    Yields
+    ------
+    PartitionFailover
+        In the order of group, topic and partition.
+
+    Raises
+    ------
+    NoCommittedOffsetsError
+        If no positions are given and the source has none.
+    FailoverError
+        If a partition is not in both clusters, or no latency is known.
+    KafkaStoreError
+        If a partition can't be read.
+    """
+    if offsets is None:
+        positions = {key: each.offset for key, each in committed_offsets(source, groups).items()}
+    else:
+        positions = {
+            key: offset for key, offset in sorted(offsets.items())
+            if not groups or key.group in groups
+        }
+    for key, position in positions.items():
+        yield failover_of(
+            source,
+            target,
+            key,
+            position,
+            by=by,
+            largest_latency_ms=largest_latency_ms,
+            clock_skew_ms=clock_skew_ms,
+            topic_prefix=topic_prefix,
+            check=check,
+            match=match,
+        )
+
+
+def failover_of(
+    source: LogStore,
+    target: LogStore,
+    key: OffsetCommitKey,
+    position: int,
+    *,
+    by: Method = "create-time",
+    largest_latency_ms: int | None = None,
+    clock_skew_ms: int = 0,
+    topic_prefix: str = "",
+    check: bool = True,
+    match: Match = "timestamp",
+) -> PartitionFailover:
+    """Find where one group goes on in one partition of another cluster.
+
+    Parameters
+    ----------
+    source, target : LogStore
+        Cluster 1 and cluster 2.
+    key : OffsetCommitKey
+        Which group and partition.
+    position : int
+        The next offset it would have read in cluster 1.
+    by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match
+        As for `failover`.
+
+    Returns
+    -------
+    PartitionFailover
+
+    Raises
+    ------
+    FailoverError
+        If the partition is not in both clusters, or no latency is known.
+    KafkaStoreError
+        If a partition can't be read.
+    """
+    if by not in ("create-time", "log-append-time"):
+        raise ValueError(f"by is 'create-time' or 'log-append-time', not {by!r}")
+    here = TopicPartition(key.topic, key.partition)
+    there = TopicPartition(topic_prefix + key.topic, key.partition)
+    if here not in source.partitions:
+        raise FailoverError(f"cluster 1 has no partition {here}")
+    if there not in target.partitions:
+        raise FailoverError(f"cluster 2 has no partition {there}")
+    first, second = source.partitions[here], target.partitions[there]
+    if by == "create-time":
+        bound = first.beside_changes(lambda: _bound_by_create_time(first, position))
+    else:
+        bound = first.beside_changes(
+            lambda: _bound_by_append_time(first, position, largest_latency_ms)
+        )
+    if bound.timestamp is None:
+        record, offset = None, second.log_start_offset
+    else:
+        bound = bound._replace(timestamp=max(bound.timestamp - clock_skew_ms, 0))
+        record = second.offset_for_timestamp(bound.timestamp or 0)
+        offset = second.log_end_offset if record is None else record.offset
+    checked = check_failover(first, position, second, offset, match=match) if check else None
+    return PartitionFailover(
+        key.group, here, there, position, bound, offset, record, checked
+    )
+
+
+def _bound_by_create_time(log: PartitionLog, position: int) -> Bound:
+    """Find the smallest timestamp at or after a position."""
+    if position < log.log_start_offset:
+        return _deleted(log, position)
+    smallest, untimed = _smallest_timestamp(log, position, created_too=True)
+    if smallest is not None:
+        return Bound(smallest, "the earliest record that was not consumed", untimed)
+    if untimed:
+        return Bound(None, "no record that was not consumed has a timestamp", untimed)
+    newest = _newest_consumed(log, position)
+    if newest is None:
+        return Bound(None, "cluster 1 has no record with a timestamp")
+    return Bound(newest, "the newest record: all that cluster 1 has was consumed")
+
+
+def _bound_by_append_time(
+    log: PartitionLog, position: int, largest_latency_ms: int | None
+) -> Bound:
+    """Find when what was not consumed can have been created, by when it was appended."""
+    if position < log.log_start_offset:
+        return _deleted(log, position)
+    if largest_latency_ms is None:
+        largest_latency_ms = latency_of(log.topic, [log]).largest
+        if largest_latency_ms is None:
+            raise FailoverError(
+                f"the largest latency of {log.topic_partition} is not known: cluster 1 has no "
+                f"LogAppendTime beside create times there; give it"
+            )
+    appended, untimed = None, 0
+    if _have_append_time(log, position):
+        appended, untimed = _smallest_timestamp(log, position)
+    what = "the append time of the first record that was not consumed"
+    if appended is None:
+        appended = _newest_consumed(log, position)
+        what = "the newest time that was consumed"
+    if appended is None:
+        return Bound(None, "no record that was consumed has a timestamp", untimed)
+    latency_ms = max(largest_latency_ms, 0)
+    return Bound(appended - latency_ms, f"{what}, less {latency_ms} ms of latency", untimed)
+
+
+def _deleted(log: PartitionLog, position: int) -> Bound:
+    return Bound(
+        None,
+        f"offsets {position} to {log.log_start_offset - 1} were deleted in cluster 1 before they "
+        f"were consumed",
+    )
+
+
+def _have_append_time(log: PartitionLog, position: int) -> bool:
+    """Whether all batches from a position on have LogAppendTime."""
+    return all(
+        bool(has_append_time(each.headers[~is_control(each.headers)]).all())
+        for each in runs_between(log, position, log.log_end_offset, verify=False)
+    )
+
+
+def _smallest_timestamp(
+    log: PartitionLog, position: int, *, created_too: bool = False
+) -> tuple[int | None, int]:
+    """Find the smallest timestamp from a position on, and count records without.
+
+    Where batches have both, their append times, and also their create times if asked.
+    """
+    end = log.log_end_offset
+    columns = new_columns(position, end)
+    smallest, untimed = None, 0
+    for located in runs_between(log, position, end):
+        headers = located.headers[~is_control(located.headers)]
+        chosen = LocatedRun(located.path, located.run, headers)
+        for _, timestamps in times_of(columns, chosen):
+            untimed += int((timestamps < 0).sum())
+            smallest = _smaller(smallest, timestamps)
+        if created_too:
+            both = headers[keeps_create_times(headers)]
+            for _, timestamps in create_times(
+                columns, LocatedRun(located.path, located.run, both)
+            ):
+                smallest = _smaller(smallest, timestamps)
+    return smallest, untimed
+
+
+def _smaller(smallest: int | None, timestamps: NDArray[np.int64]) -> int | None:
+    """Return the smallest of what was found and of what is a timestamp."""
+    timed = timestamps[timestamps >= 0]
+    if not len(timed):
+        return smallest
+    least = int(timed.min())
+    return least if smallest is None else min(smallest, least)
+
+
+def _newest_consumed(log: PartitionLog, position: int) -> int | None:
+    """Find the largest timestamp before a position."""
+    end = min(position, log.log_end_offset)
+    columns = new_columns(log.log_start_offset, end)
+    newest = -1
+    for located in runs_between(log, log.log_start_offset, end):
+        headers = located.headers[~is_control(located.headers)]
+        # Of whole batches the header says it.
+        whole = (headers["last_offset"] < end) & (headers["count"] != 0)
+        whole &= (headers["base_offset"] >= log.log_start_offset) | (headers["base_offset"] < 0)
+        newest = max(newest, int(headers["max_timestamp"][whole].max(initial=-1)))
+        rest = LocatedRun(located.path, located.run, headers[~whole])
+        for _, timestamps in times_of(columns, rest):
+            newest = max(newest, int(timestamps.max()))
+    return newest if newest >= 0 else None

@@ -1,0 +1,145 @@
+"""Whether a move from one cluster to another loses records, by what both clusters have."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkastore.kip_33.fingerprints import Fingerprints, Hashes, Match
+from kafkastore.kip_33.latency import LOG_APPEND_TIME, keeps_create_times
+from kafkastore.kip_33.record_times import LocatedRun, runs_between
+from kafkastore.log.partition_log import PartitionLog
+
+
+class FailoverCheck(NamedTuple):
+    """What the records of both clusters say of an answer.
+
+    Each record counts as often as it occurs. Records are the same by key, value and, unless told
+    otherwise, time.
+
+    Parameters
+    ----------
+    unread : int
+        Records of cluster 1 at or after the position.
+    found : int
+        How many of them cluster 2 has.
+    lost : int
+        How many of those lie before the offset in cluster 2: 0, or the answer is wrong.
+    duplicates : int
+        Records at or after the offset in cluster 2 that were consumed in cluster 1.
+    strangers : int
+        Records before the offset in cluster 2 that cluster 1 does not have: deleted there, or never
+        arrived.
+    """
+
+    unread: int
+    found: int
+    lost: int
+    duplicates: int
+    strangers: int
+
+    @property
+    def not_mirrored(self) -> int:
+        """Records that were not consumed in cluster 1 and that cluster 2 does not have."""
+        return self.unread - self.found
+
+
+def check_failover(
+    source: PartitionLog,
+    position: int,
+    target: PartitionLog,
+    offset: int,
+    *,
+    match: Match = "timestamp",
+) -> FailoverCheck:
+    """Check against the records of two clusters whether a move from one to the other loses any.
+
+    Parameters
+    ----------
+    source : PartitionLog
+        In cluster 1.
+    position : int
+        The next offset that would have been read there.
+    target : PartitionLog
+        In cluster 2.
+    offset : int
+        Where to go on in it.
+    match : "timestamp" or "content"
+        By what two records are the same.
+
+    Returns
+    -------
+    FailoverCheck
+
+    Raises
+    ------
+    CorruptionError
+        If a batch is broken.
+
+    Notes
+    -----
+    The time of a record in cluster 2 is its create time, where a batch with LogAppendTime has kept
+    it. In cluster 1 it is what a consumer sees, which mirrors send on; or there too the create
+    time, if more records are the same by that: producers wrote to both clusters.
+    """
+    if match not in ("timestamp", "content"):
+        raise ValueError(f"match is 'timestamp' or 'content', not {match!r}")
+    start, end = source.log_start_offset, source.log_end_offset
+    there = (
+        _fingerprints(target, target.log_start_offset, offset, match, as_created=True)[0],
+        _fingerprints(target, offset, target.log_end_offset, match, as_created=True)[0],
+    )
+    best: FailoverCheck | None = None
+    most = -1
+    for as_created in (False, True):
+        consumed, has_both = _fingerprints(source, start, position, match, as_created=as_created)
+        unread, have_both = _fingerprints(source, position, end, match, as_created=as_created)
+        same, check = _compared((consumed, unread, *there))
+        if same > most:
+            most, best = same, check
+        if match == "content" or not (has_both or have_both):
+            break
+    assert best is not None
+    return best
+
+
+def _compared(parts: tuple[Hashes, Hashes, Hashes, Hashes]) -> tuple[int, FailoverCheck]:
+    """Compare records consumed, unread, skipped and behind: how many are in both, what of it.
+
+    Of equal records those that were consumed count as the first in cluster 2.
+    """
+    kinds, numbers = np.unique(np.concatenate(parts), return_inverse=True)
+    counts, start = [], 0
+    for part in parts:
+        counts.append(np.bincount(numbers[start : start + len(part)], minlength=len(kinds)))
+        start += len(part)
+    consumed, unread, before, behind = counts
+    skipped = np.maximum(before - consumed, 0)
+    found = np.minimum(unread, np.maximum(before + behind - consumed, 0))
+    same = np.minimum(consumed + unread, before + behind)
+    return int(same.sum()), FailoverCheck(
+        unread=int(unread.sum()),
+        found=int(found.sum()),
+        lost=int(np.minimum(unread, skipped).sum()),
+        duplicates=int(np.maximum(np.minimum(consumed, before + behind) - before, 0).sum()),
+        strangers=int(np.maximum(skipped - unread, 0).sum()),
+    )
+
+
+def _fingerprints(
+    log: PartitionLog, start: int, end: int, match: Match, *, as_created: bool
+) -> tuple[Hashes, bool]:
+    """Compute the fingerprints of all records between two offsets; whether some have two times."""
+    start = max(start, log.log_start_offset)
+    fingerprints = Fingerprints(start, end, match)
+    found: list[Hashes] = [np.empty(0, np.uint64)]
+    has_both = False
+    for located in runs_between(log, start, end):
+        headers = located.headers.copy()
+        kept = keeps_create_times(headers)
+        has_both = has_both or bool(kept.any())
+        if as_created:
+            headers["attributes"][kept] &= ~LOG_APPEND_TIME
+        chosen = LocatedRun(located.path, located.run, headers)
+        found += [each for _, each in fingerprints.of(chosen)]
+    return np.concatenate(found), has_both

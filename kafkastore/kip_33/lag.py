@@ -1,0 +1,320 @@
+"""How far consumer groups are behind: in offsets, in records, and in time.
+
+KIP-33 names lag in time as a use of the time index.  It is exact here because the records that
+were not read are looked at: markers, gaps that compaction left and aborted transactions are no
+records, and the first record that is one says since when a group has something to do.
+"""
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.formats.transactions import AbortedBatches, is_control
+from kafkastore.kip_33.committed_offsets import committed_offsets
+from kafkastore.kip_33.record_times import (
+    LocatedRun,
+    new_columns,
+    runs_between,
+    times_of,
+)
+from kafkastore.log.isolation import Isolation, find_committed, reads_committed
+from kafkastore.log.log_store import LogStore
+from kafkastore.log.partition_log import PartitionLog
+
+
+class Place(enum.StrEnum):
+    """Where a committed offset lies."""
+
+    IN_LOG = "in the log"
+    BELOW_START = "below the log start"
+    BEYOND_END = "beyond the log end"
+    NO_PARTITION = "no such partition here"
+
+
+class Unread(NamedTuple):
+    """The records at or after an offset.
+
+    Parameters
+    ----------
+    records : int
+        How many; no markers.
+    untimed_records : int
+        How many of them are in batches without any timestamp, as of message format v0.
+    first_offset : int or None
+        Of the first; None where there is none.
+    first_timestamp : int or None
+        Its time, ms since 1970; None also where it has none.
+    newest_timestamp : int or None
+        The largest; None where none has a timestamp.
+    """
+
+    records: int
+    untimed_records: int
+    first_offset: int | None
+    first_timestamp: int | None
+    newest_timestamp: int | None
+
+
+class PartitionLag(NamedTuple):
+    """How far a group is behind in a partition.
+
+    Parameters
+    ----------
+    group : str
+        Which group; empty where an offset was given without one.
+    topic_partition : TopicPartition
+        Which partition.
+    committed : OffsetAndMetadata
+        What the group committed: `offset` is the next that it will read.
+    place : Place
+        Where that lies.
+    log_start_offset, log_end_offset : int or None
+        Inclusive, exclusive; the end is the last stable offset for a reader of committed records.
+        None where the partition is not here.
+    unread : Unread or None
+        What the group has still to read, as far as it is there.
+    now : int or None
+        Until when lag in time counts, ms since 1970; None: until the newest record not read.
+    """
+
+    group: str
+    topic_partition: TopicPartition
+    committed: OffsetAndMetadata
+    place: Place
+    log_start_offset: int | None
+    log_end_offset: int | None
+    unread: Unread | None
+    now: int | None
+
+    @property
+    def offsets(self) -> int | None:
+        """The log end minus the committed offset, as ``kafka-consumer-groups`` tells it.
+
+        Counts markers and gaps, and what the log has lost below its start; negative beyond the end.
+        """
+        return None if self.log_end_offset is None else self.log_end_offset - self.committed.offset
+
+    @property
+    def records(self) -> int | None:
+        """How many records the group has still to read."""
+        return None if self.unread is None else self.unread.records
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets the group did not read before they were deleted."""
+        if self.place is not Place.BELOW_START or self.log_start_offset is None:
+            return 0
+        return self.log_start_offset - self.committed.offset
+
+    @property
+    def lag_ms(self) -> int | None:
+        """The time from the first record not read to `now`, or to the newest record not read.
+
+        0 where nothing is left to read; None where the first has no timestamp, or nothing is known.
+        Negative where the first is dated after `now`.
+        """
+        if self.unread is None:
+            return None
+        if not self.unread.records:
+            return 0
+        until = self.unread.newest_timestamp if self.now is None else self.now
+        since = self.unread.first_timestamp
+        return None if since is None or until is None else until - since
+
+
+def lag(
+    store: LogStore,
+    groups: Sequence[str] = (),
+    *,
+    offsets: Mapping[OffsetCommitKey, int] | None = None,
+    now: int | None = None,
+    isolation: Isolation = "read_uncommitted",
+) -> Iterator[PartitionLag]:
+    """Tell how far groups are behind.
+
+    Parameters
+    ----------
+    store : LogStore
+        As from `kafkastore.open`; nothing is altered.
+    groups : sequence of str
+        Only these; none: all.
+    offsets : mapping, optional
+        Committed offsets by group, topic and partition. Default: what the store's own
+        ``__consumer_offsets`` has.
+    now : int, optional
+        ms since 1970, until when lag in time counts. Default: until the newest record of each
+        partition that was not read, which makes sense of a dead broker's disk.
+    isolation : str
+        "read_uncommitted", or "read_committed": no records of aborted transactions, up to the last
+        stable offset.
+
+    Yields
+    ------
+    PartitionLag
+        In the order of group, topic and partition.
+
+    Raises
+    ------
+    NoCommittedOffsetsError
+        If no offsets are given and the store has none.
+    KafkaStoreError
+        If a partition can't be read.
+
+    Examples
+    --------
+    >>> import kafkastore
+    >>> for each in kafkastore.lag(kafkastore.open("kafka-logs"), ["billing"]):  # doctest: +SKIP
+    ...     print(each.topic_partition, each.records, each.lag_ms)
+    """
+    reads_committed(isolation)
+    if offsets is None:
+        committed = committed_offsets(store, groups)
+    else:
+        committed = {
+            key: OffsetAndMetadata(offset, "", -1)
+            for key, offset in sorted(offsets.items())
+            if not groups or key.group in groups
+        }
+    for key, each in committed.items():
+        yield lag_of(store, key, each, now=now, isolation=isolation)
+
+
+def lag_of(
+    store: LogStore,
+    key: OffsetCommitKey,
+    committed: OffsetAndMetadata,
+    *,
+    now: int | None = None,
+    isolation: Isolation = "read_uncommitted",
+) -> PartitionLag:
+    """Tell how far one group is behind in one partition.
+
+    Parameters
+    ----------
+    store : LogStore
+        As for `lag`.
+    key : OffsetCommitKey
+        Which group and partition.
+    committed : OffsetAndMetadata
+        What the group committed.
+    now, isolation
+        As for `lag`.
+
+    Returns
+    -------
+    PartitionLag
+
+    Raises
+    ------
+    KafkaStoreError
+        If the partition can't be read.
+    """
+    topic_partition = TopicPartition(key.topic, key.partition)
+    if topic_partition not in store.partitions:
+        return PartitionLag(
+            key.group, topic_partition, committed, Place.NO_PARTITION, None, None, None, now
+        )
+    log = store.partitions[topic_partition]
+    return log.beside_changes(lambda: _lag_of(log, key.group, committed, now, isolation))
+
+
+def _lag_of(
+    log: PartitionLog,
+    group: str,
+    committed: OffsetAndMetadata,
+    now: int | None,
+    isolation: Isolation,
+) -> PartitionLag:
+    start, end = max(committed.offset, log.log_start_offset), log.log_end_offset
+    aborted = None
+    if reads_committed(isolation):
+        end, aborted = find_committed(log, start, end)
+    place = Place.IN_LOG
+    if committed.offset < log.log_start_offset:
+        place = Place.BELOW_START
+    elif committed.offset > log.log_end_offset:
+        place = Place.BEYOND_END
+    return PartitionLag(
+        group,
+        log.topic_partition,
+        committed,
+        place,
+        log.log_start_offset,
+        end,
+        find_unread(log, start, end, aborted),
+        now,
+    )
+
+
+def find_unread(
+    log: PartitionLog, start_offset: int, end_offset: int, aborted: AbortedBatches | None = None
+) -> Unread:
+    """Count the records between two offsets, and find the first and the newest time.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    start_offset, end_offset : int
+        Inclusive, exclusive.
+    aborted : AbortedBatches, optional
+        Batches that don't count.
+
+    Returns
+    -------
+    Unread
+
+    Raises
+    ------
+    CorruptionError
+        If a batch is broken.
+
+    Notes
+    -----
+    Headers tell it of most batches. Records are decoded of the first, of one that reaches over the
+    start, and of compressed message sets (v0, v1), whose headers do not say how many they hold.
+    """
+    count = untimed = 0
+    first: tuple[int, int] | None = None
+    newest = -1
+    columns = new_columns(start_offset, end_offset)
+    for located in runs_between(log, start_offset, end_offset):
+        headers = located.headers
+        kept = ~is_control(headers) & (headers["count"] != 0)
+        if aborted is not None:
+            kept &= ~aborted.of(headers)
+        headers = headers[kept]
+        is_counted = (headers["count"] > 0) & (headers["base_offset"] >= start_offset)
+        is_counted &= headers["last_offset"] < end_offset
+        decoded = np.flatnonzero(~is_counted).tolist()
+        if first is None and len(headers):
+            # Some more than needed, lest the first ones hold no record behind the start.
+            before = int(np.argmax(is_counted)) + 1 if is_counted.any() else len(headers)
+            decoded = sorted({*range(before), *decoded})
+            is_counted[:before] = False
+        told = headers[is_counted]
+        count += int(told["count"].sum())
+        untimed += int(told["count"][told["max_timestamp"] < 0].sum())
+        newest = max(newest, int(told["max_timestamp"].max(initial=-1)))
+        chosen = LocatedRun(located.path, located.run, headers[decoded])
+        for offsets, timestamps in times_of(columns, chosen):
+            if first is None:
+                first = int(offsets[0]), int(timestamps[0])
+            count += len(offsets)
+            untimed += int((timestamps < 0).sum())
+            newest = max(newest, int(timestamps.max()))
+    if first is None:
+        return Unread(0, 0, None, None, None)
+    offset, timestamp = first
+    return Unread(
+        count,
+        untimed,
+        offset,
+        timestamp if timestamp >= 0 else None,
+        newest if newest >= 0 else None,
+    )

@@ -1,0 +1,381 @@
+"""How long records take from their creation to a broker's log: LogAppendTime minus CreateTime.
+
+KIP-33 wants it as a measure of a pipeline, and its maximum as the bound by which a consumer that
+moves to another cluster goes back.  A record has one timestamp, but both times are known where
+
+- a topic has LogAppendTime, and a batch kept what its producer wrote: of message format v2 the
+  broker overwrites only the largest timestamp in the batch's header, and each record keeps its
+  own; of a compressed v1 set only the wrapper's.  An uncompressed v1 message is overwritten, v0 has
+  none.
+- a topic has LogAppendTime, and the producer wrote its time into a header of the record;
+- another cluster has the same records with create times.
+
+Compaction writes the append time over the create time of batches that it rewrites: their records
+seem to have no latency.  Where it noted when tombstones may go (KIP-534), the create time is known
+to be lost.
+
+Source: Kafka 2.4.0 ``LogValidator``, ``DefaultRecordBatch.setMaxTimestamp``, ``MemoryRecords``.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.formats.record_columns import RecordColumns
+from kafkastore.formats.transactions import is_control
+from kafkastore.kip_33.fingerprints import Fingerprints
+from kafkastore.kip_33.record_times import (
+    LocatedRun,
+    Times,
+    new_columns,
+    runs_between,
+    times_of,
+)
+from kafkastore.log.log_store import LogStore
+from kafkastore.log.partition_log import PartitionLog
+
+#: The attribute of batches, and of v1 messages, whose timestamps are the broker's.
+LOG_APPEND_TIME = 0x08
+
+_CODECS, _DELETE_HORIZON = 0x07, 0x40
+#: Latencies that are kept as they come, until they are sorted and counted.
+_MOST_KEPT = 1 << 20
+
+
+class Latency(NamedTuple):
+    """The latencies of a topic.
+
+    Parameters
+    ----------
+    topic : str
+        Which.
+    partitions : int
+        In how many partitions of the store.
+    values, counts : numpy.ndarray of int64
+        Each latency in ms that occurs, rising, and how many records have it. Negative where a
+        producer's clock was ahead of the broker's.
+    unknown_records : int
+        Records with LogAppendTime whose create time is not known.
+    create_time_batches : int
+        Batches with CreateTime, of which nobody knows when they were appended.
+    """
+
+    topic: str
+    partitions: int
+    values: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    unknown_records: int
+    create_time_batches: int
+
+    @property
+    def records(self) -> int:
+        """How many records were measured."""
+        return int(self.counts.sum())
+
+    @property
+    def negative_records(self) -> int:
+        """How many were created after they were appended, as clocks have it."""
+        return int(self.counts[self.values < 0].sum())
+
+    @property
+    def largest(self) -> int | None:
+        """The largest latency in ms; None where none is known."""
+        return int(self.values[-1]) if len(self.values) else None
+
+    def percentile(self, percent: float) -> int | None:
+        """Return the smallest latency that so many percent of the records do not exceed.
+
+        Parameters
+        ----------
+        percent : float
+            Above 0, up to 100.
+
+        Returns
+        -------
+        int or None
+            ms; None where none is known.
+        """
+        if not 0 < percent <= 100:
+            raise ValueError(f"a percentile is above 0 and at most 100, not {percent}")
+        if not len(self.values):
+            return None
+        # In thousandths of a percent: a product of floats could fall just beside a whole number.
+        needed = -(-self.records * round(percent * 1000) // 100_000)
+        return int(self.values[np.searchsorted(np.cumsum(self.counts), max(needed, 1))])
+
+
+def latency(
+    store: LogStore,
+    topics: Sequence[str] = (),
+    *,
+    create_time_header: str | None = None,
+    created_in: LogStore | None = None,
+) -> Iterator[Latency]:
+    """Measure the time from creation to append of records, topic by topic.
+
+    Parameters
+    ----------
+    store : LogStore
+        As from `kafkastore.open`; every batch is read.
+    topics : sequence of str
+        Only these; none: all that the store has.
+    create_time_header : str, optional
+        Name of a record header in which the producer wrote its time, as decimal digits or as 8
+        bytes, big-endian; ms since 1970. Default: what the batches have kept.
+    created_in : LogStore, optional
+        Another cluster with the same topics and partitions, whose records have create times. They
+        are found by key and value, the first of equal ones for the first; takes 40 bytes of memory
+        a record.
+
+    Yields
+    ------
+    Latency
+        In the order of topics, for those without any latency too.
+
+    Raises
+    ------
+    KafkaStoreError
+        If a partition can't be read.
+
+    Notes
+    -----
+    Memory: some 16 bytes for each latency in ms that occurs, and a few times that while they are
+    sorted; nothing grows with the number of records.
+    """
+    if isinstance(topics, str):
+        raise TypeError(f"topics is a sequence of names, not one: [{topics!r}]")
+    by_topic: dict[str, list[PartitionLog]] = {}
+    for topic_partition in store.partitions:
+        if not topics or topic_partition.topic in topics:
+            by_topic.setdefault(topic_partition.topic, []).append(
+                store.partitions[topic_partition]
+            )
+    for topic, logs in by_topic.items():
+        yield latency_of(
+            topic, logs, create_time_header=create_time_header, created_in=created_in
+        )
+
+
+def latency_of(
+    topic: str,
+    logs: Sequence[PartitionLog],
+    *,
+    create_time_header: str | None = None,
+    created_in: LogStore | None = None,
+) -> Latency:
+    """Measure the time from creation to append of one topic's records.
+
+    Parameters
+    ----------
+    topic : str
+        Its name.
+    logs : sequence of PartitionLog
+        Its partitions.
+    create_time_header, created_in
+        As for `latency`.
+
+    Returns
+    -------
+    Latency
+
+    Raises
+    ------
+    CorruptionError
+        If a batch is broken.
+    """
+    if create_time_header is not None and created_in is not None:
+        raise ValueError("create times are in a header or in another cluster, not in both")
+    found = _Histogram()
+    unknown = batches = 0
+    for log in logs:
+        if created_in is not None:
+            pieces = iter([_elsewhere(log, created_in)])
+        elif create_time_header is not None:
+            pieces = _in_headers(log, create_time_header)
+        else:
+            pieces = _kept(log)
+        for each in pieces:
+            found.add(each.latencies)
+            unknown += each.unknown_records
+            batches += each.create_time_batches
+    return Latency(topic, len(logs), *found.counted(), unknown, batches)
+
+
+class _Piece(NamedTuple):
+    """What some batches tell."""
+
+    latencies: NDArray[np.int64]
+    unknown_records: int
+    create_time_batches: int
+
+
+def create_times(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]:
+    """Decode the create times that batches with LogAppendTime have kept.
+
+    Parameters
+    ----------
+    columns : RecordColumns
+        As from `new_columns`.
+    located : LocatedRun
+        Its headers are of batches that `keeps_create_times`.
+
+    Yields
+    ------
+    offsets, timestamps : numpy.ndarray of int64
+        -1 where the producer gave none.
+    """
+    headers = located.headers.copy()
+    headers["attributes"] &= ~LOG_APPEND_TIME  # then records have what their producer wrote
+    yield from times_of(columns, LocatedRun(located.path, located.run, headers))
+
+
+def keeps_create_times(headers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which batches have LogAppendTime and still what their producer wrote."""
+    attributes, magic = headers["attributes"], headers["magic"]
+    kept: NDArray[np.bool_] = has_append_time(headers) & np.where(
+        magic == 2, attributes & _DELETE_HORIZON == 0, attributes & _CODECS != 0
+    )
+    return kept
+
+
+def has_append_time(headers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which batches have LogAppendTime."""
+    found: NDArray[np.bool_] = (headers["magic"] > 0) & (
+        headers["attributes"] & LOG_APPEND_TIME != 0
+    )
+    return found
+
+
+def _kept(log: PartitionLog) -> Iterator[_Piece]:
+    """Go over a partition's batches for what they have kept."""
+    start, end = log.log_start_offset, log.log_end_offset
+    columns = new_columns(start, end)
+    for located in runs_between(log, start, end):
+        headers = located.headers[~is_control(located.headers)]
+        appended = has_append_time(headers)
+        kept = keeps_create_times(headers)
+        # Of the others each v1 message is one record, and of v2 the header says how many.
+        unknown = int(np.maximum(headers["count"][appended & ~kept], 0).sum())
+        created = int((~appended).sum())
+        chosen = LocatedRun(located.path, located.run, headers[kept])
+        for offsets, timestamps in create_times(columns, chosen):
+            timed = timestamps >= 0
+            unknown += int((~timed).sum())
+            batches = np.searchsorted(chosen.headers["last_offset"], offsets[timed])
+            latencies = chosen.headers["max_timestamp"][batches] - timestamps[timed]
+            yield _Piece(latencies, unknown, created)
+            unknown = created = 0
+        yield _Piece(np.empty(0, np.int64), unknown, created)
+
+
+def _in_headers(log: PartitionLog, name: str) -> Iterator[_Piece]:
+    """Go over a partition's records for what a header of them says."""
+    for batch in log.to_arrow(["timestamp", "timestampType", "headers"]):
+        appended = batch.column("timestampType").to_numpy() == 1
+        stamps = batch.column("timestamp").cast("int64").fill_null(-1).to_numpy() // 1000
+        created = _header_times(batch.column("headers"), name)
+        known = appended & (created >= 0)
+        yield _Piece(
+            stamps[known] - created[known],
+            int((appended & ~known).sum()),
+            int((~appended).sum()),
+        )
+
+
+def _elsewhere(log: PartitionLog, created_in: LogStore) -> _Piece:
+    """Look a partition's records up in another cluster."""
+    appended = _fingerprints_and_times(log, of_append_time=True)
+    if log.topic_partition not in created_in.partitions:
+        return _Piece(np.empty(0, np.int64), len(appended[0]), 0)
+    other = created_in.partitions[log.topic_partition]
+    created = _fingerprints_and_times(other, of_append_time=False)
+    kinds, numbers = np.unique(np.concatenate([appended[0], created[0]]), return_inverse=True)
+    places = _numbered(numbers[: len(appended[0])], len(kinds))
+    others = _numbered(numbers[len(appended[0]) :], len(kinds))
+    _, ours, theirs = np.intersect1d(places, others, assume_unique=True, return_indices=True)
+    latencies = appended[1][ours] - created[1][theirs]
+    return _Piece(latencies, len(places) - len(ours), 0)
+
+
+def _fingerprints_and_times(
+    log: PartitionLog, *, of_append_time: bool
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Read the records that have an append time, or those whose create time is known."""
+    start, end = log.log_start_offset, log.log_end_offset
+    fingerprints = Fingerprints(start, end, "content")
+    hashes: list[NDArray[np.uint64]] = [np.empty(0, np.uint64)]
+    times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    for located in runs_between(log, start, end):
+        headers = located.headers.copy()
+        if not of_append_time:
+            headers["attributes"][keeps_create_times(headers)] &= ~LOG_APPEND_TIME
+        headers = headers[has_append_time(headers) == of_append_time]
+        for stamps, found in fingerprints.of(LocatedRun(located.path, located.run, headers)):
+            hashes.append(found[stamps >= 0])
+            times.append(stamps[stamps >= 0])
+    return np.concatenate(hashes), np.concatenate(times)
+
+
+def _numbered(kinds: NDArray[np.int64], kind_count: int) -> NDArray[np.int64]:
+    """Tell equal values apart: how many there were before, and which."""
+    order = np.argsort(kinds, kind="stable")
+    starts = np.searchsorted(kinds[order], np.arange(kind_count))
+    before = np.empty(len(kinds), np.int64)
+    before[order] = np.arange(len(kinds)) - starts[kinds[order]]
+    return before * kind_count + kinds
+
+
+def _header_times(headers: Any, name: str) -> NDArray[np.int64]:
+    """Find the time in each record's first header of a name; -1 where there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    times = np.full(len(headers), -1, np.int64)
+    rows = pc.list_parent_indices(headers).to_numpy()
+    pairs = pc.list_flatten(headers)
+    is_named = pc.equal(pc.struct_field(pairs, "key"), name).to_numpy(zero_copy_only=False)
+    values = pc.struct_field(pairs, "value").filter(pa.array(is_named))
+    rows, first = np.unique(rows[is_named], return_index=True)
+    values = values.take(pa.array(first))
+    sizes = pc.binary_length(values).fill_null(0).to_numpy()
+    eight = values.filter(pa.array(sizes == 8)).cast(pa.binary(8))
+    binary = eight.view(pa.int64()).to_numpy().byteswap()
+    digits = pc.match_substring_regex(values, r"^[0-9]{1,18}$").fill_null(False)
+    is_text = digits.to_numpy(zero_copy_only=False)
+    times[rows[(sizes == 8) & ~is_text]] = binary[~is_text[sizes == 8]]
+    texts = values.filter(pa.array(is_text)).cast(pa.string()).cast(pa.int64())
+    times[rows[is_text]] = texts.to_numpy()
+    return times
+
+
+class _Histogram:
+    """Latencies, and how many records have each."""
+
+    def __init__(self) -> None:
+        self._values = np.empty(0, np.int64)
+        self._counts = np.empty(0, np.int64)
+        self._kept: list[NDArray[np.int64]] = []
+        self._size = 0
+
+    def add(self, latencies: NDArray[np.int64]) -> None:
+        """Add one record of each latency."""
+        self._kept.append(latencies)
+        self._size += len(latencies)
+        # As many as are counted already, so that each is sorted a few times only.
+        if self._size >= max(_MOST_KEPT, len(self._values)):
+            self.counted()
+
+    def counted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the latencies that occur, rising, and how often."""
+        more, more_counts = np.unique(
+            np.concatenate([self._values[:0], *self._kept]), return_counts=True
+        )
+        self._kept, self._size = [], 0
+        values, places = np.unique(np.concatenate([self._values, more]), return_inverse=True)
+        counts = np.zeros(len(values), np.int64)
+        np.add.at(counts, places, np.concatenate([self._counts, more_counts]))
+        self._values, self._counts = values, counts
+        return values, counts

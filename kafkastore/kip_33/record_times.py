@@ -1,0 +1,128 @@
+"""Offsets and timestamps of records as arrays, where a batch's header does not tell enough."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.record_columns import RecordColumns
+from kafkastore.log.batch_reading import SegmentsInTurn
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun
+
+#: What a timestamp counts as whose microseconds do not fit 64 bits.
+FAR_FUTURE = ((1 << 63) - 1) // 1000
+
+_SMALL_RANGE = 1000
+
+Times = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class LocatedRun(NamedTuple):
+    """Successive batches and the file they are in; `headers` may be some of the run's only."""
+
+    path: Path
+    run: BatchRun
+    headers: NDArray[Any]
+
+
+def runs_between(
+    log: PartitionLog, start_offset: int, end_offset: int, *, verify: bool = True
+) -> Iterator[LocatedRun]:
+    """Scan the batches between two offsets, a run at a time.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    start_offset, end_offset : int
+        Inclusive, exclusive; the first and the last batch may reach over them.
+    verify : bool
+        Check the checksums.
+
+    Yields
+    ------
+    LocatedRun
+        With the headers of at least one batch, none wholly below the start or behind the end.
+
+    Raises
+    ------
+    CorruptionError
+        At the first batch that is broken, behind all before it.
+    """
+    segments = SegmentsInTurn(log, start_offset, end_offset)
+    for segment, file in segments:
+        position = segment.position_before(segments.first_offset, file)
+        is_small = position > 0 or end_offset - start_offset < _SMALL_RANGE
+        first_read = SMALLEST_READ if is_small else LARGEST_READ
+        for run in file.runs(position, verify_crc=verify, first_read=first_read):
+            # Of a wrapper only the last offset is known.
+            within = run.headers["last_offset"] >= segments.first_offset
+            within &= run.headers["base_offset"] < end_offset
+            broken = np.flatnonzero(run.headers["crc_valid"] == 0)
+            within[broken[0] if len(broken) else len(within) :] = False
+            if within.any():
+                yield LocatedRun(segment.log_path, run, run.headers[within])
+            for index in broken.tolist():
+                _check(run, index, segment.log_path)
+            segments.next_offset = int(run.headers["last_offset"][-1]) + 1
+            if run.headers["base_offset"][-1] >= end_offset:
+                break
+
+
+def times_of(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]:
+    """Decode the offsets and timestamps of batches.
+
+    Parameters
+    ----------
+    columns : RecordColumns
+        As from `new_columns`.
+    located : LocatedRun
+        What its headers say of timestamps counts.
+
+    Yields
+    ------
+    offsets, timestamps : numpy.ndarray of int64
+        A timestamp too large for microseconds in 64 bits is `FAR_FUTURE`. No row is of a marker.
+
+    Raises
+    ------
+    CorruptionError
+        If a batch's records break their format.
+    """
+    done = 0
+    while done < len(located.headers):
+        try:
+            done = columns.append(
+                located.run.data, located.headers, done, position=located.run.position
+            )
+        except CorruptionError as error:
+            raise error.located(located.path) from error
+        rows, taken = columns.take()
+        if not rows:
+            continue
+        nulls, validity, micros = taken["timestamp"]
+        timestamps = np.frombuffer(micros, np.int64, rows) // 1000
+        if nulls:
+            bits = np.frombuffer(validity, np.uint8, (rows + 7) // 8)
+            timestamps[np.unpackbits(bits, count=rows, bitorder="little") == 0] = FAR_FUTURE
+        yield np.frombuffer(taken["offset"], np.int64, rows), timestamps
+
+
+def new_columns(start_offset: int, end_offset: int) -> RecordColumns:
+    """Return what `times_of` decodes into, for offsets from a start, inclusive, to an end."""
+    return RecordColumns(("offset", "timestamp"), start_offset=start_offset, end_offset=end_offset)
+
+
+def _check(run: BatchRun, index: int, path: Path) -> None:
+    """Raise what is wrong with a batch whose checksum is."""
+    batch = RecordBatch(bytes(run.batch(index)), int(run.headers["position"][index]))
+    try:
+        batch.verify()
+    except CorruptionError as error:
+        raise error.located(path) from error

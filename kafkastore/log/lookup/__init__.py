@@ -1,0 +1,1 @@
+"""Which offset is at a time, by several rules; see ``docs/lookups.md``."""

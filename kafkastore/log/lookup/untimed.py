@@ -1,0 +1,96 @@
+"""Segments whose records have no timestamps, found as a whole by when they were last written.
+
+Message format v0 has none, so that no time leads to such records.  A user may rather begin at the
+first of them: a segment of theirs counts as one record at its first offset, with the time of the
+KIP-33 entry that a migration gave it, or else the modification time of its ``.log``.
+"""
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kafkastore.errors import CorruptIndexError
+from kafkastore.formats.entries import TimestampAndOffset, as_targets
+from kafkastore.log.lookup.segments_by_time import Lookup
+
+if TYPE_CHECKING:
+    from kafkastore.log.partition_log import PartitionLog
+    from kafkastore.segment.log_segment import LogSegment
+
+NO_TIMESTAMP = -1
+
+
+class WithUntimedSegments:
+    """A lookup by other rules, and beside it the segments without timestamps.
+
+    Parameters
+    ----------
+    lookup : Lookup
+        By the other rules.
+    log : PartitionLog
+        The partition.
+    end_offset : int
+        First offset that may not be found.
+
+    Notes
+    -----
+    The answer is the smaller one: of the record found by the other rules, and of the first such
+    segment that was last written at or after the time. Its timestamp is -1.
+    """
+
+    def __init__(self, lookup: Lookup, log: PartitionLog, end_offset: int) -> None:
+        self._lookup = lookup
+        self._log = log
+        self._end_offset = end_offset
+
+    @cached_property
+    def _first_offsets(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The largest time of each such segment and those before it, and their first offsets."""
+        start = self._log.log_start_offset
+        found = [
+            (_time_of(segment), max(segment.base_offset, start))
+            for segment in self._log.segments
+            if segment.next_offset > max(segment.base_offset, start)
+            and segment.largest_record_timestamp() is None
+        ]
+        times, offsets = np.array(found, np.int64).reshape(-1, 2).T
+        return np.maximum.accumulate(times), offsets
+
+    def find(self, target_timestamp: int) -> TimestampAndOffset | None:
+        """Find the offset for a time, ms since 1970, inclusive."""
+        found = self._lookup.find(target_timestamp)
+        times, offsets = self._first_offsets
+        number = int(np.searchsorted(times, max(target_timestamp, 0)))
+        if number == len(offsets) or offsets[number] >= self._end_offset:
+            return found
+        if found is not None and found.offset < offsets[number]:
+            return found
+        return TimestampAndOffset(NO_TIMESTAMP, int(offsets[number]))
+
+    def find_many(self, target_timestamps: ArrayLike) -> NDArray[np.void]:
+        """Find the offsets for many times, in any order."""
+        answers = self._lookup.find_many(target_timestamps)
+        targets = as_targets(target_timestamps).ravel()
+        times, offsets = self._first_offsets
+        numbers = np.searchsorted(times, np.maximum(targets, 0))
+        firsts = np.append(offsets, self._end_offset)[numbers]
+        is_first = (firsts < self._end_offset) & (
+            (answers["offset"] < 0) | (firsts <= answers["offset"])
+        )
+        answers["offset"][is_first] = firsts[is_first]
+        answers["timestamp"][is_first] = NO_TIMESTAMP
+        answers["leader_epoch"][is_first] = -1
+        return answers
+
+
+def _time_of(segment: LogSegment) -> int:
+    """Return when a segment without timestamps was last written, as far as is known."""
+    try:
+        if segment.time_index is not None and segment.time_index.used_entry_count:
+            return segment.time_index.last_entry.timestamp
+    except CorruptIndexError:
+        pass
+    return segment.last_modified_ms

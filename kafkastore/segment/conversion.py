@@ -1,0 +1,187 @@
+"""Messages of the formats 0 and 1 as record batches (magic 2), offsets and records unchanged.
+
+No Kafka tool rewrites what is stored: a broker keeps old messages as they are, and converts them
+each time that they are read.
+
+- Each wrapper becomes one batch; messages that are not compressed become batches of as many as go
+  into 16 KiB, a producer's default ``batch.size``.
+- Record batches stay byte for byte, but for their leader epoch if all are to have the same one.
+- Timestamps, their type, keys and values stay. A message of format 0 has no timestamp, and gets
+  none, or the time that the caller names as the broker's (LogAppendTime).
+- A batch that is made has the leader epoch of the record batches before, 0 where there is none:
+  every offset then has an epoch, and they never fall.
+
+Source: Kafka 2.4.0 ``LazyDownConversionRecords`` (what brokers do instead), ``RecordBatch``; KIP-98
+"Message Format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.errors import CorruptBatchError, CorruptionError
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.record_builder import (
+    build_batch,
+    build_batch_from_columns,
+    build_batches_from_columns,
+)
+from kafkastore.formats.record_columns import RecordColumns
+from kafkastore.segment.log_file import BatchRun, LogFile
+
+BATCH_BYTES = 16 * 1024
+_CODEC_MASK = 7
+_LEADER_EPOCH_AT = 12
+_LOG_APPEND_TIME = 8
+_COLUMNS = ("key", "value", "offset", "timestamp")
+_NO_LIMIT = (1 << 31) - 1
+
+
+class Conversion(NamedTuple):
+    """How messages of old formats are written anew.
+
+    Parameters
+    ----------
+    codec : Codec or None
+        How records are compressed; None: as they were.
+    untimed_ms : int or None
+        LogAppendTime of messages of format 0, ms since 1970; None: they have no timestamp.
+    leader_epoch : int
+        Of messages before the first record batch.
+    is_only_epoch : bool
+        Record batches get that leader epoch too, which lies outside their checksums.
+    """
+
+    codec: Codec | None = None
+    untimed_ms: int | None = None
+    leader_epoch: int = 0
+    is_only_epoch: bool = False
+
+
+def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
+    """Write a segment's log anew, piece by piece.
+
+    Parameters
+    ----------
+    log : LogFile
+        Open. What is behind its last whole batch is left out.
+    conversion : Conversion
+        How.
+
+    Yields
+    ------
+    bytes
+        Whole record batches, one or many. The same for the same log and the same compression
+        libraries.
+
+    Raises
+    ------
+    CorruptionError
+        At a batch that is broken, or whose checksum is wrong.
+    ValueError
+        If a batch would be larger than 2**31 - 1 bytes.
+    """
+    epoch = conversion.leader_epoch
+    for run in log.runs(verify_crc=True):
+        headers = run.headers
+        if bad := np.flatnonzero(headers["crc_valid"] == 0).tolist():
+            position = int(headers["position"][bad[0]])
+            raise CorruptBatchError("checksum is wrong", path=log.path, position=position)
+        for first, end in _groups(headers):
+            group = headers[first:end]
+            at = int(group["position"][0]) - run.position
+            if group["magic"][0] == 2:
+                end_at = int(group["position"][-1] + group["size"][-1]) - run.position
+                data = bytes(run.data[at:end_at])
+                if conversion.is_only_epoch:
+                    yield _with_epoch(data, group["position"] - group["position"][0], epoch)
+                else:
+                    epoch = max(epoch, int(group["leader_epoch"].max()))
+                    yield data
+                continue
+            try:
+                yield from _converted_group(run, group, conversion, epoch)
+            except CorruptionError as error:
+                raise error.located(log.path) from error
+
+
+def _with_epoch(data: bytes, positions: NDArray[Any], leader_epoch: int) -> bytes:
+    """Give record batches another leader epoch."""
+    changed = np.frombuffer(data, np.uint8).copy()
+    places = positions[:, np.newaxis] + np.arange(_LEADER_EPOCH_AT, _LEADER_EPOCH_AT + 4)
+    changed[places] = np.frombuffer(leader_epoch.to_bytes(4, "big"), np.uint8)
+    return changed.tobytes()
+
+
+def _groups(headers: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Divide batches: record batches; a wrapper; messages that can be in one batch."""
+    is_batch = headers["magic"] == 2
+    codec = headers["attributes"] & _CODEC_MASK
+    is_appended = headers["attributes"] & _LOG_APPEND_TIME != 0
+    key = np.stack(
+        [
+            is_batch,
+            np.where(is_batch, 0, headers["magic"]),
+            np.where(is_batch, 0, is_appended),
+            np.where(is_appended & ~is_batch, headers["max_timestamp"], 0),
+            # Two wrappers never belong together.
+            np.where((codec != 0) & ~is_batch, np.arange(1, len(headers) + 1), 0),
+        ]
+    )
+    starts = np.flatnonzero(np.any(key[:, 1:] != key[:, :-1], axis=0)) + 1
+    bounds = [0, *starts.tolist(), len(headers)]
+    yield from pairwise(bounds)
+
+
+def _converted_group(
+    run: BatchRun, group: NDArray[Any], conversion: Conversion, leader_epoch: int
+) -> Iterator[bytes]:
+    """Write one wrapper, or messages that are not compressed, as record batches."""
+    attributes, magic = int(group["attributes"][0]), int(group["magic"][0])
+    stored = Codec(attributes & _CODEC_MASK)
+    log_append_time = None
+    if magic == 0:
+        log_append_time = conversion.untimed_ms
+    elif attributes & _LOG_APPEND_TIME:
+        log_append_time = int(group["max_timestamp"][0])
+    fields: dict[str, Any] = {
+        "codec": stored if conversion.codec is None else conversion.codec,
+        "log_append_time": log_append_time,
+        "leader_epoch": leader_epoch,
+    }
+    columns = RecordColumns(
+        _COLUMNS, max_rows=_NO_LIMIT, max_bytes=_NO_LIMIT if stored else 1 << 20
+    )
+    done = 0
+    while done < len(group):
+        first = done
+        done = columns.append(run.data, group, done, position=run.position)
+        rows, taken = columns.take()
+        nulls, _, micros = taken["timestamp"]
+        if nulls:  # times beyond what the columns' microseconds hold
+            yield from _one_by_one(run, group[first:done], fields)
+            continue
+        taken["timestamp"] = times = np.frombuffer(micros, np.int64, rows) // 1000
+        if magic == 1 and log_append_time is not None and (times != log_append_time).any():
+            # Messages of format 0 in a wrapper of format 1: they have no time, whatever it says.
+            fields["log_append_time"] = None
+        if stored:
+            yield build_batch_from_columns(rows, taken, **fields)
+        else:
+            yield from build_batches_from_columns(rows, taken, BATCH_BYTES, **fields)
+
+
+def _one_by_one(
+    run: BatchRun, group: NDArray[Any], fields: dict[str, Any]
+) -> Iterator[bytes]:
+    """Write each batch as one, record by record."""
+    for header in group:
+        at = int(header["position"]) - run.position
+        batch = RecordBatch(run.data[at : at + int(header["size"])], int(header["position"]))
+        yield build_batch(batch.records(), **fields)

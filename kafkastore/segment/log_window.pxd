@@ -1,0 +1,105 @@
+"""A ``.log`` file read by ``pread``, a piece at a time into memory that is used again.
+
+What the system does not give is told where it is needed, and no sooner: a header before a bad
+sector is read like any other.
+"""
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport realloc
+from posix.unistd cimport pread
+
+from kafkastore.formats.batch_header cimport (
+    HEADER_BAD_LENGTH,
+    HEADER_BAD_MAGIC,
+    RECORDS_AT,
+    SMALLEST_HEADER,
+    BatchHeader,
+    HeaderStatus,
+    parse_header,
+)
+
+
+cdef enum Outcome:
+    IS_FOUND
+    IS_NONE
+    IS_WRAPPER               # begins at a wrapper, whose first offset only decompression tells
+    IS_COMPRESSED
+    IS_BROKEN_RECORDS
+    IS_BROKEN_FRAME
+    IS_UNREADABLE            # an error of the system
+    IS_OUT_OF_MEMORY
+
+
+cdef struct Window:
+    # Bytes of the file from `start` on.
+    int descriptor
+    int64_t file_size
+    uint8_t* bytes
+    Py_ssize_t capacity
+    Py_ssize_t smallest      # is read at least
+    int64_t start
+    Py_ssize_t size
+    int error                # why there are not more; 0: the file ends
+
+
+cdef inline Outcome fill(Window* window, int64_t position, int64_t wanted) noexcept nogil:
+    """Have so many bytes from a position in the window, or all that there are."""
+    cdef int64_t left = window.file_size - position
+    cdef Py_ssize_t got, done = 0
+    cdef uint8_t* larger
+    wanted = min(wanted, left)
+    if window.start <= position and position + wanted <= window.start + window.size:
+        return IS_FOUND
+    wanted = min(max(wanted, window.smallest), left)
+    if wanted > window.capacity:
+        larger = <uint8_t*> realloc(window.bytes, wanted)
+        if larger == NULL:
+            return IS_OUT_OF_MEMORY
+        window.bytes = larger
+        window.capacity = wanted
+    window.start = position
+    window.size = 0
+    window.error = 0
+    while done < wanted:
+        got = pread(window.descriptor, window.bytes + done, wanted - done, position + done)
+        if got < 0:
+            if errno == EINTR:
+                continue
+            window.error = errno   # told only if more is needed than what could be read
+            break
+        if got == 0:
+            break                  # the file was cut meanwhile
+        done += got
+    window.size = done
+    return IS_FOUND
+
+
+cdef inline Outcome cut_short(const Window* window) noexcept nogil:
+    """Bytes that should be there are not: lost by an error, or cut off meanwhile."""
+    return IS_UNREADABLE if window.error else IS_NONE
+
+
+cdef inline Outcome read_header(
+    Window* window, int64_t position, BatchHeader* header, HeaderStatus* status
+) noexcept nogil:
+    """Read the header of a whole batch; IS_NONE where none begins there."""
+    cdef int64_t left = window.file_size - position, here
+    cdef Outcome outcome
+    # A frame that ends where the file does is not looked at, as in Kafka's FileLogInputStream.
+    if left <= SMALLEST_HEADER:
+        return IS_NONE
+    outcome = fill(window, position, RECORDS_AT)
+    if outcome != IS_FOUND:
+        return outcome
+    here = window.start + window.size - position
+    header.size = 0
+    header.position = position
+    status[0] = parse_header(window.bytes + (position - window.start), here, header)
+    if status[0] == HEADER_BAD_LENGTH or status[0] == HEADER_BAD_MAGIC:
+        # What runs past the end is torn, whatever its magic.
+        return IS_BROKEN_FRAME
+    if header.size > left:
+        return IS_NONE
+    if header.size == 0 or here < min(header.size, <int64_t> RECORDS_AT):
+        return cut_short(window)
+    return IS_FOUND

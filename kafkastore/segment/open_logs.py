@@ -1,0 +1,51 @@
+"""Which searches keep their ``.log`` open: the few that were used last, in the whole process.
+
+Opening a file costs more than a search in it; a store may have more segments than a process may
+have open files.
+"""
+from __future__ import annotations
+
+import resource
+from collections import deque
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import ReferenceType, ref
+
+if TYPE_CHECKING:
+    from kafkastore.segment.timestamp_search import SegmentSearch
+
+MOST_OPEN = 64
+#: Of the files that the process may have open.
+LARGEST_SHARE = 1 / 8
+
+_lock = Lock()
+_kept: deque[ReferenceType[SegmentSearch]] = deque()
+
+
+def keep(search: SegmentSearch) -> None:
+    """Take note that a search has opened its log; one that was not used lately lets go of its own.
+
+    Parameters
+    ----------
+    search : SegmentSearch
+        Not kept alive by this. A thread that is just reading the log that is let go has a reference
+        to it, with which the file is closed.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_OPEN
+    if limit != resource.RLIM_INFINITY:
+        most = max(1, min(most, int(limit * LARGEST_SHARE)))
+    with _lock:
+        # Each is spared once for having been used since its last turn.
+        for _ in range(2 * len(_kept)):
+            if len(_kept) < most:
+                break
+            oldest = _kept.popleft()
+            other = oldest()
+            if other is None:
+                continue
+            if other.spare():
+                _kept.append(oldest)
+            else:
+                other.let_go()
+        _kept.append(ref(search))

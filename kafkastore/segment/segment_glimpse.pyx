@@ -1,0 +1,369 @@
+"""What a look at a segment's files tells of its times, without a Python object for any of them.
+
+A lookup in a whole store asks this of tens of thousands of segments: each file is opened, the few
+places that matter are read, and it is closed again, without the GIL.
+
+What is not as it should be (a file that is missing, or no regular file, an index too large to be
+read at a glance, one that can't be read) is not judged here: the answer is then that there is none.
+
+Source: Kafka 2.4.0 ``TimeIndex.lastEntry``, ``LogSegment.largestTimestamp``.
+"""
+from libc.errno cimport EINTR, ENXIO, errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from posix.fcntl cimport O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, open
+from posix.stat cimport S_ISREG, fstat, struct_stat
+from posix.types cimport off_t
+from posix.unistd cimport close, lseek, pread
+
+import os
+
+from kafkastore.formats cimport offset_index, time_index
+from kafkastore.formats.batch_header cimport BatchHeader, HeaderStatus
+from kafkastore.formats.named_pair cimport new_named_pair
+from kafkastore.formats.record_cursor cimport is_wrapper
+from kafkastore.formats.slot_search cimport search_slots, slots_before_padding
+from kafkastore.segment.log_window cimport (
+    IS_BROKEN_FRAME,
+    IS_FOUND,
+    IS_NONE,
+    IS_WRAPPER,
+    Outcome,
+    Window,
+    read_header,
+)
+
+from kafkastore.formats.entries import TimestampOffset
+
+
+cdef extern from *:
+    """
+    #include <unistd.h>
+    #ifdef SEEK_HOLE
+    #define KAFKASTORE_SEEK_HOLE SEEK_HOLE
+    #define KAFKASTORE_SEEK_DATA SEEK_DATA
+    #else
+    #define KAFKASTORE_SEEK_HOLE -1
+    #define KAFKASTORE_SEEK_DATA -1
+    #endif
+    """
+    const int SEEK_HOLE "KAFKASTORE_SEEK_HOLE"
+    const int SEEK_DATA "KAFKASTORE_SEEK_DATA"
+
+
+cdef enum:
+    TAIL_SIZE = 4092         # whole entries
+    HEADER_READ = 4096
+    LIKELY_PADDED = 64 * 1024
+    # An entry for each smallest batch of the largest segment has three times as much.
+    LARGEST_INDEX = 256 * 1024 * 1024
+
+
+cdef int open_regular(const char* path, int64_t* size) noexcept nogil:
+    """Open a regular file for reading; below 0: not."""
+    cdef struct_stat status
+    cdef int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+    if descriptor < 0:
+        return -1
+    if fstat(descriptor, &status) or not S_ISREG(status.st_mode):
+        close(descriptor)
+        return -1
+    size[0] = status.st_size
+    return descriptor
+
+
+cdef int64_t end_of_data(int descriptor, int64_t size) noexcept nogil:
+    """Where the hole begins that reaches to the end; brokers preallocate by setting the length."""
+    cdef off_t hole
+    if size < LIKELY_PADDED or SEEK_HOLE < 0:
+        return size
+    hole = lseek(descriptor, 0, SEEK_HOLE)
+    # ENXIO: no data follows.
+    if hole < 0 or hole >= size or lseek(descriptor, hole, SEEK_DATA) >= 0 or errno != ENXIO:
+        return size
+    return hole
+
+
+cdef bint read_at(
+    int descriptor, uint8_t* buffer, Py_ssize_t size, int64_t position
+) noexcept nogil:
+    """Read just so many bytes; False where they are not there, or can't be read."""
+    cdef Py_ssize_t got, done = 0
+    while done < size:
+        got = pread(descriptor, buffer + done, size - done, position + done)
+        if got < 0 and errno == EINTR:
+            continue
+        if got <= 0:
+            return False
+        done += got
+    return True
+
+
+cdef bint find_last_entry(
+    const char* path, int64_t base_offset, bint with_padding, time_index.Entry* last
+) noexcept nogil:
+    cdef uint8_t tail[TAIL_SIZE]
+    cdef int64_t size, end
+    cdef Py_ssize_t here, count
+    cdef bint is_read = True
+    cdef int descriptor = open_regular(path, &size)
+    if descriptor < 0:
+        return False
+    if not with_padding:
+        size = end_of_data(descriptor, size)
+    end = size - size % time_index._ENTRY_SIZE
+    last[0] = time_index.load_entry(tail, -1, base_offset)
+    while end > 0:
+        here = min(end, <int64_t> TAIL_SIZE)
+        is_read = read_at(descriptor, tail, here, end - here)
+        if not is_read:
+            break
+        count = here // time_index._ENTRY_SIZE
+        if not with_padding:
+            count = slots_before_padding(tail, count, time_index._ENTRY_SIZE)
+        if count:
+            last[0] = time_index.load_entry(tail, count - 1, base_offset)
+            break
+        end -= here
+    close(descriptor)
+    return is_read
+
+
+def last_time_entry(path, int64_t base_offset, *, bint with_padding):
+    """Read the last entry of a time index file, and nothing else of it but padding.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    base_offset : int
+        Of the segment.
+    with_padding : bool
+        Whether zero padding counts as entries.
+
+    Returns
+    -------
+    TimestampOffset or None
+        As `TimeIndex.last_entry` and `TimeIndex.last_entry_with_padding`; None where the file is
+        missing or can't be read.
+    """
+    cdef bytes name = os.fsencode(path)
+    cdef const char* c_name = name
+    cdef time_index.Entry last
+    cdef bint is_read
+    with nogil:
+        is_read = find_last_entry(c_name, base_offset, with_padding, &last)
+    return new_named_pair(TimestampOffset, last.timestamp, last.offset) if is_read else None
+
+
+cdef struct Index:
+    uint8_t* bytes           # to be freed
+    Py_ssize_t count         # entries before the padding
+
+
+cdef bint read_index(const char* path, Py_ssize_t entry_size, Index* index) noexcept nogil:
+    cdef int64_t size
+    cdef bint is_read = False
+    cdef int descriptor = open_regular(path, &size)
+    index.bytes = NULL
+    index.count = 0
+    if descriptor < 0:
+        return False
+    size = end_of_data(descriptor, size)
+    size -= size % entry_size
+    if size <= LARGEST_INDEX:
+        index.bytes = <uint8_t*> malloc(max(size, 1))
+        is_read = index.bytes != NULL and read_at(descriptor, index.bytes, size, 0)
+    close(descriptor)
+    if is_read:
+        index.count = slots_before_padding(index.bytes, size // entry_size, entry_size)
+    return is_read
+
+
+cdef struct Known:
+    # What only Python can tell, where it was asked.
+    int64_t wrapper_position     # -1: none
+    int64_t first_offset         # of that wrapper; -1: can't be read
+    int64_t end                  # the log is known to end here; -1: not
+
+
+cdef struct Glimpse:
+    int64_t base_offset
+    Index times
+    Index offsets
+    Window window
+    Known known
+    int64_t position             # of what only Python can tell
+    HeaderStatus status
+    int64_t largest
+
+
+cdef Outcome header_at(
+    Glimpse* glimpse, int64_t position, BatchHeader* header
+) noexcept nogil:
+    if position == glimpse.known.end:
+        return IS_NONE
+    glimpse.position = position
+    return read_header(&glimpse.window, position, header, &glimpse.status)
+
+
+cdef Outcome check_beginning(Glimpse* glimpse) noexcept nogil:
+    """IS_FOUND if the first entry is true of all that lies before it.
+
+    A broker that misses a time index begins an empty one, however much the log holds already.
+    """
+    cdef time_index.Entry first = time_index.load_entry(
+        glimpse.times.bytes, 0, glimpse.base_offset)
+    cdef BatchHeader header
+    cdef int64_t position = 0
+    cdef Outcome outcome
+    while True:
+        outcome = header_at(glimpse, position, &header)
+        if outcome != IS_FOUND:
+            return outcome
+        if header.max_timestamp > first.timestamp:
+            return IS_NONE
+        if header.last_offset >= first.offset:
+            return IS_FOUND if header.max_timestamp == first.timestamp else IS_NONE
+        position += header.size
+
+
+cdef Outcome find_position_before(
+    Glimpse* glimpse, int64_t offset, int64_t* position
+) noexcept nogil:
+    """As `LogSegment.position_before`."""
+    cdef offset_index.Entry entry
+    cdef BatchHeader header
+    cdef int64_t first_offset
+    position[0] = 0
+    if offset <= glimpse.base_offset:
+        return IS_FOUND
+    entry = offset_index.load_entry(
+        glimpse.offsets.bytes,
+        search_slots(glimpse.offsets.bytes, glimpse.offsets.count,
+                     offset_index.offset_key(glimpse.base_offset), offset, True).lower,
+        glimpse.base_offset)
+    if entry.position <= 0 or header_at(glimpse, entry.position, &header) != IS_FOUND:
+        return IS_FOUND
+    first_offset = header.base_offset
+    if is_wrapper(&header):
+        if glimpse.known.wrapper_position != entry.position:
+            return IS_WRAPPER
+        first_offset = glimpse.known.first_offset
+    if glimpse.base_offset <= first_offset <= entry.offset <= offset:
+        position[0] = entry.position
+    return IS_FOUND
+
+
+cdef Outcome find_largest(Glimpse* glimpse) noexcept nogil:
+    """Find the largest timestamp from the last entry on, if that entry is true."""
+    cdef time_index.Entry last
+    cdef BatchHeader header
+    cdef int64_t position
+    cdef bint has_begun = False
+    cdef Outcome outcome
+    if (not glimpse.times.count
+            or time_index.first_slot_out_of_order(glimpse.times.bytes, glimpse.times.count) >= 0):
+        return IS_NONE
+    outcome = check_beginning(glimpse)
+    if outcome != IS_FOUND:
+        return outcome
+    last = time_index.load_entry(
+        glimpse.times.bytes, glimpse.times.count - 1, glimpse.base_offset)
+    outcome = find_position_before(glimpse, last.offset, &position)
+    if outcome != IS_FOUND:
+        return outcome
+    glimpse.largest = last.timestamp
+    while True:
+        outcome = header_at(glimpse, position, &header)
+        if outcome == IS_NONE:
+            return IS_FOUND if has_begun else IS_NONE
+        if outcome != IS_FOUND:
+            return outcome
+        if header.last_offset >= last.offset:
+            if not has_begun and header.max_timestamp != last.timestamp:
+                return IS_NONE
+            has_begun = True
+            glimpse.largest = max(glimpse.largest, header.max_timestamp)
+        position += header.size
+
+
+cdef Outcome look(
+    Glimpse* glimpse, const char* log, const char* offsets, const char* times
+) noexcept nogil:
+    cdef Outcome outcome = IS_NONE
+    glimpse.offsets.bytes = NULL
+    glimpse.offsets.count = 0
+    if read_index(times, time_index._ENTRY_SIZE, &glimpse.times) and glimpse.times.count:
+        glimpse.window.bytes = NULL
+        glimpse.window.capacity = glimpse.window.start = glimpse.window.size = 0
+        glimpse.window.smallest = HEADER_READ
+        glimpse.window.descriptor = open_regular(log, &glimpse.window.file_size)
+        if glimpse.window.descriptor >= 0:
+            # Without an offset index the log is read from its start.
+            if not read_index(offsets, offset_index._ENTRY_SIZE, &glimpse.offsets):
+                glimpse.offsets.count = 0
+            outcome = find_largest(glimpse)
+            close(glimpse.window.descriptor)
+        free(glimpse.window.bytes)
+    free(glimpse.times.bytes)
+    free(glimpse.offsets.bytes)
+    return outcome
+
+
+def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""):
+    """Find a segment's largest timestamp, if its time index can be shown to be right.
+
+    Parameters
+    ----------
+    path : str
+        Of its files, without what stands behind the base offset in their names.
+    base_offset : int
+        Of the segment.
+    open_log : callable
+        Returns its `LogFile`; asked where only Python can tell what stands there: in an old
+        format's compressed batch, in zeros behind the last one.
+    temporary : str
+        What stands behind the names of all its files, such as ``.swap``.
+
+    Returns
+    -------
+    int or None
+        ms. None where an entry is out of order, the first or the last does not fit the log, or a
+        file is missing or can't be read.
+
+    Raises
+    ------
+    CorruptBatchError, UnsupportedFormatError
+        At a frame that can't be one.
+    SegmentGoneError
+        If the log is not there when it is to be opened.
+    """
+    cdef bytes log = os.fsencode(f"{path}.log{temporary}")
+    cdef bytes offsets = os.fsencode(f"{path}.index{temporary}")
+    cdef bytes times = os.fsencode(f"{path}.timeindex{temporary}")
+    cdef const char* log_name = log
+    cdef const char* offsets_name = offsets
+    cdef const char* times_name = times
+    cdef Glimpse glimpse
+    cdef Outcome outcome
+    glimpse.base_offset = base_offset
+    glimpse.known.wrapper_position = glimpse.known.end = -1
+    while True:
+        with nogil:
+            outcome = look(&glimpse, log_name, offsets_name, times_name)
+        if outcome == IS_FOUND:
+            return glimpse.largest
+        if outcome == IS_WRAPPER:
+            with open_log() as file:
+                first_offset = file.first_offset_at(glimpse.position)
+            if glimpse.known.wrapper_position == glimpse.position:
+                return None
+            glimpse.known.wrapper_position = glimpse.position
+            glimpse.known.first_offset = -1 if first_offset is None else first_offset
+        elif outcome == IS_BROKEN_FRAME and glimpse.known.end < 0:
+            with open_log() as file:
+                file.check_end(glimpse.position, <int> glimpse.status)
+            glimpse.known.end = glimpse.position
+        else:
+            return None

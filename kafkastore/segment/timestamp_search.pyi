@@ -1,0 +1,45 @@
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.formats.entries import OffsetPosition, TimestampAndOffset, TimestampOffset
+from kafkastore.segment.log_file import LogFile
+
+class SearchTrace(NamedTuple):
+    answer: TimestampAndOffset | None
+    time_entry: TimestampOffset
+    offset_entry: OffsetPosition
+    starting_position: int
+
+class SegmentSearch:
+    was_used: bool
+    def __init__(
+        self,
+        open_log: Callable[[], LogFile],
+        base_offset: int,
+        time_entries: bytes,
+        offset_entries: bytes,
+        *,
+        warm_section: bool = True,
+        checked: bool = False,
+        skip_control: bool = False,
+        max_decompressed_bytes: int = ...,
+    ) -> None: ...
+    def let_go(self) -> None: ...
+    def spare(self) -> bool: ...
+    def find(
+        self, target_timestamp: int, starting_offset: int, /
+    ) -> TimestampAndOffset | None: ...
+    def find_from(
+        self, position: int, target_timestamp: int, starting_offset: int
+    ) -> TimestampAndOffset | None: ...
+    def find_many(
+        self,
+        target_timestamps: NDArray[np.int64],
+        starting_offset: int,
+        answers: NDArray[np.void],
+        /,
+    ) -> None: ...
+    def trace(self, target_timestamp: int, starting_offset: int) -> SearchTrace: ...

@@ -1,0 +1,702 @@
+"""The search for a time in one segment: indexes, batch headers, records, without Python in between.
+
+Both indexes say where to begin; from there the first batch whose header says that it reaches the
+time is looked for, and in it the first record that does::
+
+    time index  --floor-->  offset  --offset index-->  position  --headers-->  batch  -->  record
+
+The ``.log`` is read by ``pread``, a piece at a time into memory that is used again: of a batch that
+is passed over only its header, of the batch that decides its records up to the one found.
+
+Two ways to begin.  As brokers do, at the floor entries of both indexes, right or wrong.  Or
+*checked*: at the floor of the time before, and only where both entries fit the log; else at the
+segment's first byte.  Of an entry with just the time asked for it is not said that it is the first
+record of that time.
+
+Source: Kafka 2.4.0 ``LogSegment.findOffsetByTimestamp``, ``FileRecords.searchForTimestamp``.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+
+from kafkastore.formats cimport offset_index, time_index
+from kafkastore.formats.batch_header cimport (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    RECORDS_AT,
+    BatchHeader,
+    HeaderStatus,
+)
+from kafkastore.formats.record_batch cimport broken, records_of
+from kafkastore.formats.record_cursor cimport (
+    RecordCursor,
+    RecordView,
+    is_wrapper,
+    next_record,
+    open_cursor,
+)
+from kafkastore.formats.slot_search cimport search_slots
+from kafkastore.segment.log_window cimport (
+    IS_BROKEN_FRAME,
+    IS_BROKEN_RECORDS,
+    IS_COMPRESSED,
+    IS_FOUND,
+    IS_NONE,
+    IS_OUT_OF_MEMORY,
+    IS_UNREADABLE,
+    IS_WRAPPER,
+    Outcome,
+    Window,
+    cut_short,
+    fill,
+    read_header,
+)
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.entries import (
+    TIMESTAMP_AND_OFFSET,
+    OffsetPosition,
+    TimestampAndOffset,
+    TimestampOffset,
+)
+from kafkastore.segment import open_logs
+
+
+class SearchTrace(NamedTuple):
+    """The way of one search.
+
+    Attributes
+    ----------
+    answer : TimestampAndOffset or None
+        As from `SegmentSearch.find`.
+    time_entry, offset_entry
+        The floor entries that it began at; if they do not fit the log, at its first byte.
+    starting_position : int
+        Byte position of the first batch looked at.
+    """
+
+    answer: TimestampAndOffset | None
+    time_entry: TimestampOffset
+    offset_entry: OffsetPosition
+    starting_position: int
+
+
+cdef extern from *:
+    """
+    static PyObject* kafkastore_new_named_triple(
+            PyObject* type, PyObject* first, PyObject* second, PyObject* third) {
+        PyObject* triple = ((PyTypeObject*) type)->tp_alloc((PyTypeObject*) type, 3);
+        if (triple != NULL) {
+            PyTuple_SET_ITEM(triple, 0, Py_NewRef(first));
+            PyTuple_SET_ITEM(triple, 1, Py_NewRef(second));
+            PyTuple_SET_ITEM(triple, 2, Py_NewRef(third));
+        }
+        return triple;
+    }
+    """
+    object new_named_triple "kafkastore_new_named_triple"(
+        object named_tuple, object first, object second, object third)
+
+
+cdef enum:
+    # A read takes 430 ns, and 160 ns more for each KiB. Of large batches the next header lies
+    # elsewhere, so that no more is read with one than it takes to hold it; small ones lie in one
+    # index interval.
+    HEADER_READ = 128
+    LARGE_BATCH = 2048
+    INTERVAL_READ = 4096
+    HALF_BATCH_READ = 8192   # of 16 KiB, a producer's default
+    # Many searches begin near each other.
+    READ_FOR_MANY = 65536
+
+
+cdef packed struct Found:
+    int64_t timestamp
+    int64_t offset
+    int32_t leader_epoch
+
+
+cdef struct Halt:
+    # Where the search of a batch's records ended: one for a later time need not begin before.
+    int64_t position         # of the batch; -1: none
+    Py_ssize_t size          # of all its records
+    int64_t target_timestamp
+    Py_ssize_t consumed      # bytes of records before the one found
+    RecordCursor cursor      # as it was there, but for `at` and `end`
+
+
+cdef struct Payload:
+    # The records of a compressed batch.
+    int64_t position         # of the batch; -1: none
+    const uint8_t* bytes
+    Py_ssize_t size
+
+
+cdef struct Wrapper:
+    int64_t position         # -1: none
+    int64_t first_offset     # -1: can't be read
+
+
+cdef enum:
+    AT_FLOOR
+    AT_STARTING_OFFSET
+    BEGINNINGS
+
+
+cdef struct Search:
+    int64_t target_timestamp
+    int64_t starting_offset
+    int64_t position         # of the batch looked at
+    int64_t starting_position
+    bint has_begun
+    BatchHeader header
+    HeaderStatus status
+    const char* error
+    Halt halt
+    Payload payload
+    Wrapper wrappers[BEGINNINGS]
+    int asked                # which wrapper
+    Found found
+
+
+cdef Outcome search_records(Window* window, Search* search) noexcept nogil:
+    """Look for the record in a batch whose header was read, piece by piece."""
+    cdef const BatchHeader* header = &search.header
+    cdef RecordCursor* cursor = &search.halt.cursor
+    cdef RecordView record
+    cdef Py_ssize_t consumed = 0, size, here, unread = 0
+    cdef Py_ssize_t piece = HALF_BATCH_READ
+    cdef int64_t start
+    cdef const uint8_t* records
+    cdef const uint8_t* before
+    cdef bint is_unpacked = search.payload.position == header.position, is_whole
+    cdef int got
+    cdef Outcome outcome
+    if header.attributes & CODEC_MASK and not is_unpacked:
+        return IS_COMPRESSED
+    start = header.position + (RECORDS_AT if header.magic == 2 else 0)
+    size = search.payload.size if is_unpacked else header.position + header.size - start
+    if (search.halt.position == header.position and search.halt.size == size
+            and search.halt.target_timestamp <= search.target_timestamp):
+        consumed = search.halt.consumed
+    elif not open_cursor(cursor, header, search.payload.bytes if is_unpacked else NULL,
+                         size if is_unpacked else 0):
+        search.error = cursor.error
+        return IS_BROKEN_RECORDS
+    elif is_unpacked:
+        # Without a torn message at the end.
+        search.payload.size = size = cursor.end - search.payload.bytes
+    search.halt.position = header.position
+    search.halt.size = size
+    search.halt.target_timestamp = search.target_timestamp
+    while True:
+        if is_unpacked:
+            records = search.payload.bytes + consumed
+            here = size - consumed
+        else:
+            # What came with the header is looked at before more is read.
+            here = min(window.start + window.size - start, size) - consumed
+            if here <= unread and here < size - consumed:
+                # A record that does not fit is read whole sooner or later.
+                piece = max(piece, 2 * unread)
+                outcome = fill(window, start + consumed, min(piece, size - consumed))
+                if outcome != IS_FOUND:
+                    return outcome
+                here = min(window.start + window.size - start, size) - consumed
+                if here <= unread:
+                    return cut_short(window)
+                piece *= 2
+            records = window.bytes + (start + consumed - window.start)
+        is_whole = here == size - consumed
+        cursor.at = records
+        cursor.end = records + here
+        while True:
+            before = cursor.at
+            got = next_record(cursor, &record)
+            if got <= 0:
+                break
+            if (record.timestamp >= search.target_timestamp
+                    and record.offset >= search.starting_offset):
+                search.halt.consumed = consumed + (before - records)
+                cursor.records_left += 1
+                search.found.timestamp = record.timestamp
+                search.found.offset = record.offset
+                search.found.leader_epoch = header.leader_epoch
+                return IS_FOUND
+        consumed += before - records
+        if is_whole:
+            search.halt.consumed = consumed
+            search.error = cursor.error
+            return IS_NONE if got == 0 else IS_BROKEN_RECORDS
+        unread = here - (before - records)
+
+
+cdef inline Py_ssize_t read_size_for(int32_t batch_size) noexcept nogil:
+    return INTERVAL_READ if batch_size < HALF_BATCH_READ else HALF_BATCH_READ
+
+
+cdef Outcome search_batches(Window* window, Search* search, bint skip_control) noexcept nogil:
+    """Search from ``search.position`` on, which is then that of the batch that decided."""
+    cdef BatchHeader* header = &search.header
+    cdef Outcome outcome
+    while True:
+        outcome = read_header(window, search.position, header, &search.status)
+        if outcome != IS_FOUND:
+            return outcome
+        if window.smallest < READ_FOR_MANY:
+            window.smallest = read_size_for(header.size)
+        if (header.max_timestamp >= search.target_timestamp
+                and header.last_offset >= search.starting_offset
+                and not (skip_control and header.magic == 2
+                         and header.attributes & CONTROL_FLAG)):
+            outcome = search_records(window, search)
+            if outcome != IS_NONE:
+                return outcome
+        search.position += header.size
+
+
+cdef class SegmentSearch:
+    """Searches one segment for times; threads may share it.
+
+    Parameters
+    ----------
+    open_log : callable
+        Returns the segment's `LogFile`. Asked when the log is first needed, and again after it was
+        let go: of all objects together at most `open_logs.MOST_OPEN` keep theirs open.
+    base_offset : int
+        Of the segment.
+    time_entries, offset_entries : bytes
+        Of its indexes, all that count: with the padding for a broker that counts it. Empty: the
+        search begins at the segment's first byte.
+    warm_section : bool
+        Whether the last 8 KiB of an index are searched first, as by brokers since 2.1.0.
+    checked : bool
+        Use index entries only where they fit the log.
+    skip_control : bool
+        Pass over transaction markers, which brokers do not.
+    max_decompressed_bytes : int
+        What a compressed batch may grow to.
+
+    Notes
+    -----
+    Index entries are those that were given; of the log each search reads what is there then, as far
+    as it reached when it was opened.
+    """
+
+    cdef object _open_log
+    cdef object _log             # LogFile, or None
+    cdef object _payload         # keeps alive what the search's Payload points at
+    cdef bytes _time_entries, _offset_entries
+    cdef const uint8_t* _times
+    cdef const uint8_t* _offsets
+    cdef Py_ssize_t _time_count, _offset_count
+    cdef int64_t _base_offset, _max_decompressed_bytes
+    cdef bint _warm_section, _checked, _skip_control
+    cdef bint _is_busy
+    cdef Py_ssize_t _first_read, _later_read
+    cdef int32_t* _behind        # by slot of the time index: see `_begin_checked`
+    cdef Window _window
+    cdef readonly bint was_used
+    cdef object __weakref__
+
+    def __cinit__(
+        self, open_log, int64_t base_offset, bytes time_entries not None,
+        bytes offset_entries not None, *, bint warm_section=True, bint checked=False,
+        bint skip_control=False, int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+    ):
+        self._open_log = open_log
+        self._base_offset = base_offset
+        self._time_entries, self._offset_entries = time_entries, offset_entries
+        self._times = <const uint8_t*> PyBytes_AS_STRING(time_entries)
+        self._offsets = <const uint8_t*> PyBytes_AS_STRING(offset_entries)
+        self._time_count = len(time_entries) // <Py_ssize_t> time_index._ENTRY_SIZE
+        self._offset_count = len(offset_entries) // <Py_ssize_t> offset_index._ENTRY_SIZE
+        self._warm_section, self._checked = warm_section, checked
+        self._skip_control = skip_control
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._first_read = self._later_read = INTERVAL_READ
+        self._window.bytes = NULL
+        self._window.capacity = 0
+        self._behind = NULL
+
+    def __dealloc__(self):
+        free(self._window.bytes)
+        free(self._behind)
+
+    def let_go(self):
+        """Close the log, unless a search needs it just now; the next search opens it again."""
+        self._log = None
+        if not self._is_busy:
+            free(self._window.bytes)
+            free(self._behind)
+            self._behind = NULL
+            self._window.bytes = NULL
+            self._window.capacity = 0
+
+    def spare(self):
+        """Tell whether it was used since this was asked last."""
+        was_used = self.was_used
+        self.was_used = False
+        return was_used
+
+    def find(self, int64_t target_timestamp, int64_t starting_offset, /):
+        """Find the first record with at least a timestamp, at or after an offset.
+
+        Parameters
+        ----------
+        target_timestamp : int
+            ms since 1970, inclusive.
+        starting_offset : int
+            Inclusive.
+
+        Returns
+        -------
+        TimestampAndOffset or None
+            Of the first batch, from where the search begins, whose header's maximum is at least
+            that time.
+
+        Raises
+        ------
+        CorruptBatchError
+            If bytes on the way break the format, or can't be read; checksums are not looked at.
+        UnsupportedFormatError
+            If the magic or codec of a batch on the way is not known.
+        SegmentGoneError
+            If the log is not there any more when it is to be opened.
+        """
+        cdef Search search
+        search.target_timestamp = target_timestamp
+        search.starting_offset = starting_offset
+        search.has_begun = False
+        return self._find_one(&search)
+
+    def find_from(self, int64_t position, int64_t target_timestamp, int64_t starting_offset):
+        """Find as `find` does, from a byte position at which a batch begins.
+
+        Parameters
+        ----------
+        position : int
+            Bytes.
+        target_timestamp, starting_offset : int
+            As for `find`.
+
+        Returns
+        -------
+        TimestampAndOffset or None
+            As from `find`.
+        """
+        cdef Search search
+        search.target_timestamp = target_timestamp
+        search.starting_offset = starting_offset
+        search.position = position
+        search.has_begun = True
+        return self._find_one(&search)
+
+    def find_many(self, const int64_t[::1] target_timestamps not None, int64_t starting_offset,
+                  answers not None, /):
+        """Find for each of many times; the same answers as `find`.
+
+        Parameters
+        ----------
+        target_timestamps : array of int64, shape (n,)
+            In rising order; in another one the answers are the same, only slower.
+        starting_offset : int
+            As for `find`.
+        answers : array of TIMESTAMP_AND_OFFSET, shape (n,)
+            Filled; -1 each where nothing is found.
+
+        Raises
+        ------
+        ValueError
+            If the arrays differ in length.
+        CorruptBatchError, UnsupportedFormatError, SegmentGoneError
+            As from `find`, of the first time that fails.
+        """
+        cdef Search search
+        if answers.dtype != TIMESTAMP_AND_OFFSET or answers.shape != (target_timestamps.shape[0],):
+            raise ValueError("answers are an array of TIMESTAMP_AND_OFFSET, as long as the times")
+        cdef uint8_t[::1] answer_bytes = answers.view(np.uint8)
+        cdef Py_ssize_t done = 0, count = target_timestamps.shape[0]
+        cdef SegmentSearch free_one
+        cdef Found* answer
+        cdef Outcome outcome = IS_NONE
+        if not count:
+            return
+        answer = <Found*> &answer_bytes[0]
+        search.starting_offset = starting_offset
+        free_one = self._free_one()
+        try:
+            log = free_one._begin(&search, READ_FOR_MANY)
+            while done < count:
+                with nogil:
+                    while done < count:
+                        if outcome < IS_WRAPPER:
+                            search.target_timestamp = target_timestamps[done]
+                            search.has_begun = False
+                        outcome = free_one._advance(&search)
+                        if outcome >= IS_WRAPPER:
+                            break
+                        answer[done] = search.found
+                        if outcome == IS_NONE:
+                            answer[done].timestamp = answer[done].offset = -1
+                            answer[done].leader_epoch = -1
+                        done += 1
+                if done < count:
+                    outcome = free_one._decide(log, &search, outcome)
+                    if outcome == IS_NONE:
+                        answer[done].timestamp = answer[done].offset = -1
+                        answer[done].leader_epoch = -1
+                        done += 1
+        finally:
+            free_one._is_busy = False
+            free_one._payload = None
+
+    def trace(self, int64_t target_timestamp, int64_t starting_offset):
+        """Find as `find` does, and tell the way.
+
+        Parameters
+        ----------
+        target_timestamp, starting_offset : int
+            As for `find`.
+
+        Returns
+        -------
+        SearchTrace
+        """
+        cdef Search search
+        cdef time_index.Entry time_entry
+        cdef offset_index.Entry offset_entry
+        search.target_timestamp = target_timestamp
+        search.starting_offset = starting_offset
+        search.has_begun = False
+        answer = self._find_one(&search)
+        time_entry = self._time_floor(self._floor_of(target_timestamp))
+        offset_entry = self._offset_floor(max(time_entry.offset, starting_offset))
+        return SearchTrace(
+            answer, TimestampOffset(time_entry.timestamp, time_entry.offset),
+            OffsetPosition(offset_entry.offset, offset_entry.position), search.starting_position)
+
+    cdef object _find_one(self, Search* search):
+        cdef SegmentSearch free_one = self._free_one()
+        cdef Outcome outcome
+        try:
+            log = free_one._begin(search, free_one._first_read)
+            with nogil:
+                outcome = free_one._advance(search)
+            while outcome >= IS_WRAPPER:
+                outcome = free_one._decide(log, search, outcome)
+                if outcome >= IS_WRAPPER:
+                    outcome = free_one._advance(search)
+        finally:
+            free_one._is_busy = False
+            free_one._payload = None
+        if outcome == IS_NONE:
+            return None
+        free_one._first_read = (
+            HEADER_READ if search.header.size >= LARGE_BATCH else INTERVAL_READ)
+        free_one._later_read = read_size_for(search.header.size)
+        return new_named_triple(
+            TimestampAndOffset, search.found.timestamp, search.found.offset,
+            search.found.leader_epoch if search.found.leader_epoch >= 0 else None)
+
+    cdef SegmentSearch _free_one(self):
+        """This object, or another like it while a thread uses this one; busy from now on."""
+        cdef SegmentSearch twin
+        if not self._is_busy:
+            self._is_busy = True
+            return self
+        twin = SegmentSearch(
+            self._open_log, self._base_offset, self._time_entries, self._offset_entries,
+            warm_section=self._warm_section, checked=self._checked,
+            skip_control=self._skip_control, max_decompressed_bytes=self._max_decompressed_bytes)
+        twin._is_busy = True
+        twin._log = self._log
+        twin._window.descriptor = self._window.descriptor
+        twin._window.file_size = self._window.file_size
+        return twin
+
+    cdef object _begin(self, Search* search, Py_ssize_t first_read):
+        """Have the log open; it stays so as long as the caller has what is returned."""
+        log = self._log
+        if log is None:
+            log = self._log = self._open_log()
+            self._window.descriptor = log.descriptor
+            self._window.file_size = log.size
+            open_logs.keep(self)
+        self.was_used = True
+        self._window.smallest = first_read
+        self._window.start = self._window.size = 0
+        search.halt.position = search.payload.position = -1
+        search.wrappers[AT_FLOOR].position = search.wrappers[AT_STARTING_OFFSET].position = -1
+        return log
+
+    cdef Outcome _advance(self, Search* search) noexcept nogil:
+        """Search up to an answer, or to what can't be decided here."""
+        cdef Outcome outcome
+        if not search.has_begun:
+            outcome = (self._begin_checked(search) if self._checked
+                       else self._begin_as_brokers(search))
+            if outcome != IS_FOUND:
+                return outcome
+            search.has_begun = True
+            search.starting_position = search.position
+        return search_batches(&self._window, search, self._skip_control)
+
+    cdef int64_t _floor_of(self, int64_t target_timestamp) noexcept nogil:
+        """The time whose floor entry a search begins at."""
+        return target_timestamp - (self._checked and target_timestamp > INT64_MIN)
+
+    cdef Py_ssize_t _time_slot(self, int64_t timestamp) noexcept nogil:
+        return search_slots(self._times, self._time_count, time_index.timestamp_key(), timestamp,
+                            self._warm_section).lower
+
+    cdef time_index.Entry _time_floor(self, int64_t timestamp) noexcept nogil:
+        return time_index.load_entry(
+            self._times, self._time_slot(timestamp), self._base_offset)
+
+    cdef offset_index.Entry _offset_floor(self, int64_t offset) noexcept nogil:
+        return offset_index.load_entry(
+            self._offsets,
+            search_slots(self._offsets, self._offset_count,
+                         offset_index.offset_key(self._base_offset), offset,
+                         self._warm_section).lower,
+            self._base_offset)
+
+    cdef Outcome _begin_as_brokers(self, Search* search) noexcept nogil:
+        cdef int64_t offset = self._time_floor(self._floor_of(search.target_timestamp)).offset
+        search.position = self._offset_floor(max(offset, search.starting_offset)).position
+        return IS_FOUND
+
+    cdef Outcome _begin_checked(self, Search* search) noexcept nogil:
+        """Begin at the floor entry's batch, or behind it where it was found to fit before.
+
+        That batch is as late as the entry, hence too early. What begins behind it must still have
+        larger offsets: a running broker may have cut the log there, and gone on.
+        """
+        cdef Py_ssize_t slot = self._time_slot(self._floor_of(search.target_timestamp))
+        cdef time_index.Entry floor = time_index.load_entry(self._times, slot, self._base_offset)
+        cdef int64_t position = 0, candidate
+        cdef BatchHeader header
+        cdef HeaderStatus status
+        cdef Outcome outcome
+        if floor.timestamp >= 0:
+            if self._behind != NULL and self._behind[slot]:
+                if self._window.smallest < INTERVAL_READ:
+                    self._window.smallest = self._later_read
+                if (read_header(&self._window, self._behind[slot], &header, &status) == IS_FOUND
+                        and header.base_offset > floor.offset):
+                    position = self._behind[slot]
+            if not position:
+                outcome = self._position_before(search, AT_FLOOR, floor.offset, &candidate)
+                if outcome != IS_FOUND:
+                    return outcome
+                if self._fits(floor, candidate, slot):
+                    position = candidate
+        outcome = self._position_before(
+            search, AT_STARTING_OFFSET, search.starting_offset, &candidate)
+        if outcome == IS_FOUND:
+            search.position = max(position, candidate)
+        return outcome
+
+    cdef Outcome _position_before(
+        self, Search* search, int asked, int64_t offset, int64_t* position
+    ) noexcept nogil:
+        """Find a batch before which every record has a smaller offset; 0 where entries do not fit.
+        """
+        cdef offset_index.Entry entry
+        cdef BatchHeader header
+        cdef HeaderStatus status
+        cdef int64_t first_offset
+        position[0] = 0
+        if offset <= self._base_offset:
+            return IS_FOUND
+        entry = self._offset_floor(offset)
+        if (entry.position <= 0
+                or read_header(&self._window, entry.position, &header, &status) != IS_FOUND):
+            return IS_FOUND
+        first_offset = header.base_offset
+        if is_wrapper(&header):
+            if search.wrappers[asked].position != entry.position:
+                search.position, search.asked = entry.position, asked
+                return IS_WRAPPER
+            first_offset = search.wrappers[asked].first_offset
+        if self._base_offset <= first_offset <= entry.offset <= offset:
+            position[0] = entry.position
+        return IS_FOUND
+
+    cdef bint _fits(
+        self, time_index.Entry entry, int64_t position, Py_ssize_t slot
+    ) noexcept nogil:
+        """Whether the batch that holds an entry's offset reached just its timestamp."""
+        cdef BatchHeader header
+        cdef HeaderStatus status
+        cdef bint is_first = True
+        while read_header(&self._window, position, &header, &status) == IS_FOUND:
+            position += header.size
+            if header.last_offset >= entry.offset:
+                if header.max_timestamp != entry.timestamp:
+                    return False
+                if self._behind == NULL:
+                    self._behind = <int32_t*> calloc(self._time_count, sizeof(int32_t))
+                if is_first and position <= INT32_MAX and self._behind != NULL:
+                    self._behind[slot] = <int32_t> position
+                return True
+            is_first = False
+        return False
+
+    cdef Outcome _decide(self, object log, Search* search, Outcome outcome) except *:
+        """Do what needs Python; IS_NONE ends the search, any other outcome goes on with it."""
+        cdef const uint8_t[::1] payload
+        if outcome == IS_OUT_OF_MEMORY:
+            raise MemoryError("no room for what a log is read into")
+        if outcome == IS_UNREADABLE:
+            position = self._window.start + self._window.size
+            if position < 0:
+                raise log.unreadable(0, f"the offset index leads to byte {position}")
+            raise log.unreadable(position, os.strerror(self._window.error))
+        if outcome == IS_BROKEN_FRAME:
+            log.check_end(search.position, <int> search.status)
+            return IS_NONE
+        if outcome == IS_WRAPPER:
+            first_offset = log.first_offset_at(search.position)
+            search.wrappers[search.asked].position = search.position
+            search.wrappers[search.asked].first_offset = (
+                -1 if first_offset is None else first_offset)
+            return outcome
+        try:
+            if outcome == IS_BROKEN_RECORDS:
+                raise broken(search.error.decode(), &search.header)
+            batch = self._batch(search)
+            if batch is None:
+                if cut_short(&self._window) == IS_UNREADABLE:
+                    return self._decide(log, search, IS_UNREADABLE)
+                return IS_NONE
+            payload = self._payload = records_of(
+                batch, &search.header, self._max_decompressed_bytes)
+        except CorruptionError as error:
+            if error.path is not None:
+                raise
+            raise error.located(log.path) from error
+        search.payload.position = search.header.position
+        search.payload.size = payload.shape[0]
+        search.payload.bytes = &payload[0] if payload.shape[0] else NULL
+        search.halt.position = -1
+        return outcome
+
+    cdef object _batch(self, Search* search):
+        """The bytes of the batch whose header was read; None where they are cut short."""
+        cdef int64_t position = search.header.position
+        cdef Py_ssize_t at
+        if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:
+            raise MemoryError(f"no room for a batch of {search.header.size} bytes")
+        at = position - self._window.start
+        if self._window.size - at < search.header.size:
+            return None
+        return PyBytes_FromStringAndSize(
+            <const char*> self._window.bytes + at, search.header.size)

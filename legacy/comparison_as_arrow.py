@@ -1,0 +1,123 @@
+"""Comparisons as Arrow, for partitions by themselves and for whole stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from kafkastore.legacy.comparison import Timestamps, as_timestamps, compare_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from kafkastore.formats.file_names import TopicPartition
+    from kafkastore.log.partition_log import PartitionLog
+
+
+def schema() -> pa.Schema:
+    """Return the columns of comparisons: a row for each partition and time.
+
+    Returns
+    -------
+    pyarrow.Schema
+        ms since 1970, offsets, numbers of records; null where there is none.
+    """
+    import pyarrow as pa  # it takes longer to import than most of what is here
+
+    return pa.schema(
+        [
+            pa.field("topic", pa.string(), nullable=False),
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("asked_timestamp", pa.int64(), nullable=False),
+            pa.field("legacy", pa.int64()),
+            pa.field("broker", pa.int64()),
+            pa.field("correct", pa.int64()),
+            pa.field("redelivered", pa.int64()),
+            pa.field("missed", pa.int64()),
+        ]
+    )
+
+
+def compare_as_arrow(
+    logs: PartitionLog | Iterable[PartitionLog],
+    timestamps: Timestamps,
+    *,
+    now: int | None = None,
+    mtimes: Mapping[str, int] | None = None,
+    broker_rules: str = "2.4",
+    legacy_rules: str = "2.4",
+    whole_seconds: bool = False,
+) -> pa.Table:
+    """Compare as `compare` does, and give a table.
+
+    Parameters
+    ----------
+    logs : PartitionLog or iterable of PartitionLog
+        A partition, or several, such as a store.
+    timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
+        ms since 1970, at least 0; asked of each partition.
+    now, mtimes, broker_rules, legacy_rules, whole_seconds
+        As for `compare`.
+
+    Returns
+    -------
+    pyarrow.Table
+        With `schema`; null where there is no answer.
+    """
+    import pyarrow as pa
+
+    targets = as_timestamps(timestamps)
+    batches = [
+        as_record_batch(
+            log.topic_partition,
+            compare_columns(
+                log,
+                targets,
+                now=now,
+                mtimes=mtimes,
+                broker_rules=broker_rules,
+                legacy_rules=legacy_rules,
+                whole_seconds=whole_seconds,
+            ),
+        )
+        for log in (logs if isinstance(logs, Iterable) else [logs])
+    ]
+    return pa.Table.from_batches(batches, schema())
+
+
+def as_record_batch(
+    topic_partition: TopicPartition, compared: NDArray[np.void]
+) -> pa.RecordBatch:
+    """Turn one partition's comparisons into Arrow.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+        The partition.
+    compared : numpy.ndarray of COMPARISON, shape (n,)
+        As of `compare_columns`.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        With `schema`.
+    """
+    import pyarrow as pa
+
+    count = len(compared)
+    columns = [
+        pa.array([topic_partition.topic] * count, pa.string()),
+        pa.array(np.full(count, topic_partition.partition, np.int32)),
+        pa.array(np.ascontiguousarray(compared["asked_timestamp"])),
+    ]
+    for numbers in (
+        compared["legacy"],
+        compared["broker"]["offset"],
+        compared["correct"]["offset"],
+        compared["redelivered"],
+        compared["missed"],
+    ):
+        columns.append(pa.array(np.ascontiguousarray(numbers), mask=numbers < 0))
+    return pa.RecordBatch.from_arrays(columns, schema=schema())

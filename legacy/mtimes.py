@@ -1,0 +1,126 @@
+"""Modification times in a file, for directories that were copied without theirs.
+
+A JSON object of paths and ms since 1970, the paths from the log directory on::
+
+    {"orders-3/00000000000000000042.log": 1500000000000}
+
+or an object whose ``mtimes_ms`` is such a one. Other files may be named, too; only ``.log`` counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
+from kafkastore.log.partition_log import PartitionLog
+
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+class InvalidMtimesError(KafkaStoreError, ValueError):
+    """A file of modification times that is none."""
+
+
+def mtimes_of(logs: Iterable[PartitionLog]) -> dict[str, int]:
+    """Note the modification times of logs, before they get lost.
+
+    Parameters
+    ----------
+    logs : iterable of PartitionLog
+        Such as a store.
+
+    Returns
+    -------
+    dict of str to int
+        ms since 1970 by path, such as ``orders-3/00000000000000000042.log``.
+    """
+
+    def of_log(log: PartitionLog) -> dict[str, int]:
+        return {
+            _path(log, segment.base_offset): segment.last_modified_ms for segment in log.segments
+        }
+
+    noted: dict[str, int] = {}
+    for log in logs:
+        noted |= log.beside_changes(lambda log=log: of_log(log))  # type: ignore[misc]
+    return noted
+
+
+def pack_mtimes(mtimes: Mapping[str, int]) -> bytes:
+    """Return the bytes of a file that `read_mtimes` reads.
+
+    Parameters
+    ----------
+    mtimes : mapping of str to int
+        ms since 1970 by path, as `mtimes_of` says.
+
+    Returns
+    -------
+    bytes
+        JSON, a line for each.
+
+    Examples
+    --------
+    >>> print(pack_mtimes({"orders-3/00000000000000000042.log": 1500000000000}).decode(), end="")
+    {
+    "orders-3/00000000000000000042.log": 1500000000000
+    }
+    """
+    return json.dumps(dict(mtimes), indent=0).encode() + b"\n"
+
+
+def read_mtimes(path: str | PathLike[str]) -> dict[str, int]:
+    """Read modification times from a file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, JSON.
+
+    Returns
+    -------
+    dict of str to int
+        ms since 1970 by path, as the functions of `kafkastore.legacy` take them.
+
+    Raises
+    ------
+    InvalidMtimesError
+        If the file is no such JSON.
+    OSError
+        If it can't be read.
+    """
+    try:
+        read: Any = json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidMtimesError(f"{path} is no JSON: {error}") from error
+    if isinstance(read, dict) and isinstance(read.get("mtimes_ms"), dict):
+        read = read["mtimes_ms"]
+    if not isinstance(read, dict):
+        raise InvalidMtimesError(f"{path} is not an object of paths and ms since 1970")
+    for name, mtime in read.items():
+        if type(mtime) is not int or mtime not in _INT64:
+            raise InvalidMtimesError(f"{path} has {mtime!r} for {name}, not a number of ms")
+    return read
+
+
+def names_a_segment(mtimes: Mapping[str, int], log: PartitionLog) -> bool:
+    """Whether modification times name any segment of a log.
+
+    Parameters
+    ----------
+    mtimes : mapping of str to int
+        As of `read_mtimes`.
+    log : PartitionLog
+        The partition.
+    """
+    paths = (_path(log, segment.base_offset) for segment in log.segments)
+    return any(path in mtimes or path.rpartition("/")[2] in mtimes for path in paths)
+
+
+def _path(log: PartitionLog, base_offset: int) -> str:
+    return f"{log.topic_partition}/{segment_file_name(base_offset, LOG_SUFFIX)}"

@@ -1,0 +1,255 @@
+"""OffsetRequest v0 as brokers of each version answer it, about one partition or many.
+
+What differs between versions, rows of `kafkastore.formats.broker_rules`:
+
+=============  ==============================  =========================  ======================
+rules          offset of a segment             other negative times       partition without log
+=============  ==============================  =========================  ======================
+0.8 to 0.10.2  base offset                     like any time: nothing is  [0] for -1 and -2, []
+                                               older                      for any other time
+0.11 to 2.0    not below the log start offset  the same                   the same
+2.1 to 3.8     the same                        the same                   error 3
+3.9            the same                        error 35                   error 3
+from 4.0 on    no OffsetRequest v0             --                         --
+=============  ==============================  =========================  ======================
+
+Source: Kafka 0.8.2.2, 0.10.0.1, 2.0.1 ``KafkaApis.fetchOffsets``; 2.4.0
+``KafkaApis.handleListOffsetRequestV0``, ``Partition.legacyFetchOffsetsForTimestamp``; 3.9.0
+``KafkaApis.handleListOffsetRequestV0``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkastore.legacy.offsets_before import OffsetTimes, check_number, offsets_before
+from kafkastore.legacy.segment_times import SegmentTime, segment_times
+
+from kafkastore.errors import UnsupportedTimestampError
+from kafkastore.formats.broker_rules import (
+    BrokerRules,
+    UnknownVersionError,
+    parse_version,
+    rules_of,
+)
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkastore.log.log_store import AnyPartition, LogStore, as_topic_partition
+from kafkastore.log.lookup.rules import UnknownRulesError
+from kafkastore.log.partition_log import PartitionLog
+
+UNKNOWN_TOPIC_OR_PARTITION = 3
+UNSUPPORTED_VERSION = 35
+
+_FIRST_VERSION = (0, 8)
+
+
+class PartitionOffsets(NamedTuple):
+    """What OffsetRequest v0 is answered about one partition.
+
+    Parameters
+    ----------
+    error_code : int
+        Kafka's number: 0 none, 3 UNKNOWN_TOPIC_OR_PARTITION, 35 UNSUPPORTED_VERSION.
+    offsets : tuple of int
+        Falling; empty with an error.
+    """
+
+    error_code: int
+    offsets: tuple[int, ...]
+
+
+def fetch_offsets_before(
+    log: PartitionLog,
+    target_timestamp: int,
+    max_num_offsets: int,
+    now: int | None = None,
+    rules: str = "2.4",
+    mtimes: Mapping[str, int] | None = None,
+    *,
+    high_watermark: int | None = None,
+    whole_seconds: bool = False,
+) -> list[int]:
+    """Answer what a broker answered to OffsetRequest v0 (``getOffsetsBefore``).
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    target_timestamp : int
+        ms since 1970, inclusive; -1 for the latest, -2 for the earliest offset.
+    max_num_offsets : int
+        How many offsets at most.
+    now : int, optional
+        The broker's clock, ms since 1970; by default that of this machine.
+    rules : str
+        Kafka version, 0.8 to 3.9.
+    mtimes : mapping of str to int, optional
+        Modification times in ms, where the files no longer have them; see `segment_times`.
+    high_watermark : int, optional
+        Exclusive end of what a consumer may see; by default the log end, as of a sole replica.
+    whole_seconds : bool
+        Whether the broker's Java saw whole seconds only; see `segment_times`.
+
+    Returns
+    -------
+    list of int
+        Offsets, falling; the same one repeatedly where several segments lie below the log start
+        offset. Empty when `target_timestamp` is before every modification time.
+
+    Raises
+    ------
+    UnknownRulesError
+        If the version has no OffsetRequest v0.
+    UnsupportedTimestampError
+        If that version refuses the timestamp.
+    ValueError
+        If `max_num_offsets` is negative.
+    """
+    now = clock() if now is None else now
+    times = offset_times(
+        log, now, rules, mtimes, high_watermark=high_watermark, whole_seconds=whole_seconds
+    )
+    return offsets_before(times, target_timestamp, max_num_offsets, now)
+
+
+def get_offsets_before(
+    store: LogStore,
+    asked: Mapping[AnyPartition, tuple[int, int]],
+    now: int | None = None,
+    rules: str = "2.4",
+    mtimes: Mapping[str, int] | None = None,
+    *,
+    whole_seconds: bool = False,
+) -> dict[TopicPartition, PartitionOffsets]:
+    """Answer what one OffsetRequest v0 asks of many partitions, as SimpleConsumer sent it.
+
+    Parameters
+    ----------
+    store : LogStore
+        The broker's partitions.
+    asked : mapping of partition to (timestamp, max_num_offsets)
+        Partitions are named ``("orders", 3)``, ``"orders-3"`` or by `TopicPartition`; the rest is
+        as for `fetch_offsets_before`.
+    now : int, optional
+        The broker's clock, ms since 1970; by default that of this machine.
+    rules : str
+        Kafka version, 0.8 to 3.9.
+    mtimes : mapping of str to int, optional
+        Modification times in ms; see `segment_times`. By path: a name alone is in every partition.
+    whole_seconds : bool
+        Whether the broker's Java saw whole seconds only; see `segment_times`.
+
+    Returns
+    -------
+    dict of TopicPartition to PartitionOffsets
+        Every partition that was asked, in that order.
+
+    Raises
+    ------
+    UnknownRulesError
+        If the version has no OffsetRequest v0.
+    ValueError
+        If a `max_num_offsets` is negative.
+
+    Notes
+    -----
+    A partition that is not in the store is one that the broker leads and has no log of.
+
+    Source: Kafka 0.8.2.2 ``SimpleConsumer.getOffsetsBefore``, ``KafkaApis.fetchOffsets``.
+    """
+    row = _rules_with_v0(rules)
+    now = clock() if now is None else now
+    answers = {}
+    for partition, (target_timestamp, max_num_offsets) in asked.items():
+        topic_partition = as_topic_partition(partition)
+        if topic_partition not in store.partitions:
+            found = _without_log(row, target_timestamp, max_num_offsets)
+        else:
+            log = store.partitions[topic_partition]
+            times = offset_times(log, now, rules, mtimes, whole_seconds=whole_seconds)
+            try:
+                offsets = offsets_before(times, target_timestamp, max_num_offsets, now)
+                found = PartitionOffsets(0, tuple(offsets))
+            except UnsupportedTimestampError:
+                found = PartitionOffsets(UNSUPPORTED_VERSION, ())
+        answers[topic_partition] = found
+    return answers
+
+
+def _without_log(row: BrokerRules, target_timestamp: int, max_num_offsets: int) -> PartitionOffsets:
+    """Answer for a partition that has no log."""
+    check_number(max_num_offsets)
+    is_special = target_timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP)
+    if not row.missing_logs_begin_at_0:
+        refused = row.other_negatives_are_refused and target_timestamp < 0 and not is_special
+        return PartitionOffsets(
+            UNSUPPORTED_VERSION if refused else UNKNOWN_TOPIC_OR_PARTITION, ()
+        )
+    return PartitionOffsets(0, (0,) if is_special else ())
+
+
+def offset_times(
+    log: PartitionLog,
+    now: int,
+    rules: str = "2.4",
+    mtimes: Mapping[str, int] | None = None,
+    *,
+    high_watermark: int | None = None,
+    whole_seconds: bool = False,
+) -> OffsetTimes:
+    """Find out from a log what `offsets_before` goes by; the parameters are its.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    now : int
+        The time of a log without any segment: one is made when the broker starts.
+    rules, mtimes, high_watermark, whole_seconds
+        As for `fetch_offsets_before`.
+
+    Returns
+    -------
+    OffsetTimes
+
+    Raises
+    ------
+    UnknownRulesError
+        If the version has no OffsetRequest v0.
+    """
+    row = _rules_with_v0(rules)
+
+    def of_log() -> OffsetTimes:
+        is_empty = not log.segments or log.segments[-1].next_offset == log.segments[-1].base_offset
+        return OffsetTimes(
+            segment_times(log, mtimes, whole_seconds=whole_seconds)
+            or (SegmentTime(log.log_start_offset, now),),
+            None if is_empty else log.log_end_offset,
+            log.log_start_offset if row.has_log_start_offset else 0,
+            log.high_watermark if high_watermark is None else high_watermark,
+            row.other_negatives_are_refused,
+        )
+
+    return log.beside_changes(of_log)
+
+
+def clock() -> int:
+    """Return this machine's time, ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def _rules_with_v0(rules: str) -> BrokerRules:
+    """Return what brokers of a version do, if they know OffsetRequest v0."""
+    try:
+        version = parse_version(rules)
+    except UnknownVersionError:
+        raise UnknownRulesError(
+            f"rules {rules!r} are no Kafka version, such as 0.8.2 or 2.4"
+        ) from None
+    row = rules_of(rules)
+    if version < _FIRST_VERSION or row.list_offsets_versions[0] > 0:
+        raise UnknownRulesError(f"Kafka {rules} has no OffsetRequest v0: it is in 0.8 to 3.9")
+    return row

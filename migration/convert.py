@@ -1,0 +1,274 @@
+"""Plans that rewrite messages of the formats 0 and 1 as record batches, for whole directories.
+
+What a broker of 4.x would otherwise convert each time that it is read is then as new brokers write
+it: with the logs go their indexes, and the leader epochs.  Offsets, keys, values, timestamps and
+the files' modification times stay.  `segment.conversion` says how bytes are made.
+
+Segments that hold record batches alone are left as they are, and so is one whose log is broken or
+ends torn, unless it is the last.
+
+Record batches can be given another leader epoch besides.  A topic that is new begins with epoch 0,
+and a group whose members commit what they have read of larger epochs finds no leader when it comes
+back: its consumers wait for a leader of an epoch as large (KIP-320).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from kafkastore.changes.content import conversion_of
+from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
+from kafkastore.errors import ChangeRefusedError, CorruptionError, KafkaStoreError
+from kafkastore.formats import batch_header
+from kafkastore.formats.batch_header import BATCH_HEADER
+from kafkastore.formats.checkpoints import pack_leader_epoch_checkpoint
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+    segment_file_name,
+)
+from kafkastore.formats.index_builder import IndexBuilder
+from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.log.log_store import AnyPath, open_store
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.conversion import converted
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+
+#: What messages of format 0, which have none, get for a timestamp.
+Untimed = Literal["none", "mtime"]
+UNTIMED: tuple[Untimed, ...] = ("none", "mtime")
+
+
+class UnconvertedSegment(NamedTuple):
+    """A segment with messages of old formats that is left as it is.
+
+    Parameters
+    ----------
+    path : str
+        The ``.log``, relative to the plan's root.
+    reason : str
+        Why.
+    """
+
+    path: str
+    reason: str
+
+
+def plan_convert(
+    path: AnyPath,
+    codec: str | Codec | None = None,
+    *,
+    untimed: Untimed = "none",
+    leader_epoch: int | None = None,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    partitions: Collection[TopicPartition] | None = None,
+    found: Callable[[UnconvertedSegment], None] | None = None,
+    threads: int | None = None,
+    progress: Callable[[], None] | None = None,
+) -> Plan:
+    """Plan to rewrite all messages of old formats as record batches.
+
+    Parameters
+    ----------
+    path : path-like
+        A log.dirs root, or one partition directory.
+    codec : str or Codec, optional
+        How records are compressed: ``none``, ``gzip``, ``snappy``, ``lz4``, ``zstd``. Default: as
+        they were.
+    untimed : str
+        What messages of format 0 get for a timestamp: ``none``, or ``mtime``: that of their
+        segment's modification, as a LogAppendTime.
+    leader_epoch : int, optional
+        Of every batch, those of the newest format included; 0 for a topic that is new. Default:
+        record batches keep theirs.
+    index_interval_bytes : int
+        The topics' ``index.interval.bytes``.
+    partitions : collection of TopicPartition, optional
+        Only these. Default: all.
+    found : callable, optional
+        Called with each `UnconvertedSegment`.
+    threads : int, optional
+        How many partitions are read at once; by default as many as there are processors.
+    progress : callable, optional
+        Called after each segment.
+
+    Returns
+    -------
+    Plan
+        For `kafkastore.apply`. Each log is followed by its indexes: as long as a plan is not
+        finished, no broker should start on the directory.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If the path is neither.
+    ValueError
+        If there is no such codec, no such `untimed`, or no such leader epoch.
+    """
+    if leader_epoch is not None and not 0 <= leader_epoch < 1 << 31:
+        raise ValueError(f"a leader epoch is from 0 to 2147483647, not {leader_epoch}")
+    if untimed not in UNTIMED:
+        raise ValueError(f"untimed is 'none' or 'mtime', not {untimed!r}")
+    if isinstance(codec, str) and codec.upper() not in Codec.__members__:
+        known = ", ".join(each.name.lower() for each in Codec)
+        raise ValueError(f"there is no codec {codec!r}; there are {known}")
+    name = codec.name.lower() if isinstance(codec, Codec) else codec
+    root = Path(os.path.abspath(path))
+    store = open_store(root)
+    chosen = [each for each in store.partitions if partitions is None or each in partitions]
+
+    def convert(topic_partition: TopicPartition) -> _Partition:
+        log = store.partitions[topic_partition]
+        done = _Partition(log, name, untimed, leader_epoch, index_interval_bytes)
+        for segment in done.log.segments:
+            done.convert(segment)
+            if progress is not None:
+                progress()
+        return done
+
+    changes: list[FileChange] = []
+    with ThreadPoolExecutor(threads or os.cpu_count(), "kafkastore-convert") as pool:
+        for done in pool.map(convert, chosen):
+            changes += done.all_changes()
+            for each in done.unconverted:
+                if found is not None:
+                    found(each)
+    return Plan(str(root), "convert" if name is None else f"convert ({name})", tuple(changes))
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What one partition's segments become, one after the other."""
+
+    log: PartitionLog
+    codec: str | None
+    untimed: Untimed
+    leader_epoch: int | None
+    index_interval_bytes: int
+    changes: list[FileChange] = field(default_factory=list)
+    unconverted: list[UnconvertedSegment] = field(default_factory=list)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+
+    def convert(self, segment: LogSegment) -> None:
+        """Plan a segment's log and indexes, if it has messages of old formats or other epochs."""
+        try:
+            summary = segment.summary
+            if summary.magics <= {2} and not self._has_other_epochs(segment):
+                self._go_along(segment)
+                return
+            if summary.problem is not None:
+                raise CorruptionError(summary.problem)
+            if summary.valid_bytes < segment.size and not segment.is_active:
+                raise CorruptionError("its last batch is torn, and another segment follows")
+            self.changes += self._changes(segment)
+        except (KafkaStoreError, OSError, ValueError) as error:
+            self.unconverted.append(UnconvertedSegment(self._path(segment, LOG_SUFFIX), str(error)))
+
+    def all_changes(self) -> Iterator[FileChange]:
+        """Yield all changes, with that of the leader epochs."""
+        yield from self.changes
+        if not self.changes:
+            return
+        path = self.log.path / LEADER_EPOCH_CHECKPOINT
+        before = read_state(path)
+        epochs = LeaderEpochs()
+        known = self.log.leader_epochs if self.leader_epoch is None else ()
+        for epoch, start_offset in sorted({*known, *self.epochs.entries}):
+            epochs.assign(epoch, start_offset)
+        data = pack_leader_epoch_checkpoint(epochs.entries)
+        if before is not None and path.read_bytes() == data:
+            return
+        like = os.stat(self.log.segments[0].log_path if before is None else path)
+        why = "every offset has a leader epoch now"
+        yield self._change(LEADER_EPOCH_CHECKPOINT, before, data, like, Inline(data), why)
+
+    def _has_other_epochs(self, segment: LogSegment) -> bool:
+        """Tell whether record batches are to have another leader epoch than they have."""
+        if self.leader_epoch is None:
+            return False
+        with segment.open_log() as log:
+            epochs = (run.headers["leader_epoch"] for run in log.runs())
+            return any((each != self.leader_epoch).any() for each in epochs)
+
+    def _go_along(self, segment: LogSegment) -> None:
+        """Take note of the epochs of a segment that stays as it is."""
+        with segment.open_log() as log:
+            for run in log.runs():
+                self.epochs.assign_many(run.headers)
+
+    def _changes(self, segment: LogSegment) -> Iterator[FileChange]:
+        log_name = segment.log_path.name
+        before = read_state(segment.log_path)
+        if before is None:
+            raise ChangeRefusedError(f"{segment.log_path} is gone")
+        content = Converted(
+            self.codec,
+            segment.last_modified_ms if self.untimed == "mtime" else None,
+            (self.epochs.latest_epoch or 0) if self.leader_epoch is None else self.leader_epoch,
+            self.leader_epoch is not None,
+        )
+        builder = IndexBuilder(segment.base_offset, self.index_interval_bytes)
+        digest, size = hashlib.sha256(), 0
+        with segment.open_log() as log:
+            for data in converted(log, conversion_of(content)):
+                digest.update(data)
+                _index(builder, self.epochs, data, size)
+                size += len(data)
+        if size >= 1 << 31:
+            raise ChangeRefusedError(f"it would have {size} bytes, and a segment has at most 2^31")
+        status = os.stat(segment.log_path)
+        after = FileState.of_digest(size, digest.hexdigest(), status)
+        old = "/".join(str(each) for each in sorted(segment.summary.magics - {2}))
+        why = f"it has messages of format {old}" if old else "it has other leader epochs"
+        yield FileChange(self._place(log_name), before, after, content, why)
+        if not old and size == segment.size:
+            return  # every batch is where it was
+        for suffix, data in zip(
+            (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX), builder.finish(), strict=True
+        ):
+            name = segment_file_name(segment.base_offset, suffix)
+            old_index = read_state(self.log.path / name)
+            like = status if old_index is None else os.stat(self.log.path / name)
+            rebuilt = Rebuilt(self.index_interval_bytes)
+            yield self._change(name, old_index, data, like, rebuilt, f"{log_name} is converted")
+
+    def _change(
+        self,
+        name: str,
+        before: FileState | None,
+        data: bytes,
+        like: os.stat_result,
+        content: Content,
+        reason: str,
+    ) -> FileChange:
+        after = FileState.of_bytes(data, like)
+        return FileChange(self._place(name), before, after, content, reason)
+
+    def _path(self, segment: LogSegment, suffix: str) -> str:
+        return self._place(segment_file_name(segment.base_offset, suffix))
+
+    def _place(self, name: str) -> str:
+        return name if self.log.log_dir is None else f"{self.log.path.name}/{name}"
+
+
+def _index(builder: IndexBuilder, epochs: LeaderEpochs, data: bytes, position: int) -> None:
+    """Take in batches that were made."""
+    headers = np.empty(len(data) // batch_header.LARGEST_HEADER + 1, BATCH_HEADER)
+    count, scanned, *_ = batch_header.scan(data, position, headers)
+    assert scanned == len(data)
+    builder.append(headers[:count])
+    epochs.assign_many(headers[:count])

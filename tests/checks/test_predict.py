@@ -1,0 +1,263 @@
+"""What a start is said to do, beside what real brokers did: their files after it, their log."""
+
+import re
+
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
+from models.record_strategies import in_a_row
+from models.recovered_directory import files_after, files_of, indexes_and_logs
+
+import kafkastore
+from kafkastore.checks.predict import Outcome, changed_files, predict_start
+from kafkastore.errors import NotALogDirectoryError
+from kafkastore.formats.broker_rules import UnknownVersionError
+
+FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
+STARTED = ["crash*", "preallocate-killed", "broken-index-*", "wide"]
+THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
+SIZE = len(THIRTY[0].data)
+
+RECOVERS = re.compile(r"partition=(\S+?), .*Recovering unflushed segment (\d+)")
+WANTS_INDEX = re.compile(r"Could not find offset index file .*/(\S+)/(\d+)\.log, recovering")
+TRUNCATES = re.compile(r"Corruption found in segment (\d+), truncating to offset (\d+)")
+LOADED = re.compile(
+    r"partition=(\S+?), .*Completed load of log with (\d+) segments, "
+    r"log start offset (\d+) and log end offset (\d+)"
+    r"|Completed load of log (\S+) with (\d+) log segments, "
+    r"log start offset (\d+) and log end offset (\d+)"
+    r"|Completed load of Log\(dir=\S+/(\S+), topicId=.*logStartOffset=(\d+), "
+    r"logEndOffset=(\d+)\) with (\d+) segments"
+)
+
+
+def predictions(case, root=None, **options):
+    interval = {
+        int(config["index.interval.bytes"])
+        for config in case.answers["topic_config"].values() if "index.interval.bytes" in config
+    }
+    interval = interval.pop() if len(interval) == 1 else 4096
+    return list(
+        predict_start(
+            root or case.root / "logs", case.version, index_interval_bytes=interval, **options
+        )
+    )
+
+
+def of_partitions(found):
+    return {each.path.name: each for each in found if each.recovered is not None}
+
+
+@pytest.mark.golden_cases(names=STARTED, versions=FROM_0_11, answers="answers-recovered")
+def test_the_broker_loaded_and_left_what_was_predicted(golden_case):
+    found = predictions(golden_case)
+    assert not any(each.outcome is Outcome.STOPS_THE_START for each in found)
+    for name, each in of_partitions(found).items():
+        if golden_case.name == "wide" and name not in golden_case.answers["partitions"]:
+            continue
+        left = files_of(golden_case.logs / name)
+        kept = {name: data for name, data in left.items() if not name.endswith(".deleted")}
+        whole = {"whole_entries": True}
+        if golden_case.name != "wide":    # whose topics differ in index.interval.bytes
+            predicted = files_after(each.recovered)
+            assert indexes_and_logs(predicted, **whole) == indexes_and_logs(kept, **whole)
+        before = files_of(each.path)
+        logs = {name for name in before if name.endswith(".log")}
+        cut_or_gone = sum(len(before[name]) - len(kept.get(name, b"")) for name in logs)
+        if each.outcome is Outcome.LOSES_RECORDS:
+            assert each.lost_bytes == cut_or_gone
+        if each.outcome is Outcome.IS_LOADED:
+            assert cut_or_gone == 0
+            assert not changed_files(each.recovered)
+
+
+@pytest.mark.golden_cases(names=STARTED[:-1], versions=FROM_0_11, answers="answers-recovered")
+def test_the_broker_s_log_lines_tell_what_was_predicted(golden_case):
+    found = of_partitions(predictions(golden_case))
+    told = 0
+    for line in golden_case.answers["broker_log"]:
+        if "__cluster_metadata" in line:
+            continue
+        if match := RECOVERS.search(line):
+            each = found[match[1]]
+            recovered = {s.base_offset for s in each.recovered.segments if s.is_recovered}
+            assert int(match[2]) in recovered
+            assert each.recovered_from is not None
+        elif match := WANTS_INDEX.search(line):
+            each = found[match[1]]
+            assert int(match[2]) in {s.base_offset for s in each.recovered.segments}
+            assert f"{match[2]}.index" not in files_of(each.path)
+        elif match := TRUNCATES.search(line):
+            (each,) = found.values()
+            cut = {s.base_offset: s.next_offset for s in each.recovered.segments if s.cut_bytes}
+            assert cut == {int(match[1]): int(match[2])}
+        elif match := LOADED.search(line):
+            name, segments, start, end = (
+                match.group(1, 2, 3, 4) if match[1]
+                else match.group(5, 6, 7, 8) if match[5]
+                else match.group(9, 12, 10, 11)
+            )
+            recovered = found[name].recovered
+            assert len(recovered.segments) == int(segments)
+            assert recovered.log_start_offset == int(start)
+            assert recovered.log_end_offset == int(end)
+        else:
+            continue
+        told += 1
+    assert told > 0
+
+
+@pytest.mark.golden_cases(
+    names=["codecs", "transactions", "broken-index"], versions=FROM_0_11, answers="answers"
+)
+def test_what_a_broker_closed_in_order_is_loaded_as_it_is(golden_case):
+    outcomes = {each.outcome for each in predictions(golden_case, golden_case.logs)}
+    assert outcomes <= {Outcome.IS_LOADED, Outcome.IS_CHANGED}
+    for each in predictions(golden_case, golden_case.logs):
+        allowed = ("leader-epoch-checkpoint", ".snapshot")
+        assert all(name.endswith(allowed) for name in changed_files(each.recovered))
+
+
+def three_segments(**fields):
+    segments = [
+        Segment(base, tuple(THIRTY[base : base + 10])).recovered(200) for base in (0, 10, 20)
+    ]
+    return Log(tuple(segments), **fields)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A function that writes three segments of ten records, and gives the root."""
+
+    def write(**fields):
+        return three_segments(**fields).write(tmp_path / "logs")
+
+    return write
+
+
+def flip(root, base_offset, position):
+    (log,) = kafkastore.open(root)
+    path = log.path / f"{base_offset:020}.log"
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+    return log.path
+
+
+def test_a_bad_batch_costs_the_rest_of_its_segment_and_all_later_ones(written):
+    root = written()
+    flip(root, 10, 3 * SIZE + 70)
+    (found,) = predict_start(root, "2.4", index_interval_bytes=200)
+    assert found.outcome is Outcome.LOSES_RECORDS
+    assert found.lost_bytes == 17 * SIZE
+    assert found.recovered.log_end_offset == 13
+    assert found.recovered.cut == {f"{10:020}.log": 3 * SIZE}
+    assert f"{20:020}.log" in found.recovered.deleted
+
+
+def test_below_the_recovery_point_and_beside_a_marker_nothing_is_looked_at(written):
+    root = written(recovery_point=30)
+    flip(root, 10, 3 * SIZE + 70)
+    (found,) = predict_start(root, "2.4", index_interval_bytes=200)
+    assert found.outcome is not Outcome.LOSES_RECORDS
+    assert found.recovered_from == 30
+    (root / ".kafka_cleanshutdown").touch()
+    (found,) = predict_start(root, "2.4", index_interval_bytes=200)
+    assert (found.lost_bytes, found.recovered_from) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "broker", "outcome"),
+    [
+        ("lost+found", "2.4", Outcome.STOPS_THE_START),
+        ("lost+found", "4.1", Outcome.STOPS_THE_START),
+        (".snapshots", "3.9", Outcome.STOPS_THE_START),
+        ("remote-log-index-cache", "3.4", Outcome.STOPS_THE_START),
+        ("remote-log-index-cache", "3.5", Outcome.IS_NOT_READ),
+        ("old-0.8ba1bf4f3a8e4e4e9f7d0c9a7c6c1f11-stray", "3.6", Outcome.STOPS_THE_START),
+        ("old-0.8ba1bf4f3a8e4e4e9f7d0c9a7c6c1f11-stray", "3.6.1", Outcome.IS_NOT_READ),
+        ("old-0.8ba1bf4f3a8e4e4e9f7d0c9a7c6c1f11-delete", "2.4", Outcome.IS_DELETED),
+    ],
+)
+def test_directories_of_other_names_stop_a_start_or_not_by_version(written, name, broker, outcome):
+    root = written()
+    (root / name).mkdir()
+    first, *_ = predict_start(root, broker)
+    assert (first.path.name, first.outcome) == (name, outcome)
+    assert first.why
+
+
+def test_a_file_or_a_link_to_nowhere_is_no_directory(written):
+    root = written(is_clean=True)
+    (root / "notes.txt").touch()
+    (root / "gone-0").symlink_to(root / "nowhere")
+    (root / "loop-0").symlink_to(root / "loop-0")
+    outcomes = {each.path.name: each.outcome for each in predict_start(root, "2.4")}
+    assert outcomes.pop("loop-0", Outcome.IS_NOT_READ) is Outcome.IS_NOT_READ
+    assert set(outcomes.values()) <= {Outcome.IS_LOADED, Outcome.IS_CHANGED}
+
+
+def test_a_partition_in_two_log_directories_stops_the_start(written, tmp_path):
+    root = written()
+    other = three_segments().write(tmp_path / "other")
+    (found,) = predict_start([root, other], "2.4")
+    assert found.outcome is Outcome.STOPS_THE_START
+    assert str(other) in found.why
+
+
+@pytest.mark.parametrize(
+    "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
+             "replication-offset-checkpoint"],
+)
+def test_a_damaged_checkpoint_costs_the_log_directory(written, name):
+    root = written()
+    (root / name).write_text("0\nmany\n")
+    first, second = predict_start(root, "2.4")
+    assert first.outcome is Outcome.STOPS_THE_START
+    assert first.path.name == name
+    assert "gives up" in first.why
+    assert second.recovered is not None
+
+
+def test_a_damaged_epoch_checkpoint_stops_the_start(written):
+    root = written()
+    (log,) = kafkastore.open(root)
+    (log.path / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
+    (found,) = predict_start(root, "2.4")
+    assert found.outcome is Outcome.STOPS_THE_START
+    assert "leader-epoch-checkpoint" in found.why
+
+
+def test_the_quorum_s_own_log_is_recovered_whole_whatever_the_markers_say(written):
+    root = written(is_clean=True)
+    (log,) = kafkastore.open(root)
+    log.path.rename(root / "__cluster_metadata-0")
+    flip(root, 10, 3 * SIZE + 70)
+    for broker, from_offset in (("2.4", None), ("3.9", 0)):
+        (found,) = predict_start(root, broker)
+        assert found.recovered_from == from_offset
+        assert (found.outcome is Outcome.LOSES_RECORDS) == (from_offset == 0)
+
+
+def test_a_partition_by_itself_has_no_marker_and_is_recovered(written):
+    root = written(is_clean=True)
+    (log,) = kafkastore.open(root)
+    (found,) = predict_start(log.path, "2.4")
+    assert found.recovered_from == 0
+    assert found.recovered.log_end_offset == 30
+
+
+def test_nothing_is_altered(written):
+    root = written()
+    flip(root, 10, 5)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    for broker in ("0.11.0.3", "2.4", "3.9", "4.1"):
+        list(predict_start(root, broker))
+    assert before == {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_wrong_use_is_said(tmp_path, written):
+    with pytest.raises(UnknownVersionError):
+        list(predict_start(written(), "newest"))
+    with pytest.raises(NotALogDirectoryError):
+        list(predict_start(tmp_path / "nowhere", "2.4"))

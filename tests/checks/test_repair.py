@@ -1,0 +1,218 @@
+"""Damaged directories mended in both ways: what is left, what is kept, and the way back."""
+
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row, marker
+from models.record_strategies import in_a_row
+from models.recovered_directory import files_of
+
+import kafkastore
+from kafkastore import Severity
+from kafkastore.checks.repair import plan_repair
+from kafkastore.errors import NotALogDirectoryError
+from kafkastore.formats.broker_rules import UnknownVersionError
+
+FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
+THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
+SIZE = len(THIRTY[0].data)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Three segments of ten records, closed in order."""
+    segments = [Segment(base, tuple(THIRTY[base : base + 10])).indexed() for base in (0, 10, 20)]
+    return Log(tuple(segments), is_clean=True).write(tmp_path / "logs")
+
+
+def the_log(root):
+    (log,) = kafkastore.open(root)
+    return log
+
+
+def harm(root, base_offset, position, size=1):
+    path = the_log(root).path / f"{base_offset:020}.log"
+    data = bytearray(path.read_bytes())
+    for at in range(position, position + size):
+        data[at] ^= 0x55
+    path.write_bytes(data)
+
+
+def repaired(root, like, **options):
+    """Plan and apply; return the damages and the journal."""
+    damages = []
+    plan = plan_repair(root, like, found=damages.append, **options)
+    return damages, kafkastore.apply(plan)
+
+
+def offsets(root):
+    return [record.offset for record in the_log(root).records()]
+
+
+def findings(root):
+    return [each for each in kafkastore.verify(root) if each.severity is not Severity.STYLE]
+
+
+def all_files(root):
+    return {
+        path: (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob("*") if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("like", ["keep", "2.4", "4.1"])
+def test_what_is_healthy_is_left_alone(root, like):
+    assert not plan_repair(root, like).changes
+
+
+@pytest.mark.golden_cases(
+    names=["codecs", "transactions", "compacted", "create-time-*", "old-formats"],
+    versions=[*FROM_0_11, "0.10.2.2"], answers="answers",
+)
+def test_what_brokers_wrote_is_left_alone(golden_case):
+    assert not plan_repair(golden_case.logs, "keep").changes
+
+
+@pytest.mark.parametrize("byte", [70, 9, 16])
+def test_keep_leaves_out_the_broken_batch_and_nothing_else(root, byte):
+    before = all_files(root)
+    harm(root, 10, 3 * SIZE + byte)
+    harmed = all_files(root)
+    damages, journal = repaired(root, "keep")
+    (damage,) = damages
+    assert (damage.position, damage.size) == (3 * SIZE, SIZE)
+    assert (damage.first_offset, damage.end_offset) == (13, 14)
+    assert offsets(root) == [*range(13), *range(14, 30)]
+    assert [each.base_offset for each in the_log(root).segments] == [0, 10, 14, 20]
+    assert not findings(root)
+    kafkastore.undo(journal)
+    assert all_files(root) == harmed != before
+
+
+def test_keep_names_a_segment_by_what_can_be_read_first(root):
+    harm(root, 10, 70)
+    repaired(root, "keep")
+    assert [each.base_offset for each in the_log(root).segments] == [0, 11, 20]
+    assert offsets(root) == [*range(10), *range(11, 30)]
+    assert not findings(root)
+
+
+def test_keep_drops_a_segment_of_which_nothing_can_be_read(root):
+    for number in range(10):
+        harm(root, 10, number * SIZE + 16)
+    damages, _ = repaired(root, "keep")
+    assert offsets(root) == [*range(10), *range(20, 30)]
+    assert damages[0].size == 10 * SIZE
+
+
+def test_keep_finds_batches_behind_bytes_of_any_kind(root):
+    path = the_log(root).path / f"{10:020}.log"
+    data = path.read_bytes()
+    path.write_bytes(data[: 2 * SIZE] + b"\xff" * 777 + data[5 * SIZE :])
+    damages, _ = repaired(root, "keep")
+    assert offsets(root) == [*range(12), *range(15, 30)]
+    assert [(each.position, each.size) for each in damages] == [(2 * SIZE, 777)]
+
+
+def test_like_a_version_ends_the_log_where_that_broker_would(root):
+    harm(root, 10, 3 * SIZE + 70)
+    before = all_files(root)
+    predicted = kafkastore.recover_log(the_log(root), "2.4", clean=False, recovery_point=0)
+    damages, journal = repaired(root, "2.4")
+    assert offsets(root) == list(range(13))
+    assert the_log(root).log_end_offset == predicted.log_end_offset == 13
+    assert not findings(root)
+    assert sum(damage.size for damage in damages) == 17 * SIZE
+    kafkastore.undo(journal)
+    assert all_files(root) == before
+
+
+def test_what_leaves_a_log_lies_in_the_undo_area(root):
+    harm(root, 10, 3 * SIZE + 70)
+    path = the_log(root).path / f"{10:020}.log"
+    data = path.read_bytes()
+    _, journal = repaired(root, "keep")
+    assert path.read_bytes() == data[: 3 * SIZE]
+    kept = journal.area / "kept" / path.relative_to(root)
+    assert kept.read_bytes() == data
+
+
+def test_indexes_that_are_not_true_are_made_anew_and_others_stay(root):
+    log = the_log(root)
+    _, second, third = log.segments
+    second.time_index_path.write_bytes(second.time_index_path.read_bytes() + bytes(120))
+    third.offset_index_path.unlink()
+    plan = plan_repair(root, "keep")
+    assert {change.path.rpartition("/")[2] for change in plan.changes} == {
+        second.time_index_path.name, third.offset_index_path.name
+    }
+    kafkastore.apply(plan)
+    assert not findings(root)
+
+
+def test_transactions_that_were_aborted_stay_so_in_the_pieces(tmp_path):
+    sent = [
+        Batch((Row(0, 5, b"k", b"%d" % n),), producer_id=7, producer_epoch=0, base_sequence=n,
+              is_transactional=True)
+        for n in range(4)
+    ]
+    abort = marker(0, 9, is_commit=False, producer_id=7)
+    log = in_a_row([*sent, abort, *(Batch((Row(0, 6),)) for _ in range(3))])
+    root = Log((Segment(0, tuple(log)).indexed(),), is_clean=True).write(tmp_path / "logs")
+    sizes = [len(batch.data) for batch in log]
+    harm(root, 0, sum(sizes[:2]) + 30)
+    repaired(root, "keep")
+    assert [each.base_offset for each in the_log(root).segments] == [0, 3]
+    committed = [r.offset for r in the_log(root).records(isolation="read_committed")]
+    assert committed == [5, 6, 7]
+    (aborted,) = the_log(root).segments[1].transaction_index.entries().tolist()
+    assert aborted[:3] == (7, 0, 4)
+
+
+def test_a_plan_survives_being_written_down(root):
+    harm(root, 10, 3 * SIZE + 70)
+    plan = plan_repair(root, "keep")
+    assert kafkastore.Plan.from_json(plan.to_json()) == plan
+
+
+def test_a_partition_directory_by_itself_is_mended_too(root):
+    harm(root, 10, 3 * SIZE + 70)
+    path = the_log(root).path
+    (path / ".lock").touch()
+    kafkastore.apply(plan_repair(path, "keep"))
+    assert offsets(path) == [*range(13), *range(14, 30)]
+
+
+def test_wrong_use_is_said(root, tmp_path):
+    with pytest.raises(UnknownVersionError):
+        plan_repair(root, "best")
+    with pytest.raises(NotALogDirectoryError):
+        plan_repair(tmp_path / "nowhere", "keep")
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+def test_brokers_load_what_was_kept_and_serve_it(golden, load_into_broker, writable_copy, version):
+    logs = writable_copy(golden(version, "broken-index", "answers").logs)
+    whole = [record.offset for record in the_log(logs).records()]
+    segment = the_log(logs).segments[1]
+    with segment.open_log() as log:
+        first, broken, *_ = log.batches()
+    harm(logs, segment.base_offset, broken.position + 70)
+    repaired(logs, "keep", index_interval_bytes=200)
+    lost = set(range(broken.base_offset, broken.last_offset + 1))
+    left = offsets(logs)
+    assert left == [offset for offset in whole if offset not in lost]
+    path = the_log(logs).path
+    said = load_into_broker([path], version)
+    told = said.answers["partitions"][path.name]
+    assert [row[0] for row in told["records"]] == left
+    assert told["log_end_offset"] == whole[-1] + 1
+    logged = "\n".join(said.answers["broker_log"])
+    assert "orrupt" not in logged
+    assert "rebuilding index" not in logged
+    assert first.last_offset + 1 == broken.base_offset
+    indexes = {name: data for name, data in files_of(path).items() if name.endswith("index")}
+    after = files_of(said.logs / path.name)
+    active = max(indexes)[:20]
+    assert all(after[name] == data for name, data in indexes.items() if name[:20] != active)

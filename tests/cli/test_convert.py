@@ -1,0 +1,81 @@
+"""What ``kafkastore convert`` prints and does."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.running import Run, assert_one_sentence
+from cli.test_documentation import check, documented
+
+
+def files_of(root: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob("*") if path.is_file()
+    }
+
+
+def test_without_being_asked_to_it_changes_nothing(run: Run, sample_copy: Path) -> None:
+    before = files_of(sample_copy)
+    for options in ([], ["--dry-run"], ["--codec", "zstd"]):
+        ran = run("convert", sample_copy, *options)
+        assert ran.code == 0
+        assert ran.out.count("it has messages of format 1") == 10
+    assert files_of(sample_copy) == before
+
+
+def test_a_copy_is_converted_and_the_original_is_not(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    before = files_of(sample_root)
+    copy = tmp_path / "copy"
+    ran = run("convert", sample_root, "--copy-to", copy)
+    assert ran.code == 0
+    assert files_of(sample_root) == before
+    assert run("cat", copy).out == run("cat", sample_root).out
+    assert run("verify", copy, "--fail-on", "slow").code == 0
+    assert "nothing to change" in run("convert", copy).out
+
+
+def test_in_place_it_asks_or_is_told_and_can_be_undone(run: Run, sample_copy: Path) -> None:
+    before = files_of(sample_copy)
+    assert_one_sentence(run("convert", sample_copy, "--in-place"), "--yes")
+    assert files_of(sample_copy) == before
+    ran = run("convert", sample_copy, "--in-place", "--yes")
+    assert ran.code == 0
+    area = next(line for line in ran.out.splitlines() if line.startswith("undo area: "))
+    assert run("changes", "undo", area.removeprefix("undo area: ")).code == 0
+    assert files_of(sample_copy) == before
+
+
+def test_what_can_t_be_converted_is_told(run: Run, sample_copy: Path) -> None:
+    path = next(sample_copy.glob("up-1/*.log"))
+    harmed = bytearray(path.read_bytes())
+    harmed[30] ^= 1
+    path.write_bytes(harmed)
+    ran = run("convert", sample_copy)
+    assert ran.code == 1
+    assert f"up-1/{path.name} is left as it is: checksum is wrong" in ran.out
+    assert run("convert", sample_copy, "--json").lines[-1]["kind"] == "unconverted"
+
+
+def test_json_has_only_documented_fields(run: Run, sample_copy: Path) -> None:
+    path = next(sample_copy.glob("up-1/*.log"))
+    path.write_bytes(path.read_bytes()[:-1])
+    rows = run("convert", sample_copy, "--in-place", "--yes", "--json").lines
+    shared = documented("migrate", "plan") | documented("migrate", "change")
+    for kind, fields in (
+        ("plan", shared), ("change", shared), ("result", documented("migrate", "result")),
+        ("unconverted", {"path", "reason"}),
+    ):
+        check((row for row in rows if row["kind"] == kind), fields)
+
+
+def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) -> None:
+    assert_one_sentence(run("convert", sample_root, "--codec", "brotli"), "brotli")
+    assert_one_sentence(run("convert", tmp_path / "nowhere"), "nowhere")
+    assert_one_sentence(
+        run("convert", sample_root, "--copy-to", tmp_path / "no" / "where"), "make it first"
+    )
+    assert_one_sentence(
+        run("convert", sample_root, "--copy-to", tmp_path / "x", "--in-place"), "--in-place"
+    )

@@ -1,0 +1,166 @@
+"""``kafkastore lag``."""
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.running import Run, assert_one_sentence
+from kip_33.stores import T0, commit, record, written
+
+from kafkastore.cli.durations import show_duration
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two groups that read orders, one of them lost records."""
+    with written(tmp_path / "logs") as partition:
+        orders = partition("orders")
+        for number in range(20):
+            orders.add(record(T0 + 60_000 * number))
+        orders.log.delete_records(3)
+        partition("__consumer_offsets").add(
+            commit("billing", "orders", 0, 18), commit("audit:eu", "orders", 0, 1)
+        )
+    return tmp_path / "logs"
+
+
+def test_groups_are_listed_with_what_they_have_still_to_read(run: Run, root: Path) -> None:
+    ran = run("lag", root)
+    assert ran.code == 1
+    assert re.search(
+        r"^audit:eu +orders-0 +1 +20 +19 +17 +16m +2020-09-13T12:29:40.000Z  2 offsets deleted "
+        r"unread, the log starts at 3$", ran.out, re.MULTILINE
+    )
+    assert re.search(r"^billing +orders-0 +18 +20 +2 +2 +1m +2020", ran.out, re.MULTILINE)
+    assert ran.out.endswith("2 groups, 2 committed offsets: 19 records not read\n")
+
+
+def test_a_group_that_lost_nothing_is_no_problem(run: Run, root: Path) -> None:
+    ran = run("lag", root, "--group", "billing", "--now", T0 + 20 * 60_000, "--json")
+    assert ran.code == 0
+    (row,) = ran.lines
+    assert (row["lag_offsets"], row["lag_records"], row["lag_ms"]) == (2, 2, 120_000)
+    assert (row["first_unread_offset"], row["first_unread_timestamp"]) == (18, T0 + 18 * 60_000)
+
+
+def test_json_has_what_the_document_names(run: Run, root: Path) -> None:
+    chapter = DOCUMENT.read_text(encoding="utf-8").split("\n## lag\n")[1].split("\n## ")[0]
+    documented = set(re.findall(r"`([a-z_]+)`", chapter.partition("JSON")[2]))
+    for row in run("lag", root, "--json").lines:
+        assert set(row) <= documented
+
+
+def test_what_it_wrote_as_json_it_reads_as_positions(run: Run, root: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "positions.json"
+    saved.write_text(run("lag", root, "--json").out)
+    rows = run("lag", root, "--offsets-file", saved, "--json").lines
+    told = [json.loads(line) for line in saved.read_text().splitlines()]
+    for one, other in zip(rows, told, strict=True):
+        assert one | {"commit_timestamp": None} == other | {"commit_timestamp": None}
+        assert one["commit_timestamp"] is None
+
+
+def test_positions_may_be_given_and_partitions_chosen(run: Run, root: Path) -> None:
+    options = ("--offsets", "a:b:orders:0:20", "--offsets", "c:orders:0:12", "--offsets", "c:t:0:1")
+    rows = run("lag", root, *options, "--json").lines
+    assert [(row["group"], row["topic"], row["lag_records"]) for row in rows] == [
+        ("a:b", "orders", 0), ("c", "orders", 8), ("c", "t", None)
+    ]
+    rows = run("lag", root, *options, "--topic", "orders", "--group", "c", "--json").lines
+    assert [row["offset"] for row in rows] == [12]
+    shown = run("lag", root / "orders-0", *options).out
+    assert re.search(r"^c +t-0 +1 +- +- +- +- +-  +no such partition here$", shown, re.MULTILINE)
+
+
+def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
+    run: Run, golden: Any
+) -> None:
+    logs = golden("2.4.0", "transactions", "answers").logs
+    given = ("--offsets", "g:txn:0:0", "--json")
+    (all_of_them,) = run("lag", logs, *given).lines
+    (row,) = run("lag", logs, *given, "--isolation", "read_committed").lines
+    answers = golden("2.4.0", "transactions", "answers").answers["partitions"]["txn-0"]
+    assert all_of_them["lag_records"] == len(answers["records"])
+    assert all_of_them["lag_offsets"] == answers["log_end_offset"]
+    assert row["lag_records"] == len(answers["committed_offsets"])
+    assert row["log_end_offset"] == answers["last_stable_offset"]
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--offsets", "orders:0:1"], ["not GROUP:TOPIC:PARTITION:OFFSET"]),
+        (["--offsets", "g:orders:zero:1"], ["not GROUP:TOPIC:PARTITION:OFFSET"]),
+        (["--offsets", f"g:orders:0:{1 << 63}"], ["too large"]),
+        (["--group", "nobody"], ["no offset of group nobody", "audit:eu, billing", "--offsets"]),
+        (["--group", "x", "--offsets", "g:orders:0:1"], ["no committed offset of group x"]),
+        (["--topic", "__consumer_offsets"], ["no committed offset for the partitions chosen"]),
+        (["--offsets-file", "/nowhere"], ["/nowhere does not exist"]),
+        (["--now", "noon"], ["'noon' is no time"]),
+        (["--isolation", "none"], ["--isolation"]),
+    ],
+)
+def test_what_is_wrong_is_said(
+    run: Run, root: Path, options: list[str], parts: list[str]
+) -> None:
+    assert_one_sentence(run("lag", root, *options), *parts)
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("orders 0 1", "line 2 of .* is no JSON"),
+        ("[1]", "line 2 of .* is no JSON object"),
+        ('{"partition": 0, "offset": 1}', "line 2 of .* has no topic"),
+        ('{"group": 1, "topic": "t", "partition": 0, "offset": 1}', "no name of a group"),
+        ('{"topic": "t", "partition": "0", "offset": 1}', "line 2 of .* has no partition: '0'"),
+        ('{"topic": "t", "partition": 0, "offset": -1}', "line 2 of .* has no offset: -1"),
+        ('{"topic": "t", "partition": 0, "offset": true}', "line 2 of .* has no offset: True"),
+        ('{"topic": "t", "partition": 0}', "line 2 of .* has no offset: None"),
+        ("[" * 100_000, "line 2 of .* is no JSON"),
+    ],
+)
+def test_a_line_that_is_no_position_is_pointed_out(
+    run: Run, root: Path, tmp_path: Path, line: str, part: str
+) -> None:
+    file = tmp_path / "positions"
+    file.write_text(f'{{"topic": "orders", "partition": 0, "offset": 1}}\n{line}\n')
+    ran = run("lag", root, "--offsets-file", file)
+    assert_one_sentence(ran)
+    assert re.search(part, ran.err)
+
+
+def test_a_directory_without_committed_offsets_says_how_to_give_them(
+    run: Run, sample_root: Path
+) -> None:
+    assert_one_sentence(
+        run("lag", sample_root), "no partition of __consumer_offsets here", "--offsets-file"
+    )
+
+
+def test_a_broken_batch_is_told_and_the_other_partitions_are_measured(
+    run: Run, root: Path
+) -> None:
+    (path,) = (root / "orders-0").glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    ran = run("lag", root, "--offsets", "g:orders:0:5", "--offsets", "g:other:0:5")
+    assert ran.code == 2
+    assert "other-0" in ran.out
+    assert "orders-0: the batch that ends with offset 19 fails its checksum" in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("duration", "shown"),
+    [(None, "-"), (0, "0 ms"), (-1500, "-1.500 s"), (3_600_000, "1h"), (86_400_000 * 400, "400d"),
+     (86_461_000, "1d"), (3_660_000, "1h 1m")],
+)
+def test_durations_are_shown_in_their_two_largest_units(duration: int | None, shown: str) -> None:
+    assert show_duration(duration) == shown

@@ -1,0 +1,62 @@
+"""What ``kafkastore repair`` prints and does."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.running import Run, assert_one_sentence
+from cli.test_documentation import check, documented
+
+
+@pytest.fixture
+def harmed(golden: Callable[..., Any], writable_copy: Callable[..., Path]) -> Path:
+    """A directory closed in order, then a bit of its second segment flipped."""
+    root = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    path = sorted(root.glob("broken-0/*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+    return root
+
+
+def test_a_dry_run_says_what_is_broken_and_does_nothing(run: Run, harmed: Path) -> None:
+    before = {path: path.read_bytes() for path in harmed.rglob("*") if path.is_file()}
+    ran = run("repair", harmed, "--like", "keep", "--dry-run")
+    assert ran.code == 0
+    assert "190 bytes from byte 115 on, 1 offset from 23 on: left out" in ran.out
+    assert before == {path: path.read_bytes() for path in harmed.rglob("*") if path.is_file()}
+
+
+def test_kept_records_are_there_and_verify_is_content(run: Run, harmed: Path) -> None:
+    assert run("verify", harmed).code == 1
+    ran = run("repair", harmed, "--like", "keep", "--yes")
+    assert ran.code == 0
+    assert "undo area: " in ran.out
+    assert run("verify", harmed).code == 0
+    assert len(run("cat", harmed, "--json").lines) == 99
+
+
+def test_like_a_broker_the_rest_goes_and_comes_back(run: Run, harmed: Path) -> None:
+    ran = run("repair", harmed, "--like", "2.4", "--yes")
+    assert ran.code == 0
+    assert "cut off" in ran.out
+    assert len(run("cat", harmed, "--json").lines) == 23
+    area = next(line for line in ran.out.splitlines() if line.startswith("undo area: "))
+    assert run("changes", "undo", area.removeprefix("undo area: ")).code == 0
+    assert run("verify", harmed).code == 1
+
+
+def test_json_has_only_documented_fields(run: Run, harmed: Path) -> None:
+    rows = run("repair", harmed, "--like", "keep", "--yes", "--json").lines
+    check((row for row in rows if row["kind"] == "damage"), documented("repair"))
+    for kind in ("plan", "change", "result"):
+        check((row for row in rows if row["kind"] == kind), documented("migrate", kind))
+
+
+def test_wrong_use_is_one_sentence(run: Run, harmed: Path, tmp_path: Path) -> None:
+    assert_one_sentence(run("repair", harmed), "--like")
+    assert_one_sentence(run("repair", harmed, "--like", "best", "--dry-run"), "best")
+    assert_one_sentence(run("repair", harmed, "--like", "keep"), "--yes")
+    assert_one_sentence(run("repair", tmp_path / "x", "--like", "keep", "--yes"), "x")

@@ -1,0 +1,60 @@
+"""Who asks a broker ListOffsets requests over a socket, by the package's own codec."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import AbstractContextManager
+
+from kafkastore.formats.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    pack_request,
+    parse_response,
+)
+from kafkastore.formats.list_offsets_header import (
+    RequestHeader,
+    pack_request_header,
+    parse_response_header,
+)
+
+
+class ListOffsetsClient(AbstractContextManager):
+    """A connection to a broker on this machine."""
+
+    def __init__(self, port):
+        self._socket = socket.create_connection(("127.0.0.1", port), 60)
+        self._asked = 0
+
+    def __exit__(self, *_):
+        self._socket.close()
+
+    def ask(self, topic, timestamps, *, version, isolation=0):
+        """{partition: ListOffsetsPartitionResponse} for {partition: timestamp}."""
+        partitions = tuple(
+            ListOffsetsPartition(number, timestamp) for number, timestamp in timestamps.items()
+        )
+        request = ListOffsetsRequest(
+            (ListOffsetsTopic(topic, partitions),), isolation_level=isolation, timeout_ms=30_000
+        )
+        self._asked += 1
+        header = pack_request_header(RequestHeader(version, self._asked, "kafkastore"))
+        frame = header + pack_request(request, version)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        answer = self._receive(struct.unpack(">i", self._receive(4))[0])
+        answered, position = parse_response_header(answer, version)
+        assert answered == self._asked
+        (told,) = parse_response(answer[position:], version).topics
+        assert told.name == topic
+        found = {each.partition_index: each for each in told.partitions}
+        assert found.keys() == timestamps.keys()
+        return found
+
+    def _receive(self, size):
+        received = b""
+        while len(received) < size:
+            more = self._socket.recv(size - len(received))
+            assert more, "the broker hung up"
+            received += more
+        return received

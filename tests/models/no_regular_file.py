@@ -1,0 +1,24 @@
+"""What may stand where a file should be, and how it is made."""
+
+import os
+import socket
+from pathlib import Path
+
+
+def make_socket(path):
+    """Leave a socket; its path would be too long for the kernel."""
+    before = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(before)
+
+
+KINDS = {
+    "a FIFO": os.mkfifo,
+    "a socket": make_socket,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a directory": Path.mkdir,
+}

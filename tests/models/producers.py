@@ -1,0 +1,46 @@
+"""A producers' state asked and altered by batches, in a line."""
+
+import pytest
+from models.producer_model import headers
+
+from kafkastore import errors
+from kafkastore.formats import (
+    producer_snapshot,
+)
+from kafkastore.formats.broker_rules import NEWEST
+from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
+from kafkastore.formats.producer_state import ProducerState
+
+
+def replay(state, *batches):
+    """Replay batches; the entries of the transaction index."""
+    return state.replay(*headers(batches)).tolist()
+
+
+def append(state, *batches, origin="client"):
+    """Append batches together; the entries of the transaction index."""
+    prepared = state.prepare(*headers(batches), origin=origin)
+    assert prepared.duplicate is None
+    return state.update(prepared).tolist()
+
+
+def refused(state, *batches, origin="client"):
+    """The error that batches are refused with, which must not change anything."""
+    before = state.entries().tolist(), state.first_unstable_offset
+    with pytest.raises(errors.ProducerStateError) as error:
+        state.prepare(*headers(batches), origin=origin)
+    assert (state.entries().tolist(), state.first_unstable_offset) == before
+    return type(error.value)
+
+
+def entry_of(state, producer_id=1):
+    """One entry of the snapshot, by field."""
+    entries = state.entries()
+    entry = entries[entries["producer_id"] == producer_id][0]
+    return dict(zip(PRODUCER_ENTRY.names, entry.tolist(), strict=True))
+
+
+def reloaded(state, rules=NEWEST):
+    """The state after a way through a snapshot."""
+    return ProducerState(producer_snapshot.parse(producer_snapshot.pack(state.entries())),
+                         rules=rules)

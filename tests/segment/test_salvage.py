@@ -1,0 +1,148 @@
+"""Whatever is broken in a log, the batches that are whole are found."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.record_format import Batch, Row
+from models.record_strategies import batches, bounded, in_a_row
+
+from kafkastore.formats import batch_header
+from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.salvage import stretches
+
+
+@pytest.fixture(scope="module")
+def find(tmp_path_factory):
+    """A function of a log's bytes: its stretches."""
+    path = tmp_path_factory.mktemp("salvage") / "00000000000000000000.log"
+
+    def find(data, base_offset=0, end_offset=None):
+        path.write_bytes(data)
+        with LogFile(path) as log:
+            return list(stretches(log, base_offset, end_offset))
+
+    return find
+
+
+def batch(offset, size=40, **fields):
+    return Batch((Row(offset, 100 + offset, b"k", b"v" * size),), **fields)
+
+
+TEN = in_a_row([batch(0) for _ in range(10)])
+SIZE = len(TEN[0].data)
+WHOLE = b"".join(each.data for each in TEN)
+
+
+def with_byte(data, position, value):
+    return data[:position] + bytes([value]) + data[position + 1 :]
+
+
+def test_a_healthy_log_is_one_stretch(find):
+    assert find(WHOLE) == [(0, len(WHOLE), 0, 10)]
+    assert find(b"") == []
+
+
+@pytest.mark.parametrize("byte", [9, 11, 16, 20, 30, 70])    # length, magic, checksum, records
+def test_one_bad_batch_costs_itself_alone(find, byte):
+    at = 3 * SIZE + byte
+    found = find(with_byte(WHOLE, at, WHOLE[at] ^ 0x55))
+    assert found == [(0, 3 * SIZE, 0, 3), (4 * SIZE, len(WHOLE), 4, 10)]
+
+
+def test_the_first_and_the_last_may_be_bad(find):
+    assert find(with_byte(WHOLE, 70, 0xFF)) == [(SIZE, len(WHOLE), 1, 10)]
+    assert find(WHOLE[:-1]) == [(0, 9 * SIZE, 0, 9)]
+    assert find(with_byte(WHOLE, len(WHOLE) - 1, 0xFF)) == [(0, 9 * SIZE, 0, 9)]
+
+
+def test_bytes_that_are_missing_or_too_many_are_passed_over(find):
+    cut = WHOLE[: 2 * SIZE + 20] + WHOLE[4 * SIZE :]
+    assert find(cut) == [(0, 2 * SIZE, 0, 2), (2 * SIZE + 20, len(cut), 4, 10)]
+    more = WHOLE[: 2 * SIZE] + b"\xff" * 5000 + WHOLE[2 * SIZE :]
+    assert find(more) == [(0, 2 * SIZE, 0, 2), (2 * SIZE + 5000, len(more), 2, 10)]
+
+
+def test_zeros_behind_the_end_are_no_batch(find):
+    assert find(WHOLE + bytes(100_000)) == [(0, len(WHOLE), 0, 10)]
+
+
+def test_zeros_in_the_middle_are_passed_over(find):
+    data = WHOLE[: 5 * SIZE] + bytes(9000) + WHOLE[5 * SIZE :]
+    assert find(data) == [(0, 5 * SIZE, 0, 5), (5 * SIZE + 9000, len(data), 5, 10)]
+
+
+def test_offsets_that_go_back_or_leave_the_segment_are_not_taken(find):
+    repeated = WHOLE + WHOLE[: 3 * SIZE]
+    assert find(repeated) == [(0, len(WHOLE), 0, 10)]
+    assert find(WHOLE, end_offset=6) == [(0, 6 * SIZE, 0, 6)]
+
+
+@pytest.mark.parametrize("byte", [0, 3, 5, 6, 7])
+def test_one_wrong_offset_costs_its_batch_alone(find, byte):
+    for at in (0, 5 * SIZE, 8 * SIZE):
+        found = find(with_byte(WHOLE, at + byte, WHOLE[at + byte] ^ 0x40))
+        kept = [offset for each in found for offset in range(each.first_offset, each.next_offset)]
+        assert kept == [offset for offset in range(10) if offset != at // SIZE]
+
+
+def test_a_batch_in_a_value_of_a_broken_batch_is_not_taken_for_one(find):
+    nested = batch(5).data
+    holder = Batch((Row(0, 100, b"k", nested),)).with_offset(4)
+    data = b"".join(each.data for each in TEN[:4]) + with_byte(holder.data, 30, 0x77)
+    behind = b"".join(each.data for each in TEN[7:])
+    assert [each.start for each in find(data + behind)] == [0, len(data)]
+
+
+def test_a_small_old_message_at_the_very_end_is_found(find):
+    last = Batch((Row(0, -1, None, b""),), magic=0).with_offset(9)
+    data = b"\xff" * 100 + last.data
+    assert find(data) == [(100, len(data), 9, 10)]
+
+
+def test_what_lies_across_the_edge_of_a_window_is_found(find):
+    for size in ((1 << 22) - 61, (1 << 22) - 30, 1 << 22):
+        data = WHOLE[:SIZE] + b"\xff" * size + WHOLE[5 * SIZE :]
+        assert [each.start for each in find(data)] == [0, SIZE + size]
+
+
+@bounded(200)
+@given(st.lists(batches(), min_size=1, max_size=8), st.data())
+def test_every_batch_that_was_not_touched_is_in_a_stretch(find, written, data):
+    written = in_a_row(written)
+    log = bytearray(b"".join(each.data for each in written))
+    touched = data.draw(st.sets(st.integers(0, len(written) - 1), max_size=3))
+    position, starts = 0, []
+    for each in written:
+        starts.append(position)
+        position += len(each.data)
+    for number in touched:
+        at = starts[number] + data.draw(st.integers(0, len(written[number].data) - 1))
+        log[at] ^= data.draw(st.integers(1, 255))
+    found = find(bytes(log))
+    for before, after in pairwise(found):
+        assert before.end <= after.start
+        assert before.next_offset <= after.first_offset
+    # A touched offset lies outside the checksum: what follows may then seem to go back.
+    plausible = all(
+        any(each.start <= start and start + len(batch.data) <= each.end for each in found)
+        for number, (start, batch) in enumerate(zip(starts, written, strict=True))
+        if number not in touched
+    )
+    offsets_touched = any(log[starts[n] : starts[n] + 8] != written[n].data[:8] for n in touched)
+    assert plausible or offsets_touched
+
+
+@bounded(100)
+@given(st.binary(max_size=300))
+def test_other_bytes_have_no_batch(find, data):
+    assert find(data) == []
+
+
+def test_the_search_for_a_header_tells_where_it_has_too_few_bytes():
+    assert batch_header.find(b"", 0, 10) == 0
+    assert batch_header.find(bytes(60), 0, 10) == 0
+    assert batch_header.find(bytes(100), 0, 10) == 100 - 60
+    assert batch_header.find(b"x" * 7 + WHOLE, 0, 10) == 7
+    assert batch_header.find(WHOLE, 3, 10) == 3 * SIZE

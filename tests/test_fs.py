@@ -1,0 +1,88 @@
+"""What the altering calls say when they fail: which file it was."""
+
+import errno
+import os
+import resource
+import signal
+import sys
+from contextlib import contextmanager
+
+import pytest
+from cli.running import assert_one_sentence
+from click.testing import CliRunner
+
+from kafkastore import LogDirWriter
+from kafkastore.cli.__main__ import cli
+from kafkastore.formats.record_batch import Record, TimestampType
+from kafkastore.fs import FileSystem
+
+SMALL = 4096
+
+FAILING = {
+    "write": lambda fs, descriptor: fs.write(descriptor, bytes(2 * SMALL)),
+    "write_all": lambda fs, descriptor: fs.write_all(descriptor, bytes(2 * SMALL)),
+    "pwrite": lambda fs, descriptor: fs.pwrite(descriptor, b"x", 2 * SMALL),
+    "pwrite_all": lambda fs, descriptor: fs.pwrite_all(descriptor, bytes(SMALL), SMALL),
+    "truncate": lambda fs, descriptor: fs.truncate(descriptor, 2 * SMALL),
+}
+
+
+@contextmanager
+def small_files():
+    """Let no file grow above a few KiB, as if the disk were full: in this process alone."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("call", FAILING)
+def test_a_call_that_fails_names_the_file(tmp_path, call):
+    fs = FileSystem()
+    path = tmp_path / "full"
+    descriptor = fs.create(path)
+    fs.write_all(descriptor, bytes(SMALL))
+    try:
+        with small_files(), pytest.raises(OSError, match="too large") as caught:
+            FAILING[call](fs, descriptor)
+    finally:
+        fs.close(descriptor)
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a full device")
+def test_a_full_device_is_named():
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with pytest.raises(OSError, match="'/dev/full'") as caught:
+            FileSystem().write_all(descriptor, b"x")
+    finally:
+        os.close(descriptor)
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_writer_s_error_names_the_file_that_could_not_grow(tmp_path):
+    record = Record(0, 1, TimestampType.CREATE_TIME, b"k", bytes(3000), (), None)
+    with LogDirWriter(tmp_path / "logs", version="3.9") as log_dir:
+        writer = log_dir.writer("t", 0)
+        log = str(tmp_path / "logs" / "t-0" / f"{0:020}.log")
+        with small_files(), pytest.raises(OSError, match="too large") as caught:
+            for _ in range(3):
+                writer.append_records([record])
+        assert caught.value.filename == log
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_an_output_file_that_can_not_grow_is_named(tmp_path, golden, form):
+    output, logs = tmp_path / "out", golden("2.4.0", "codecs", "answers").logs
+    line = ["cat", str(logs), "--format", form, "-o", str(output)]
+    with small_files():
+        result = CliRunner().invoke(cli, line)
+    assert_one_sentence(
+        type("Ran", (), {"code": result.exit_code, "err": result.stderr})(), str(output), "large"
+    )
+    assert list(tmp_path.iterdir()) == []

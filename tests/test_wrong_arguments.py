@@ -1,0 +1,207 @@
+"""Arguments of a wrong kind: one clear error that names the argument, wherever it is passed."""
+
+from types import SimpleNamespace as New
+
+import numpy as np
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
+
+import kafkastore
+from kafkastore import (
+    InvalidConfigError,
+    LogConfig,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+)
+from kafkastore.formats.arguments import check_kind, whole_number
+
+LOG = Log((Segment(0, tuple(Batch((Row(n, 10 * n, b"k", b"v"),)) for n in range(9))).indexed(),))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return LOG.write(tmp_path_factory.mktemp("logs") / "logs")
+
+
+@pytest.fixture(scope="module")
+def log(root):
+    return kafkastore.open(root)["t-0"]
+
+
+#: Arguments that are whole numbers: the name that the error has -> a function that passes one.
+NUMBERS = {
+    "start_offset of records": lambda log, value: list(log.records(value)),
+    "end_offset of records": lambda log, value: list(log.records(None, value)),
+    "start_offset of batches": lambda log, value: list(log.batches(value)),
+    "end_offset of batches": lambda log, value: list(log.batches(None, value)),
+    "max_decompressed_bytes of records": lambda log, value: list(
+        log.records(max_decompressed_bytes=value)
+    ),
+    **{
+        f"{name} of to_arrow": lambda log, value, name=name: log.to_arrow(**{name: value})
+        for name in ("start_offset", "end_offset", "start_timestamp", "end_timestamp", "limit",
+                     "batch_rows", "batch_bytes", "max_decompressed_bytes")
+    },
+    "target_offset": lambda log, value: log.segments[0].translate_offset(value),
+    "starting_position": lambda log, value: log.segments[0].translate_offset(1, value),
+    "target_timestamp of explain_timestamp": lambda log, value: log.explain_timestamp(value),
+    "target_timestamp of a segment": lambda log, value: log.segments[
+        0
+    ].find_offset_by_timestamp(value, 0),
+    "starting_offset": lambda log, value: log.segments[0].find_offset_by_timestamp(0, value),
+    "timestamp of list_offset": lambda log, value: log.list_offset(value),
+    "index_interval_bytes": lambda log, value: log.segments[0].rebuilt_indexes(value),
+    **{
+        f"base_offset of {kind.__name__}": lambda log, value, kind=kind: kind.open(
+            log.segments[0].offset_index_path, value
+        )
+        for kind in (OffsetIndex, TimeIndex, TransactionIndex)
+    },
+    "target of OffsetIndex": lambda log, value: log.segments[0].offset_index.lookup(value),
+    "target of TimeIndex": lambda log, value: log.segments[0].time_index.lookup(value),
+    "slot": lambda log, value: log.segments[0].time_index.entry(value),
+    "offset of truncate_to": lambda log, value: log.segments[0].time_index.truncate_to(value),
+    "position": lambda log, value: log.segments[0].offset_index.fetch_upper_bound(value, 1),
+    "fetch_size": lambda log, value: log.segments[0].offset_index.fetch_upper_bound(1, value),
+    "fetch_offset": lambda log, value: log.segments[0].transaction_index.collect_aborted_txns(
+        value, 9
+    ),
+    "now of retention": lambda log, value: list(
+        kafkastore.retention(kafkastore.open(log.path.parent), now=value)
+    ),
+    "partitions of sizing": lambda log, value: kafkastore.sizing(partitions=value),
+    "an interval": lambda log, value: kafkastore.sizing(intervals=[value]),
+    "threads of plan_reindex": lambda log, value: kafkastore.plan_reindex(log.path, threads=value),
+    "threads of survey": lambda log, value: kafkastore.migration.survey(log.path, threads=value),
+    "the partition's number": lambda log, value: kafkastore.open(log.path)["t", value],
+}
+NONE_ALLOWED = ("start_", "end_", "limit", "base_offset", "now", "threads")
+
+
+@pytest.mark.parametrize("value", [1.0, "7", b"7", [], object(), float("nan"), np.float64(7), None])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_is_no_whole_number_is_refused_by_the_argument_s_name(log, name, value):
+    if value is None and name.startswith(NONE_ALLOWED):
+        return
+    with pytest.raises(TypeError, match=f"^{name.split(' of ')[0]} is a whole number, not "):
+        NUMBERS[name](log, value)
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, -(10**30)])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_has_no_64_bits_is_refused_by_the_argument_s_name(log, name, value):
+    with pytest.raises(ValueError, match=f"^{name.split(' of ')[0]} is (a whole|at least)"):
+        NUMBERS[name](log, value)
+
+
+@pytest.mark.parametrize("value", [1.0, "7", None, np.float64(7)])
+def test_a_time_that_is_no_whole_number_is_refused_by_each_rules(log, value):
+    for rules in ("correct", "2.4", "kip-33"):
+        with pytest.raises(TypeError, match=r"^target_timestamp is a whole number, not "):
+            log.offset_for_timestamp(value, rules)
+    assert log.offset_for_timestamp(np.int64(35)).offset == 4
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint8])
+def test_integers_of_numpy_are_numbers_like_any(log, kind):
+    assert [each.offset for each in log.records(kind(3), kind(5))] == [3, 4]
+    for start, limit in ((kind(3), kind(2)), (3, 2)):
+        table = log.to_arrow(["offset"], start_offset=start, limit=limit).read_all()
+        assert table["offset"].to_pylist() == [3, 4]
+    assert log.segments[0].translate_offset(kind(4)).offset == 4
+    assert log.explain_bounds(kind(4)).high_watermark.offset == 4
+    assert kafkastore.open(log.path)["t", kind(0)].log_end_offset == 9
+    assert type(whole_number("any", kind(3))) is int
+
+
+@pytest.mark.parametrize("key", [None, 5, 1.5, b"t-0", [], {}, (), ("t",), ("t", 0, 0), (0, "t")])
+def test_what_names_no_partition_is_a_type_error_that_shows_how_one_is_named(root, key):
+    store = kafkastore.open(root)
+    for ask in (store.__getitem__, store.partitions.__getitem__, store.partitions.get):
+        with pytest.raises(TypeError, match=r"a partition is named like \('orders', 3\) or"):
+            ask(key)
+    assert key not in store.partitions if not isinstance(key, list | dict) else True
+    with pytest.raises(TypeError, match="a partition is named like"):
+        kafkastore.plan_reindex(root, partitions=[key])
+
+
+def test_a_partition_is_found_by_each_way_of_naming_it_and_no_other_is(root):
+    store = kafkastore.open(root)
+    for mapping in (store, store.partitions):
+        assert mapping["t-0"] is mapping["t", 0] is mapping[kafkastore.TopicPartition("t", 0)]
+    assert "t-0" in store.partitions
+    assert ("t", 0) in store.partitions
+    for missing in ("t-1", ("t", 1), ("t", -1), ("u", 0)):
+        assert missing not in store.partitions
+        assert store.partitions.get(missing) is None
+        with pytest.raises(KeyError, match="no partition "):
+            store[missing]
+    for text in ("nope", "t", "t-", "-0", "t-2147483648"):
+        assert text not in store.partitions
+        with pytest.raises(kafkastore.KafkaStoreError, match=text):
+            store[text]
+
+
+def test_a_reindex_of_partitions_takes_the_names_that_a_store_takes(root):
+    expected = kafkastore.plan_reindex(root).changes
+    assert expected
+    for name in ("t-0", ("t", 0), kafkastore.TopicPartition("t", 0)):
+        assert kafkastore.plan_reindex(root, partitions=[name]).changes == expected
+    with pytest.raises(KeyError, match="no partition t-1 here"):
+        kafkastore.plan_reindex(root, partitions=["t-1"])
+    with pytest.raises(TypeError, match="partitions is a collection of partitions"):
+        kafkastore.plan_reindex(root, partitions="t-0")
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda value: list(kafkastore.retention(value)), "store is a LogStore"),
+        (kafkastore.sizing, "store is a LogStore"),
+        (kafkastore.apply, "plan is a Plan"),
+        (kafkastore.migration.plan, "survey is a Survey"),
+        (lambda value: kafkastore.recover_log(value, version="2.4"), "log is a PartitionLog"),
+    ],
+)
+@pytest.mark.parametrize("value", ["/d/logs", 5, New(path="/d"), [1]])
+def test_a_path_in_place_of_what_is_opened_there_is_refused(ask, told, value):
+    with pytest.raises(TypeError, match=told):
+        ask(value)
+
+
+def test_mtimes_that_are_no_mapping_are_refused(root):
+    with pytest.raises(TypeError, match="mtimes is a mapping"):
+        kafkastore.migration.survey(root, 5)
+
+
+def test_nothing_to_open_is_an_error():
+    for ask in (kafkastore.open, lambda paths: list(kafkastore.verify(paths))):
+        with pytest.raises(kafkastore.NotALogDirectoryError, match="no path is given"):
+            ask([])
+
+
+@pytest.mark.parametrize("interval", [-1, 2**31, 1.5, "4096", None, True])
+def test_index_intervals_are_refused_as_the_option_that_they_are(root, interval):
+    for ask in (kafkastore.plan_reindex, kafkastore.migration.survey):
+        with pytest.raises(InvalidConfigError, match=r"index\.interval\.bytes is "):
+            ask(root, index_interval_bytes=interval)
+    with pytest.raises(InvalidConfigError, match=r"index\.interval\.bytes is "):
+        LogConfig(index_interval_bytes=interval)
+
+
+def test_kinds_are_checked_with_their_subclasses():
+    check_kind("value", True, int)
+    with pytest.raises(TypeError, match="value is a str, not 5"):
+        check_kind("value", 5, str)
+
+
+@pytest.mark.parametrize("now", ["7", 1.5, 2**63, [], object()])
+def test_a_time_that_is_none_is_refused_before_a_writer_begins_to_alter_anything(tmp_path, now):
+    with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
+        writer = log_dir.writer("t", 0)
+        with pytest.raises((TypeError, ValueError), match="now is a whole number"):
+            writer.delete_old_segments(now)
+        assert not writer.has_failed
+        assert writer.delete_old_segments(np.int64(7)).log_start_offset == 0
