@@ -11,26 +11,26 @@ import numpy as np
 MIB = 1 << 20
 #: Codec, content, bytes of a value, of a batch before compression, of the segment.
 SEGMENTS = {
-    "a": ("none", "noise", 100, 16 * 1024, 256 * MIB),
-    "b": ("none", "noise", 1024, 16 * 1024, 256 * MIB),
+    "a": ("none", "noise", 100, 16 * 1024, 1024 * MIB),
+    "b": ("none", "noise", 1024, 16 * 1024, 1024 * MIB),
     "c-lz4": ("lz4", "json", 1024, 64 * 1024, 64 * MIB),
     "c-zstd": ("zstd", "json", 1024, 64 * 1024, 64 * MIB),
     "c-snappy": ("snappy", "json", 1024, 64 * 1024, 64 * MIB),
     "c-gzip": ("gzip", "json", 1024, 64 * 1024, 64 * MIB),
-    "d": ("none", "noise", 100, 1, 128 * MIB),  # a batch holds at least one record
+    "d": ("none", "noise", 100, 1, 256 * MIB),  # a batch holds at least one record
 }
 INDEXES = "index"
-#: Partitions, segments of each, bytes of a segment.
+#: Partitions, segments of each, bytes of a segment, of a value, of a batch.
 LOGS = {
-    "e": (1, 20, 16 * MIB),
-    "wide": (900, 20, 12 * 1024),
-    "wider": (2000, 20, 12 * 1024),
+    "e": (1, 20, 16 * MIB, 1024, 16 * 1024),
+    "wide": (900, 20, 12 * 1024, 100, 4096),
+    "wider": (2000, 20, 12 * 1024, 100, 4096),
 }
 WIDE, WIDER = "wide", "wider"
 ENTRIES = 262_144
 TARGETS = 1 << 20
-TIMES = 1 << 16
-FIND_TIME = "find-time"
+#: How many random times: one after the other, and in one call.
+TIMES = {"find-time": 1 << 16, "find-times": 1 << 18}
 FIRST_PARTITION = "benchmark-0"
 FIRST_FILE = f"{0:020}.log"
 
@@ -71,16 +71,16 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
 def targets_path(log: Path, measure: str) -> Path:
     """Return the file of what a lookup looks for; of times in a log it is made here."""
     path = log.with_name(f"{measure}.int64")
-    if measure == FIND_TIME and not path.exists():
-        _make_times(log.parent, path)
+    if measure in TIMES and not path.exists():
+        _make_times(log.parent, path, TIMES[measure])
     return path
 
 
-def _make_times(directory: Path, path: Path) -> None:
+def _make_times(directory: Path, path: Path, count: int) -> None:
     """Choose at random between the first and the last time of a log's indexes."""
     first, *_, last = sorted(directory.glob("*.timeindex")) * 2
     bounds = [np.fromfile(index, ">i8,>i4")["f0"] for index in (first, last)]
-    chosen = np.random.default_rng(5).integers(bounds[0][0], bounds[1][-1], TIMES, endpoint=True)
+    chosen = np.random.default_rng(5).integers(bounds[0][0], bounds[1][-1], count, endpoint=True)
     temporary = path.with_suffix(".part")
     chosen.astype("<i8").tofile(temporary)
     temporary.rename(path)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from build_peers import PEER_COMMANDS, CannotRun, make_data
 from contestant import Contestant, Failed
-from data import FIND_TIME, INDEXES, SEGMENTS, WIDE, WIDER, log_path, targets_path
+from data import INDEXES, SEGMENTS, TIMES, WIDE, WIDER, log_path, targets_path
 
 OURS = "kafkastore"
 
@@ -61,7 +61,7 @@ MEASURES = [
     Measure("lookup-offset", INDEXES, {"kafka lookup-offset": 2.5}),
     Measure("lookup-time", INDEXES, {"kafka lookup-time": 2.5}),
     *(Measure("find-time", name, {"kafka find-time": 2}) for name in "abe"),
-    *(Measure("find-times", name, {"kafka find-time": 5}) for name in "abe"),
+    *(Measure("find-times", name, {"kafka find-times": 5}) for name in "abe"),
     Measure("find-time-store", WIDER, {}, most_seconds=2),
     Measure("open", WIDE, {"kafka open": 10}, is_at_start=True),
     Measure("open-unclean", WIDE, {"kafka open-unclean": 5}, is_at_start=True),
@@ -195,10 +195,8 @@ class Commands:
             self._peers[who] = PEER_COMMANDS[who](self.work)
         log = log_path(self.work / "data", data_set, partial(make_data, self.work))
         command = [*self._peers[who], measure, str(log)]
-        if data_set == INDEXES:
+        if data_set == INDEXES or measure in TIMES:
             command.append(str(targets_path(log, measure)))
-        elif measure in (FIND_TIME, "find-times"):
-            command.append(str(targets_path(log, FIND_TIME)))
         return command
 
 

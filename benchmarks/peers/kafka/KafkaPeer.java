@@ -36,7 +36,7 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 /**
  * Measures of Kafka's own classes on prepared files.
  *
- *     KafkaPeer recover|append|decode|lookup-offset|lookup-time|find-time|crc|open|open-unclean SEGMENT.log TARGETS
+ *     KafkaPeer recover|append|decode|lookup-offset|lookup-time|find-time|find-times|crc|open|open-unclean SEGMENT.log TARGETS
  *
  * A line `check` or `time` on stdin is answered by one JSON object on stdout. TARGETS is a file of
  * little-endian int64 that the lookups look for.
@@ -312,7 +312,7 @@ public final class KafkaPeer {
             case "decode" -> new Decode(log);
             case "lookup-offset" -> new LookupOffset(log, targets);
             case "lookup-time" -> new LookupTime(log, targets);
-            case "find-time" -> new FindTime(log, targets, new IdleScheduler());
+            case "find-time", "find-times" -> new FindTime(log, targets, new IdleScheduler());
             case "crc" -> new Crc(log);
             case "append" -> new Append(log);
             case "open" -> new LoadLogs(log.getParentFile().getParentFile(), true);

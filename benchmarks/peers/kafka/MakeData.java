@@ -22,7 +22,7 @@ import org.apache.kafka.storage.internals.log.TimeIndex;
  * Writes one data set with Kafka's own classes; the same bytes each time.
  *
  *     MakeData segment DIRECTORY CODEC CONTENT VALUE_BYTES BATCH_BYTES SEGMENT_BYTES
- *     MakeData segments DIRECTORY SEGMENTS SEGMENT_BYTES
+ *     MakeData segments DIRECTORY SEGMENTS SEGMENT_BYTES VALUE_BYTES BATCH_BYTES
  *     MakeData indexes DIRECTORY ENTRIES
  *
  * A batch holds at least one record. Keys have 8 bytes; timestamps grow by 1 ms, with 50 ms of jitter.
@@ -102,11 +102,10 @@ public final class MakeData {
         return offset;
     }
 
-    /** Several segments, of batches of 4 KiB. */
-    private void segments(File directory, int count, int segmentBytes) throws Exception {
+    private void segments(File directory, int count, int segmentBytes, int valueBytes, int batchBytes) throws Exception {
         long offset = 0;
         for (int i = 0; i < count; i++)
-            offset = segment(directory, offset, "none", false, 100, 4096, segmentBytes);
+            offset = segment(directory, offset, "none", false, valueBytes, batchBytes, segmentBytes);
     }
 
     /** Index files alone, as batches of 4 KiB leave them. */
@@ -130,7 +129,8 @@ public final class MakeData {
         if (words[0].equals("indexes"))
             new MakeData().indexes(directory, Integer.parseInt(words[2]));
         else if (words[0].equals("segments"))
-            new MakeData().segments(directory, Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+            new MakeData().segments(directory, Integer.parseInt(words[2]), Integer.parseInt(words[3]),
+                Integer.parseInt(words[4]), Integer.parseInt(words[5]));
         else
             new MakeData().segment(directory, 0, words[2], words[3].equals("json"), Integer.parseInt(words[4]),
                 Integer.parseInt(words[5]), Integer.parseInt(words[6]));
