@@ -141,11 +141,17 @@ def test_the_way_back_leads_to_the_disk_as_it_was(scene: Path) -> None:
         assert _everything_in(scene / copy) == _everything_in(scene / disk)
 
 
-def test_every_page_that_is_named_exists() -> None:
-    links = re.findall(r"\]\(([^)#]*)(#[a-z-]+)?\)", DOCUMENT.read_text(encoding="utf-8"))
-    assert links
-    for path, _ in links:
-        assert not path or (DOCUMENT.parent / path).is_file(), path
+def test_every_page_and_chapter_that_is_named_exists() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    chapters = {"#" + re.sub(r"[^a-z0-9 ]", "", each.lower()).replace(" ", "-") for each in titles}
+    links = re.findall(r"\]\(([^)#]*)(#[a-z0-9-]+)?\)", text)
+    assert len(links) > 2
+    for path, chapter in links:
+        assert (DOCUMENT.parent / path).is_file() if path else chapter in chapters, (path, chapter)
+    linked_from = (DOCUMENT.parent / "conversion.md").read_text(encoding="utf-8")
+    (chapter,) = re.findall(r"\(restore\.md(#[a-z0-9-]+)\)", linked_from)
+    assert chapter in chapters
 
 
 @contextmanager

@@ -87,7 +87,8 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
 @click.option("--summary", is_flag=True, help="One row for each partition, not for each time.")
 @click.option(
     "--plot", type=ANY_PATH, metavar="FILE",
-    help="Draw the answers of one partition over time, as .svg or .png; needs matplotlib.",
+    help="Draw the answers over time, as .svg or .png, of each partition a FILE of its own where "
+    "there are several; needs matplotlib.",
 )
 @click.option(
     "--format", "form", type=click.Choice(["arrow", "parquet"]),
@@ -130,8 +131,6 @@ def command(
     for file in (output, plot, save_mtimes):
         if file is not None:
             check_output(file, selection.store)
-    if plot is not None:
-        selection.only_log("--plot")
     how = _How(
         resolve(moments, selection, relative_to),
         samples,
@@ -155,7 +154,7 @@ def command(
         total = (_print_summaries if summary else _print_rows)(compared, selection, rules, zone)
         _print_total(total, rules)
     if plot is not None and drawing is not None:
-        _draw(plot, drawing, next(_logs(selection)), how)
+        _draw_all(plot, drawing, selection, how)
 
 
 def _check_form(form: str | None, output: Path | None, is_other: bool) -> None:
@@ -322,6 +321,18 @@ def _print_total(total: ComparisonSummary, rules: str) -> None:
         f"{counted(total.redelivered, 'record')}, miss {total.missed:,} and give nothing "
         f"{total.unanswered:,} times; {rules} differs from correct {total.broker_differs:,} times"
     )
+
+
+def _draw_all(
+    path: Path, drawing: Literal["svg", "png"], selection: Selection, how: _How
+) -> None:
+    """Draw each partition; of several, each with its name in that of its file."""
+    count = len(selection.topic_partitions)
+    with progress("drawing", count) as advance:
+        for log in _logs(selection):
+            own = path.with_name(f"{path.stem}.{log.topic_partition}{path.suffix}")
+            _draw(path if count == 1 else own, drawing, log, how)
+            advance(1)
 
 
 def _draw(path: Path, drawing: Literal["svg", "png"], log: PartitionLog, how: _How) -> None:

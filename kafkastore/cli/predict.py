@@ -114,8 +114,8 @@ def _lines(each: Prediction) -> Iterator[str]:
     if written := [name for name in changed_files(recovered) if name in recovered.written]:
         yield f"    writes {_named(written)}"
     yield (
-        f"    then holds offsets {recovered.log_start_offset} to {recovered.log_end_offset} in "
-        f"{counted(len(recovered.segments), 'segment')}"
+        f"    then has {counted(len(recovered.segments), 'segment')}, log start offset "
+        f"{recovered.log_start_offset}, log end offset {recovered.log_end_offset}"
     )
 
 

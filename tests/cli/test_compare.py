@@ -172,12 +172,19 @@ def test_one_partition_can_be_drawn(
     assert len(ran.lines) == 10
 
 
+def test_of_several_partitions_each_is_drawn_into_a_file_of_its_own(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    ran = run("compare", sample_root, "--topic", "up", "--summary", "--plot", tmp_path / "a.svg")
+    assert ran.code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"a.up-0.svg", "a.up-1.svg"}
+
+
 def test_what_can_t_be_drawn_is_one_sentence(
     run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "up.svg"
     one = ["compare", sample_root, "--topic", "up-1"]
-    assert_one_sentence(run("compare", sample_root, "--plot", file), "--plot needs one partition")
     assert_one_sentence(run(*one, "--plot", tmp_path / "up.pdf"), ".svg or .png")
     assert_one_sentence(run(*one, *AT, "--plot", file), "name two")
     inside = sample_root / "up.svg"
