@@ -17,9 +17,8 @@ from typing import Any
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
+from kafkastore.formats.java_text import INT64_MAX, INT64_MIN
 from kafkastore.log.partition_log import PartitionLog
-
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 class InvalidMtimesError(KafkaStoreError, ValueError):
@@ -103,7 +102,7 @@ def read_mtimes(path: str | PathLike[str]) -> dict[str, int]:
     if not isinstance(read, dict):
         raise InvalidMtimesError(f"{path} is not an object of paths and ms since 1970")
     for name, mtime in read.items():
-        if type(mtime) is not int or mtime not in _INT64:
+        if type(mtime) is not int or not INT64_MIN <= mtime <= INT64_MAX:
             raise InvalidMtimesError(f"{path} has {mtime!r} for {name}, not a number of ms")
     return read
 

@@ -34,14 +34,12 @@ from kafkastore.formats.broker_rules import (
     parse_version,
     rules_of,
 )
+from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkastore.log.log_store import AnyPartition, LogStore, as_topic_partition
 from kafkastore.log.lookup.rules import UnknownRulesError
 from kafkastore.log.partition_log import PartitionLog
-
-UNKNOWN_TOPIC_OR_PARTITION = 3
-UNSUPPORTED_VERSION = 35
 
 _FIRST_VERSION = (0, 8)
 
@@ -174,7 +172,7 @@ def get_offsets_before(
                 offsets = offsets_before(times, target_timestamp, max_num_offsets, now)
                 found = PartitionOffsets(0, tuple(offsets))
             except UnsupportedTimestampError:
-                found = PartitionOffsets(UNSUPPORTED_VERSION, ())
+                found = PartitionOffsets(ErrorCode.UNSUPPORTED_VERSION.value, ())
         answers[topic_partition] = found
     return answers
 
@@ -185,9 +183,8 @@ def _without_log(row: BrokerRules, target_timestamp: int, max_num_offsets: int) 
     is_special = target_timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP)
     if not row.missing_logs_begin_at_0:
         refused = row.other_negatives_are_refused and target_timestamp < 0 and not is_special
-        return PartitionOffsets(
-            UNSUPPORTED_VERSION if refused else UNKNOWN_TOPIC_OR_PARTITION, ()
-        )
+        error = ErrorCode.UNSUPPORTED_VERSION if refused else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return PartitionOffsets(error.value, ())
     return PartitionOffsets(0, (0,) if is_special else ())
 
 

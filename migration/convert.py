@@ -41,6 +41,7 @@ from kafkastore.formats.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.index_builder import IndexBuilder
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.log_store import AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
@@ -119,8 +120,8 @@ def plan_convert(
     ValueError
         If there is no such codec, no such `untimed`, or no such leader epoch.
     """
-    if leader_epoch is not None and not 0 <= leader_epoch < 1 << 31:
-        raise ValueError(f"a leader epoch is from 0 to 2147483647, not {leader_epoch}")
+    if leader_epoch is not None and not 0 <= leader_epoch <= INT32_MAX:
+        raise ValueError(f"a leader epoch is from 0 to {INT32_MAX}, not {leader_epoch}")
     if untimed not in UNTIMED:
         raise ValueError(f"untimed is 'none' or 'mtime', not {untimed!r}")
     if isinstance(codec, str) and codec.upper() not in Codec.__members__:

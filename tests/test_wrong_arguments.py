@@ -104,6 +104,17 @@ def test_a_time_that_is_no_whole_number_is_refused_by_each_rules(log, value):
     assert log.offset_for_timestamp(np.int64(35)).offset == 4
 
 
+@pytest.mark.parametrize(
+    "times",
+    [[1.5], [2**63], np.array([1], np.uint64), ["7"], [None], np.array([1], "M8[ms]"), None],
+    ids=["float", "beyond int64", "uint64", "text", "None", "datetime64", "no list"],
+)
+def test_many_times_that_are_no_int64_are_refused_with_what_to_do(log, times):
+    for rules in ("correct", "2.4", "kip-33"):
+        with pytest.raises(TypeError, match=r"are 64-bit integers, not of dtype .*: convert them"):
+            log.offsets_for_timestamps(times, rules)
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint8])
 def test_integers_of_numpy_are_numbers_like_any(log, kind):
     assert [each.offset for each in log.records(kind(3), kind(5))] == [3, 4]

@@ -6,8 +6,8 @@ tells the whole story.
 """
 
 from kafkastore.broker.cluster import Broker, PartitionState, sole_broker
-from kafkastore.broker.error_codes import ErrorCode
 from kafkastore.broker.list_offsets import handle_list_offset_request
+from kafkastore.formats.error_codes import ErrorCode
 
 __all__ = [
     "Broker",

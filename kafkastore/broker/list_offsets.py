@@ -32,17 +32,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kafkastore.broker.cluster import Broker, PartitionState
-from kafkastore.broker.error_codes import ErrorCode
 from kafkastore.broker.replica_lookup import get_log_or_error
 from kafkastore.errors import UnsupportedFormatError, UnsupportedForMessageFormatError
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     FIRST_VERSION_WITH,
+    FIRST_VERSION_WITH_EPOCHS,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     NEWEST_VERSION,
@@ -59,7 +60,6 @@ from kafkastore.legacy import fetch_offsets_before
 from kafkastore.log.bounds import find_high_watermark
 from kafkastore.log.partition_log import PartitionLog
 
-_FIRST_WITH_EPOCHS = 4
 _FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
 #: Where nothing is tiered they are answered with offset -1, which counts as found.
 _TIERED_TIMESTAMPS = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
@@ -214,7 +214,7 @@ class _Question:
         response = ListOffsetsPartitionResponse(
             index, timestamp=found.timestamp, offset=found.offset
         )
-        if self.version < _FIRST_WITH_EPOCHS or found.leader_epoch is None:
+        if self.version < FIRST_VERSION_WITH_EPOCHS or found.leader_epoch is None:
             return response
         return response._replace(leader_epoch=found.leader_epoch)
 

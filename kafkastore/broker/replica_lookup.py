@@ -37,8 +37,8 @@ from __future__ import annotations
 from enum import Enum
 
 from kafkastore.broker.cluster import Broker, PartitionState
-from kafkastore.broker.error_codes import ErrorCode
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
+from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import UNKNOWN_EPOCH
 from kafkastore.log.partition_log import PartitionLog

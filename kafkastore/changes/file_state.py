@@ -81,7 +81,7 @@ def status_of(path: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise ChangeRefusedError(f"{path} is not a regular file")
+        raise ChangeRefusedError(f"{path} is not a regular file; move it away")
     return status
 
 

@@ -40,6 +40,7 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.directory_files import INDEX_SUFFIXES
 from kafkastore.log.log_store import AnyPath, open_store
@@ -237,7 +238,7 @@ class _Repair:
     def _index(self, pieces: list[_Piece]) -> None:
         """Make the indexes of what is changed; transactions reach from piece to piece."""
         state = ProducerState()
-        state.on_high_watermark((1 << 63) - 1)
+        state.on_high_watermark(INT64_MAX)
         for piece in pieces:
             with LogPart(piece.segment.log_path, piece.start, piece.end) as log:
                 rebuilt = rebuild_indexes_of(

@@ -16,7 +16,6 @@ Source: Kafka 2.4.0 ``OffsetIndex``, ``TimeIndex``, ``LogSegment``; `docs/format
 """
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -29,15 +28,14 @@ from kafkastore.errors import CorruptIndexError, CorruptionError, NotAFileError
 from kafkastore.formats import offset_index, time_index
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.index_file import TimeIndex
-from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.zeros import is_zero_from
 
 MIGRATE = "kafkastore migrate"
 REINDEX = "kafkastore reindex"
 #: A log of more bytes than any usual index interval that still has no offset index entry.
 LARGE_WITHOUT_ENTRIES = 1 << 20
 
-_BLOCK_SIZE = 1 << 20
 #: In place of an index of which there is a finding already.
 _UNREADABLE = object()
 
@@ -88,7 +86,7 @@ class SegmentCheck:
         except CorruptIndexError as error:
             path = getattr(self.segment, f"{name}_path")
             self.unreadable.append(
-                self._finding(
+                Finding(
                     Severity.WRONG_ANSWERS,
                     path,
                     error.position,
@@ -112,7 +110,7 @@ class SegmentCheck:
             except CorruptionError as error:
                 yield self._broken_log(error.reason, error.position)
                 return
-            if valid_bytes < file.size and not _is_zero_from(file, valid_bytes):
+            if valid_bytes < file.size and not is_zero_from(file.descriptor, valid_bytes):
                 yield self._torn_tail(valid_bytes, file.size)
         yield from self._check_offset_index()
         yield from self._check_time_index()
@@ -131,7 +129,7 @@ class SegmentCheck:
         if ends is not None:
             bad |= last >= ends
         for header in headers[bad][:1]:
-            yield self._finding(
+            yield Finding(
                 Severity.DATA_LOSS_RISK,
                 self.segment.log_path,
                 int(header["position"]),
@@ -179,7 +177,7 @@ class SegmentCheck:
             return
         path = segment.offset_index_path
         if index is None:
-            yield self._finding(
+            yield Finding(
                 Severity.SLOW,
                 path,
                 None,
@@ -192,7 +190,7 @@ class SegmentCheck:
         if index.size % size:
             yield self._partial_entry(path, index.size, size)
         if index.used_entry_count < index.entry_count and not self._may_be_padded():
-            yield self._finding(
+            yield Finding(
                 Severity.WRONG_ANSWERS,
                 path,
                 index.used_entry_count * size,
@@ -204,7 +202,7 @@ class SegmentCheck:
         bad = disorder if disorder >= 0 else _first(~self.offset_entries_met)
         if bad >= 0:
             entry = self.offset_entries[bad]
-            yield self._finding(
+            yield Finding(
                 Severity.WRONG_ANSWERS,
                 path,
                 bad * size,
@@ -214,7 +212,7 @@ class SegmentCheck:
                 REINDEX,
             )
         if segment.size > LARGE_WITHOUT_ENTRIES and not len(self.offset_entries):
-            yield self._finding(
+            yield Finding(
                 Severity.SLOW,
                 path,
                 None,
@@ -235,7 +233,7 @@ class SegmentCheck:
         if index.size % size:
             yield self._partial_entry(path, index.size, size)
         if index.used_entry_count < index.entry_count and not self._may_be_padded():
-            yield self._finding(
+            yield Finding(
                 Severity.WRONG_ANSWERS if segment.is_active else Severity.DATA_LOSS_RISK,
                 path,
                 index.used_entry_count * size,
@@ -251,7 +249,7 @@ class SegmentCheck:
         bad = disorder if disorder >= 0 else _first(~self.time_entries_met)
         if bad >= 0:
             entry = self.time_entries[bad]
-            yield self._finding(
+            yield Finding(
                 Severity.WRONG_ANSWERS,
                 path,
                 bad * size,
@@ -261,7 +259,7 @@ class SegmentCheck:
                 REINDEX,
             )
         elif index.last_entry.timestamp < self.largest_timestamp and not self._is_growing(index):
-            yield self._finding(
+            yield Finding(
                 Severity.WRONG_ANSWERS,
                 path,
                 index.size,
@@ -278,7 +276,7 @@ class SegmentCheck:
         what = f"the time index is {'missing' if is_missing else 'empty'}"
         if self.largest_timestamp < 0:
             if segment.size and not segment.is_active:
-                yield self._finding(
+                yield Finding(
                     Severity.STYLE,
                     segment.time_index_path,
                     None,
@@ -287,7 +285,7 @@ class SegmentCheck:
                     f"{MIGRATE}: an entry keeps the modification time (KIP-33)",
                 )
         elif is_missing or not segment.is_active or self.log.is_clean:
-            yield self._finding(
+            yield Finding(
                 Severity.WRONG_ANSWERS,
                 segment.time_index_path,
                 None,
@@ -310,19 +308,8 @@ class SegmentCheck:
             return ends is None
         return ends > (self.log.recovery_point or 0)  # where no checkpoint says, all is recovered
 
-    def _finding(
-        self,
-        severity: Severity,
-        path: Path,
-        position: int | None,
-        what: str,
-        consequence: str,
-        remedy: str,
-    ) -> Finding:
-        return Finding(severity, path, position, what, consequence, remedy)
-
     def _partial_entry(self, path: Path, size: int, entry_size: int) -> Finding:
-        return self._finding(
+        return Finding(
             Severity.WRONG_ANSWERS,
             path,
             size - size % entry_size,
@@ -332,7 +319,7 @@ class SegmentCheck:
         )
 
     def _broken_log(self, what: str, position: int | None) -> Finding:
-        return self._finding(
+        return Finding(
             Severity.DATA_LOSS_RISK,
             self.segment.log_path,
             position,
@@ -342,7 +329,7 @@ class SegmentCheck:
         )
 
     def _torn_tail(self, valid_bytes: int, size: int) -> Finding:
-        return self._finding(
+        return Finding(
             Severity.STYLE if self.segment.is_active else Severity.DATA_LOSS_RISK,
             self.segment.log_path,
             valid_bytes,
@@ -365,12 +352,3 @@ def _first(mask: NDArray[np.bool_]) -> int:
     """Return the first slot that is true, or -1."""
     hits = np.flatnonzero(mask)
     return int(hits[0]) if len(hits) else -1
-
-
-def _is_zero_from(file: LogFile, position: int) -> bool:
-    """Tell whether a log holds only zeros from a position on: preallocated space."""
-    while block := os.pread(file.descriptor, _BLOCK_SIZE, position):
-        if block.strip(b"\0"):
-            return False
-        position += len(block)
-    return True

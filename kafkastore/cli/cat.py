@@ -27,6 +27,7 @@ from kafkastore.cli.times import (
     zone_option,
 )
 from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import Record
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log.isolation import Isolation
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from pyarrow.ipc import RecordBatchFileWriter
     from pyarrow.parquet import ParquetWriter
 
-_LARGEST_OFFSET = (1 << 63) - 1
 #: Records between two looks at the progress bar.
 _STRIDE = 10_000
 #: What a Parquet row group holds: more than an Arrow batch, for a reader skips by row group.
@@ -148,7 +148,7 @@ def _form(form: str | None, as_json: bool, output: Path | None) -> str:
 
 def _as_offset(number: int | None) -> int | None:
     """Return an offset that fits 64 bits; no record has a larger one."""
-    return None if number is None else min(number, _LARGEST_OFFSET)
+    return None if number is None else min(number, INT64_MAX)
 
 
 def _timestamps(

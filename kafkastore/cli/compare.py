@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import click
 
+from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.mtimes import LegacyView, load_mtimes, mtimes_options, watched
-from kafkastore.cli.offsets import check_rules
+from kafkastore.cli.offsets import LEGACY, check_rules
 from kafkastore.cli.output_file import check_output, written_whole
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
@@ -27,6 +28,7 @@ from kafkastore.legacy import (
     segment_times,
     summarise,
 )
+from kafkastore.log.lookup.rules import CORRECT
 from kafkastore.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class _How(NamedTuple):
 
 
 def _check_rules(context: click.Context, parameter: click.Parameter, name: str) -> str:
-    if name in ("all", "legacy"):
+    if name in ("all", CORRECT, LEGACY):
         raise click.BadParameter(f"{name} is no broker with time indexes; name a version")
     return check_rules(name)
 
@@ -327,11 +329,18 @@ def _draw_all(
     path: Path, drawing: Literal["svg", "png"], selection: Selection, how: _How
 ) -> None:
     """Draw each partition; of several, each with its name in that of its file."""
+    from kafkastore.legacy.staircase import NothingToDrawError
+
     count = len(selection.topic_partitions)
     with progress("drawing", count) as advance:
         for log in _logs(selection):
             own = path.with_name(f"{path.stem}.{log.topic_partition}{path.suffix}")
-            _draw(path if count == 1 else own, drawing, log, how)
+            try:
+                _draw(path if count == 1 else own, drawing, log, how)
+            except NothingToDrawError as error:
+                if count == 1:
+                    raise
+                note(f"{log.topic_partition} is not drawn: {error}")
             advance(1)
 
 

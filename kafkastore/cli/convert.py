@@ -9,17 +9,17 @@ import click
 
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import apply_plan
-from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.plan_options import confirm_plans, index_interval_option, rewriting_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
-from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
-from kafkastore.cli.tables import counted
+from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.formats.compression import Codec
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.migration import UNTIMED, UnconvertedSegment, Untimed, plan_convert
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 
 @click.command()
@@ -34,23 +34,12 @@ from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
     help="The timestamp of messages of format 0: none, or their log file's modification time.",
 )
 @click.option(
-    "--leader-epoch", type=click.IntRange(min=0, max=(1 << 31) - 1), metavar="N",
+    "--leader-epoch", type=click.IntRange(min=0, max=INT32_MAX), metavar="N",
     help="Give every batch this leader epoch, those of the newest format too: 0 for a new topic. "
     "Default: as they were.",
 )
-@click.option(
-    "--index-interval-bytes", type=click.IntRange(min=0, max=(1 << 31) - 1),
-    default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N",
-    help="Kafka's setting of that name.",
-)
-@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing; so without "
-              "--copy-to and --in-place too.")
-@click.option("--copy-to", type=ANY_PATH, metavar="DEST",
-              help="Copy the whole directory, and convert the copy.")
-@click.option("--in-place", is_flag=True, help="Convert the directory itself.")
-@click.option("--yes", is_flag=True, help="Do not ask before changing anything in place.")
-@click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
-              help="Where to keep what is replaced. Default: beside the log directory.")
+@index_interval_option("Kafka's setting of that name.")
+@rewriting_options("convert")
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -108,8 +97,7 @@ def command(
             print("nothing was changed; --copy-to DEST converts a copy, --in-place this directory")
         return code
     if work is paths and not yes:
-        names = ", ".join(map(str, paths))
-        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+        confirm_plans(paths, plans)
     for planned in plans:
         apply_plan(planned, undo_dir, as_json=as_json)
     return code

@@ -5,11 +5,12 @@ import re
 
 import click
 
+from kafkastore.formats.java_text import INT64_MAX
+
 _UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
 _PART = re.compile(r"(\d+)(ms|[smhdw])")
 _NUMBER = re.compile(r"\d+")
-_LARGEST = (1 << 63) - 1
 
 
 def parse_duration(
@@ -51,7 +52,7 @@ def parse_duration(
             f"{text!r} is no duration; write ms, or such as 90s, 5m or 1h30m "
             f"(units: ms s m h d w)"
         )
-    if duration > _LARGEST:
+    if duration > INT64_MAX:
         raise click.BadParameter(f"{text} is longer than 64 bits of ms")
     return duration
 

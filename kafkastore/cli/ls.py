@@ -18,6 +18,7 @@ from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time, zone_option
 from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError, SegmentGoneError
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import RecordBatch, TimestampType
 from kafkastore.log.bounds import find_log_end, find_log_start
 from kafkastore.log.log_dir import LogDir
@@ -26,7 +27,7 @@ from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import check_regular
 
 #: An end for reads of one batch: reading with an end begins with little.
-_FAR_END = (1 << 63) - 1
+_FAR_END = INT64_MAX
 
 Row = dict[str, Any]
 

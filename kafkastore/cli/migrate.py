@@ -10,10 +10,11 @@ import click
 
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import apply_plan, finish, go_back, unfinished
-from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.json_lines import json_option
+from kafkastore.cli.plan_options import confirm_plans, index_interval_option, rewriting_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
@@ -28,7 +29,6 @@ from kafkastore.migration import (
     survey_partition,
 )
 from kafkastore.migration.plan import EntryOffset, Mode
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 #: Modes that make indexes of the records, so that logs must be read.
 _READING_MODES = ("auto", "rebuild")
@@ -46,18 +46,8 @@ _READING_MODES = ("auto", "rebuild")
     "--entry-offset", type=click.Choice(ENTRY_OFFSETS), default="next", show_default=True,
     help="Offset of an entry by modification time: the next segment's first, or the segment's.",
 )
-@click.option(
-    "--index-interval-bytes", type=click.IntRange(min=0), default=INDEX_INTERVAL_BYTES,
-    show_default=True, metavar="N", help="Kafka's setting of that name, for rebuilt indexes.",
-)
-@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing; so without "
-              "--copy-to and --in-place too.")
-@click.option("--copy-to", type=ANY_PATH, metavar="DEST",
-              help="Copy the whole directory, and migrate the copy.")
-@click.option("--in-place", is_flag=True, help="Migrate the directory itself.")
-@click.option("--yes", is_flag=True, help="Do not ask before changing anything in place.")
-@click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
-              help="Where to keep what is replaced. Default: beside the log directory.")
+@index_interval_option("Kafka's setting of that name, for rebuilt indexes.")
+@rewriting_options("migrate")
 @click.option("--resume", is_flag=True, help="Finish what was interrupted in PATH.")
 @click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
               help="Put everything back that lies in this undo area.")
@@ -111,8 +101,7 @@ def command(
             print("nothing was changed; --copy-to DEST migrates a copy, --in-place this directory")
         return FOUND_PROBLEMS if skipped else 0
     if not yes:
-        names = ", ".join(map(str, paths))
-        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+        confirm_plans(paths, plans)
     for planned in plans:
         apply_plan(planned, undo_dir, as_json=as_json)
     return job.end(skipped)

@@ -19,7 +19,7 @@ from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
 from kafkastore.errors import UnsupportedTimestampError
-from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.kip_33.clock_skew import earliest_timestamp
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.lookup.explanation import Explanation
@@ -48,9 +48,8 @@ ALL_RULES = (LEGACY, KIP_33, "2.4", CORRECT)
 
 #: Kafka's name of error 35.
 REFUSED = "UNSUPPORTED_VERSION"
-NO_TIMESTAMP = -1
 
-_VERSION = re.compile(r"\d+(\.\d+){1,3}")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 
 
 def check_rules(name: str) -> str:

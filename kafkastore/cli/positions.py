@@ -11,11 +11,10 @@ import click
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.group_metadata import OffsetCommitKey
+from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_LARGEST_OFFSET = (1 << 63) - 1
-_LARGEST_PARTITION = (1 << 31) - 1
 
 
 class InvalidPositionError(KafkaStoreError, ValueError):
@@ -85,7 +84,7 @@ def _parse_positions(
                 f"{text!r} is not GROUP:TOPIC:PARTITION:OFFSET, such as billing:orders:3:1200"
             )
         group, topic, partition, offset = parts
-        if int(partition) > _LARGEST_PARTITION or int(offset) > _LARGEST_OFFSET:
+        if int(partition) > INT32_MAX or int(offset) > INT64_MAX:
             raise click.BadParameter(f"{text!r} has a number that is too large for Kafka")
         found.append((OffsetCommitKey(group, topic, int(partition)), int(offset)))
     return found
@@ -110,8 +109,8 @@ def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int]:
     partition, offset = row.get("partition"), row.get("offset")
     if not isinstance(group, str) or not isinstance(topic, str):
         raise InvalidPositionError(f"{place} has no topic, or no name of a group")
-    number = _number(partition, _LARGEST_PARTITION, f"{place} has no partition")
-    position = _number(offset, _LARGEST_OFFSET, f"{place} has no offset")
+    number = _number(partition, INT32_MAX, f"{place} has no partition")
+    position = _number(offset, INT64_MAX, f"{place} has no offset")
     return OffsetCommitKey(group, topic, number), position
 
 

@@ -11,10 +11,10 @@ import click
 from kafkastore.checks.predict import Outcome, Prediction, changed_files, predict_start
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.plan_options import index_interval_option
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 _SAID = {
     Outcome.STOPS_THE_START: "stops the start",
@@ -42,11 +42,7 @@ _BAD = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS)
 @click.option(
     "--broker", default="2.4", show_default=True, metavar="VERSION", help="The broker that starts."
 )
-@click.option(
-    "--index-interval-bytes", type=click.IntRange(min=0, max=(1 << 31) - 1),
-    default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N",
-    help="The topics' setting of that name.",
-)
+@index_interval_option("The topics' setting of that name.")
 @json_option
 def command(
     paths: tuple[Path, ...],

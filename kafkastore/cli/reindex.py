@@ -8,14 +8,14 @@ import click
 from kafkastore.changes.plan import Plan
 from kafkastore.checks.reindex import UnindexedBytes, plan_reindex
 from kafkastore.cli.applied import apply_plan
-from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.plan_options import confirm_plans, index_interval_option, mending_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
-from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
+from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 
 @click.command()
@@ -25,17 +25,10 @@ from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
     "--rules", default="2.4", show_default=True, metavar="VERSION",
     help="The Kafka version whose recovery makes the files.",
 )
-@click.option(
-    "--index-interval-bytes", type=click.IntRange(min=0, max=(1 << 31) - 1),
-    default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N",
-    help="Kafka's setting of that name.",
-)
+@index_interval_option("Kafka's setting of that name.")
 @click.option("--up-to-damage", is_flag=True,
               help="Index a log that is broken up to there, rather than leave it alone.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask before changing anything.")
-@click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
-              help="Where to keep what is replaced. Default: beside the log directory.")
+@mending_options
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -71,8 +64,7 @@ def command(
     if dry_run or not changes:
         return code
     if not yes:
-        names = ", ".join(map(str, paths))
-        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+        confirm_plans(paths, plans)
     for planned in plans:
         apply_plan(planned, undo_dir, as_json=as_json)
     return code

@@ -4,8 +4,7 @@ from __future__ import annotations
 import operator
 from typing import SupportsIndex
 
-INT32_MAX = (1 << 31) - 1
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+from kafkastore.formats.java_text import INT64_MAX, INT64_MIN
 
 
 def whole_number(

@@ -6,7 +6,7 @@ the dtypes that end in ``_ON_DISK`` have the bytes as they stand in the files.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,8 @@ class TimestampAndOffset(NamedTuple):
     offset: int
     leader_epoch: int | None = None
 
+
+NO_TIMESTAMP = -1
 
 OFFSET_ENTRY = np.dtype([("offset", "<i8"), ("position", "<i4")])
 """One decoded offset index entry; 12 bytes, packed."""
@@ -79,6 +81,10 @@ def as_targets(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
         If a value would change, as floats and unsigned 64-bit integers might.
     """
     array = np.asarray(values)
-    casting: Literal["safe", "unsafe"] = "safe" if array.size else "unsafe"
-    targets = array.astype(np.int64, casting=casting, copy=False)
+    if array.size and not np.can_cast(array.dtype, np.int64):
+        raise TypeError(
+            f"offsets and timestamps are 64-bit integers, not of dtype {array.dtype}: convert them "
+            "to int64 first, times to ms since 1970"
+        )
+    targets = array.astype(np.int64, copy=False)
     return np.require(targets, requirements=("C_CONTIGUOUS", "ALIGNED"))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 # Character.digit knows every decimal digit, but parseInt looks at one UTF-16 unit after another,
 # so that digits beyond U+FFFF are none.

@@ -38,6 +38,8 @@ from kafkastore.formats.protocol import (
 
 API_KEY = 2
 NEWEST_VERSION = 11
+FIRST_VERSION_WITH_ISOLATION = 2
+FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_FLEXIBLE_VERSION = 6
 
 LATEST_TIMESTAMP = -1
@@ -190,7 +192,7 @@ def pack_request(request: ListOffsetsRequest, version: int) -> bytes:
     """
     writer = _writer(version)
     writer.int32("replica id", request.replica_id)
-    if version >= 2:
+    if version >= FIRST_VERSION_WITH_ISOLATION:
         writer.int8("isolation level", request.isolation_level)
     elif request.isolation_level != READ_UNCOMMITTED:
         raise _no_field("isolation level", version)
@@ -213,7 +215,7 @@ def _put_topic(writer: ProtocolWriter, topic: ListOffsetsTopic, version: int) ->
 def _put_partition(writer: ProtocolWriter, partition: ListOffsetsPartition, version: int) -> None:
     """Write what is asked about a partition."""
     writer.int32("partition", partition.partition_index)
-    if version >= 4:
+    if version >= FIRST_VERSION_WITH_EPOCHS:
         writer.int32("current leader epoch", partition.current_leader_epoch)
     writer.int64("timestamp", partition.timestamp)
     if version == 0:
@@ -247,7 +249,9 @@ def parse_request(data: bytes, version: int) -> ListOffsetsRequest:
     """
     reader = _reader(data, version)
     replica_id = reader.int32("replica id")
-    isolation_level = reader.int8("isolation level") if version >= 2 else READ_UNCOMMITTED
+    isolation_level = READ_UNCOMMITTED
+    if version >= FIRST_VERSION_WITH_ISOLATION:
+        isolation_level = reader.int8("isolation level")
     topics = reader.array("topics", lambda: _take_topic(reader, version))
     timeout_ms = reader.int32("timeout") if version >= 10 else 0
     reader.tagged_fields("tagged field")
@@ -265,7 +269,9 @@ def _take_topic(reader: ProtocolReader, version: int) -> ListOffsetsTopic:
 def _take_partition(reader: ProtocolReader, version: int) -> ListOffsetsPartition:
     """Take what is asked about a partition."""
     index = reader.int32("partition")
-    epoch = reader.int32("current leader epoch") if version >= 4 else UNKNOWN_EPOCH
+    epoch = UNKNOWN_EPOCH
+    if version >= FIRST_VERSION_WITH_EPOCHS:
+        epoch = reader.int32("current leader epoch")
     timestamp = reader.int64("timestamp")
     max_num_offsets = reader.int32("max number of offsets") if version == 0 else 1
     reader.tagged_fields("tagged field")
@@ -329,7 +335,7 @@ def _put_partition_response(
         writer.int64("offset", partition.offset)
         if partition.old_style_offsets:
             raise _no_field("old style offsets", version)
-    if version >= 4:
+    if version >= FIRST_VERSION_WITH_EPOCHS:
         writer.int32("leader epoch", partition.leader_epoch)
     elif partition.leader_epoch != UNKNOWN_EPOCH:
         raise _no_field("leader epoch", version)
@@ -380,7 +386,9 @@ def _take_partition_response(reader: ProtocolReader, version: int) -> ListOffset
         offsets = reader.array("offsets", lambda: reader.int64("offset"))
         return ListOffsetsPartitionResponse(index, error_code, old_style_offsets=offsets)
     timestamp, offset = reader.int64("timestamp"), reader.int64("offset")
-    leader_epoch = reader.int32("leader epoch") if version >= 4 else UNKNOWN_EPOCH
+    leader_epoch = UNKNOWN_EPOCH
+    if version >= FIRST_VERSION_WITH_EPOCHS:
+        leader_epoch = reader.int32("leader epoch")
     reader.tagged_fields("tagged field")
     return ListOffsetsPartitionResponse(index, error_code, timestamp, offset, leader_epoch)
 

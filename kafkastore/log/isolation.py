@@ -17,6 +17,7 @@ from kafkastore.formats.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     segment_file_name,
 )
+from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
     from kafkastore.segment.log_file import BatchRun
 
-_NO_LIMIT = (1 << 63) - 1
 
 #: As Kafka's consumer names them.
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -142,7 +142,7 @@ def _replay(
 ) -> tuple[int | None, list[NDArray[np.void]]]:
     """Go over batches from an offset or before it: the first undecided offset, what aborted."""
     start, producers = _newest_snapshot(log, from_offset)
-    producers.on_high_watermark(_NO_LIMIT)  # else ended transactions would be kept until then
+    producers.on_high_watermark(INT64_MAX)  # else ended transactions would be kept until then
     aborted = []
     for segment in log.segments_between(start, end_offset):
         with segment.open_log() as file:

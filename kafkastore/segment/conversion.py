@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.compression import Codec
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.record_builder import (
     build_batch,
@@ -40,7 +41,6 @@ _CODEC_MASK = 7
 _LEADER_EPOCH_AT = 12
 _LOG_APPEND_TIME = 8
 _COLUMNS = ("key", "value", "offset", "timestamp")
-_NO_LIMIT = (1 << 31) - 1
 
 
 class Conversion(NamedTuple):
@@ -156,7 +156,7 @@ def _converted_group(
         "leader_epoch": leader_epoch,
     }
     columns = RecordColumns(
-        _COLUMNS, max_rows=_NO_LIMIT, max_bytes=_NO_LIMIT if stored else 1 << 20
+        _COLUMNS, max_rows=INT32_MAX, max_bytes=INT32_MAX if stored else 1 << 20
     )
     done = 0
     while done < len(group):

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import offset_index, time_index
-from kafkastore.formats.arguments import INT32_MAX, whole_number
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import (
     OFFSET_ENTRY_ON_DISK,
     TIME_ENTRY_ON_DISK,
@@ -34,6 +34,7 @@ from kafkastore.formats.entries import (
     TimestampOffset,
 )
 from kafkastore.formats.file_names import InvalidNameError, parse_segment_file
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.regular_file import open_regular
 
 EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
-from kafkastore.formats.arguments import INT32_MAX, whole_number
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
+from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.segment import segment_glimpse
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile
@@ -22,7 +23,7 @@ from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
 #: Behind every offset: the floor entry of this one is an index's last.
-_LAST_OFFSET = (1 << 63) - 1
+_LAST_OFFSET = INT64_MAX
 
 
 class SegmentSummary(NamedTuple):

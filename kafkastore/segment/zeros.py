@@ -6,13 +6,13 @@ from os import PathLike
 _CHUNK_BYTES = 1 << 20
 
 
-def is_zero_from(path: str | PathLike[str], position: int) -> bool:
+def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
     """Tell whether a file holds nothing but zeros from a position on.
 
     Parameters
     ----------
-    path : path-like
-        The file.
+    file : path-like or int
+        The file, or the descriptor of an open one, whose own position moves.
     position : int
         Bytes.
 
@@ -21,9 +21,9 @@ def is_zero_from(path: str | PathLike[str], position: int) -> bool:
     bool
         True, too, where the file ends before.
     """
-    with open(path, "rb", buffering=0) as file:
-        file.seek(position)
-        while chunk := file.read(_CHUNK_BYTES):
+    with open(file, "rb", buffering=0, closefd=not isinstance(file, int)) as opened:
+        opened.seek(position)
+        while chunk := opened.read(_CHUNK_BYTES):
             if chunk.strip(b"\0"):
                 return False
     return True

@@ -173,7 +173,7 @@ def test_apply_refuses_what_is_no_regular_file(root, plan, kind):
             path.mkdir()
         case "fifo":
             os.mkfifo(path)
-    with pytest.raises(ChangeRefusedError, match="not a regular file"):
+    with pytest.raises(ChangeRefusedError, match="is not a regular file; move it away"):
         apply(plan)
 
 

@@ -48,7 +48,8 @@ def test_old_segments_without_timestamps_are_compared_by_their_modification_time
 
 
 def test_the_broker_must_be_one_with_time_indexes(run: Run, sample_root: Path) -> None:
-    assert_one_sentence(run("compare", sample_root, "--rules", "legacy"), "name a version")
+    for name in ("legacy", "correct", "all"):
+        assert_one_sentence(run("compare", sample_root, "--rules", name), "name a version")
     assert_one_sentence(run("compare", sample_root, "--rules", "0.8"), "no time indexes")
 
 
@@ -217,3 +218,17 @@ def test_partitions_are_let_go_of_when_they_are_done(sample_root: Path) -> None:
         assert log.segments
     for topic_partition in selection.topic_partitions:
         assert "segments" not in vars(selection.store.partitions[topic_partition])
+
+
+def test_a_partition_with_nothing_to_draw_does_not_keep_others_from_being_drawn(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    ran = run("compare", sample_root, "--samples", 3, "--plot", tmp_path / "drawn.svg")
+    assert ran.code == 0
+    assert "note: up-empty-0 is not drawn: " in ran.err
+    assert {file.name for file in tmp_path.glob("drawn.*")} == {
+        "drawn.up-0.svg", "drawn.up-1.svg", "drawn.up-compressed-0.svg",
+    }
+    alone = run("compare", sample_root, "--topic", "up-empty", "--plot", tmp_path / "alone.svg")
+    assert_one_sentence(alone, "name two")
+    assert not (tmp_path / "alone.svg").exists()

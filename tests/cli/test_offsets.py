@@ -131,7 +131,10 @@ def test_a_partition_directory_by_itself_says_which_broker_is_meant(
 
 @pytest.mark.parametrize(
     ("rules", "told"),
-    [("0.9", "use legacy"), ("2", "no rules"), ("newest", "no rules"), ("0.10.0.1", "use legacy")],
+    [
+        ("0.9", "use legacy"), ("2", "no rules"), ("newest", "no rules"),
+        ("\u0662.\u0664", "no rules"), ("0.10.0.1", "use legacy"),
+    ],
 )
 def test_rules_that_are_none(run: Run, sample_root: Path, rules: str, told: str) -> None:
     assert_one_sentence(run("offsets", sample_root, "--at", 0, "--rules", rules), told)

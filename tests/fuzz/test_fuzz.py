@@ -1,4 +1,4 @@
-"""Half a minute of fuzzing for each parser, led by coverage; and that it would find something."""
+"""Twenty seconds of fuzzing for each parser, led by coverage; and that it would find something."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ pytestmark = [
     ),
 ]
 
-SECONDS = 30
+SECONDS = 20
 #: What fails must fail again; ``python -m fuzz`` looks elsewhere each time.
 SEED = 33
 FAULTS = {

@@ -129,6 +129,25 @@ def test_kip_33_s_equal_maximum_is_told(tmp_path):
     )
 
 
+@pytest.mark.parametrize("rules", ["correct", "kip-33", "2.4", "4.1"])
+@pytest.mark.parametrize("time", [-(2**63), -1, 0, 2**63 - 1])
+def test_an_empty_partition_is_explained_at_each_extreme(tmp_path, rules, time):
+    log = Log((Segment(0, (), time_index=b"", offset_index=b""),), is_clean=True)
+    (found,) = kafkastore.open(log.write(tmp_path / "logs"))
+    told = found.explain_timestamp(time, rules)
+    assert (told.answer, told.correct, told.reason) == (None, None, None)
+    if rules == "kip-33":
+        assert told.base_offset is None
+
+
+def test_kip_33_s_segments_without_entries_are_not_said_to_be_searched(tmp_path):
+    no_entries = replace(UP_TO_1000, time_index=b"")
+    (found,) = kafkastore.open(Log((no_entries, NEXT), is_clean=True).write(tmp_path / "logs"))
+    told = found.explain_timestamp(-(2**63), "kip-33")
+    assert told.answer == found.offset_for_timestamp(-(2**63), "kip-33") == (600, 10, 0)
+    assert (told.base_offset, told.chosen_by) == (10, "time index")
+
+
 def test_committed_differences_are_told(tmp_path):
     fields = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
     batches = (*one_by_one(0, 50, **fields), marker(1, 7, is_commit=False), *one_by_one(2, 60))

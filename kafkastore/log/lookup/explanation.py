@@ -13,8 +13,8 @@ from kafkastore.log.lookup.correct_segments import CorrectSegment, correct_segme
 from kafkastore.log.lookup.differences import AnySegment, why_different
 from kafkastore.log.lookup.kip_33_segments import Kip33Segment, kip_33_segments
 from kafkastore.log.lookup.prepared import LookupChoice, starting_offset_of
-from kafkastore.log.lookup.rules import CORRECT, broker_rules
-from kafkastore.log.lookup.segments_by_time import SegmentsByTime
+from kafkastore.log.lookup.rules import CORRECT, KIP_33, broker_rules
+from kafkastore.log.lookup.segments_by_time import SMALLEST_TIMESTAMP, SegmentsByTime
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
@@ -210,6 +210,9 @@ def _ways(
     broker = broker_rules(choice.rules)
     if choice.rules == CORRECT:
         target = max(target, 0)
+    elif choice.rules == KIP_33:
+        # The smallest time itself stands for segments without entries, which are never searched.
+        target = max(target, SMALLEST_TIMESTAMP + 1)
     first = SegmentsByTime(segments, 0, falls_through=False).number_for(target)
     if first < 0:
         return None, None

@@ -28,11 +28,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore.errors import UnsupportedForMessageFormatError, UnsupportedTimestampError
 from kafkastore.formats.broker_rules import BrokerRules, parse_version
-from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.formats.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     FIRST_VERSION_WITH,
+    FIRST_VERSION_WITH_EPOCHS,
+    FIRST_VERSION_WITH_ISOLATION,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     NEWEST_VERSION,
@@ -42,19 +44,13 @@ from kafkastore.log.bounds import HighWatermark, find_high_watermark
 from kafkastore.log.isolation import reads_committed
 from kafkastore.log.lookup.broker_segments import BrokerSegment, broker_segments
 from kafkastore.log.lookup.last_stable_offset import last_stable_offset_of
-from kafkastore.log.lookup.prepared import (
-    FIRST_VERSION_WITH_ISOLATION,
-    LookupChoice,
-    starting_offset_of,
-)
+from kafkastore.log.lookup.prepared import LookupChoice, starting_offset_of
 from kafkastore.log.lookup.rules import CORRECT, KIP_33, broker_rules
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
 
-FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_FORMAT_WITH_TIMESTAMPS = (0, 10, 0)
-NO_TIMESTAMP = -1
 
 
 class Question(NamedTuple):

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.list_offsets import FIRST_VERSION_WITH_ISOLATION
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.lookup.broker_segments import broker_segments
 from kafkastore.log.lookup.committed_search import CommittedSegment
@@ -25,9 +26,6 @@ from kafkastore.log.lookup.untimed import WithUntimedSegments
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
-
-#: The first ListOffsets request that names an isolation.
-FIRST_VERSION_WITH_ISOLATION = 2
 
 
 class LookupChoice(NamedTuple):

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
+from kafkastore.formats.java_text import INT64_MAX, INT64_MIN
 
-LARGEST_OFFSET = LARGEST_TIMESTAMP = (1 << 63) - 1
-SMALLEST_TIMESTAMP = -(1 << 63)
+LARGEST_OFFSET = LARGEST_TIMESTAMP = INT64_MAX
+SMALLEST_TIMESTAMP = INT64_MIN
 
 Find = Callable[[int, int], TimestampAndOffset | None]
 

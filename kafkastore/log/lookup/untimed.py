@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.errors import CorruptIndexError
-from kafkastore.formats.entries import TimestampAndOffset, as_targets
+from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset, as_targets
 from kafkastore.log.lookup.segments_by_time import Lookup
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
     from kafkastore.segment.log_segment import LogSegment
-
-NO_TIMESTAMP = -1
 
 
 class WithUntimedSegments:

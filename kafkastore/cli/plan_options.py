@@ -1,0 +1,84 @@
+"""The options of commands that plan changes, and what such commands end with."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kafkastore.changes.plan import Plan
+from kafkastore.cli.confirm import confirm
+from kafkastore.cli.selection import ANY_PATH
+from kafkastore.cli.tables import counted
+from kafkastore.formats.java_text import INT32_MAX
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def index_interval_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds ``--index-interval-bytes``: `index_interval_bytes`."""
+    return click.option(
+        "--index-interval-bytes", type=click.IntRange(min=0, max=INT32_MAX),
+        default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N", help=help_text,
+    )
+
+
+def mending_options(function: FunctionT) -> FunctionT:
+    """Add ``--dry-run``, ``--yes``, ``--undo-dir``: of commands that work in place."""
+    return _add(
+        function,
+        click.option("--dry-run", is_flag=True, help="Print the plan and do nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask before changing anything."),
+        _UNDO_DIR,
+    )
+
+
+def rewriting_options(verb: str) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator for commands that work in place or on a copy, and only plan without.
+
+    It adds ``--dry-run``, ``--copy-to``, ``--in-place``, ``--yes`` and ``--undo-dir``.
+    """
+    return lambda function: _add(
+        function,
+        click.option("--dry-run", is_flag=True, help="Print the plan and do nothing; so without "
+                     "--copy-to and --in-place too."),
+        click.option("--copy-to", type=ANY_PATH, metavar="DEST",
+                     help=f"Copy the whole directory, and {verb} the copy."),
+        click.option("--in-place", is_flag=True, help=f"{verb.capitalize()} the directory itself."),
+        click.option("--yes", is_flag=True, help="Do not ask before changing anything in place."),
+        _UNDO_DIR,
+    )
+
+
+_UNDO_DIR = click.option(
+    "--undo-dir", type=ANY_PATH, metavar="DIR",
+    help="Where to keep what is replaced. Default: beside the log directory.",
+)
+
+
+def _add(function: FunctionT, *options: Callable[[FunctionT], FunctionT]) -> FunctionT:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def confirm_plans(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
+    """Ask before plans are applied to directories.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        The directories, as they were given.
+    plans : sequence of Plan
+        What is to be applied.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If the answer is no.
+    """
+    changes = sum(len(planned.changes) for planned in plans)
+    names = ", ".join(map(str, paths))
+    confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
