@@ -26,6 +26,7 @@ MOST_BITS = 4000
 #: Modules that parse nothing, or whose parsing others of the registry do: why.
 NOT_IN_THE_REGISTRY = {
     "arguments": "what callers pass",
+    "error_codes": "names of numbers",
     "broker_rules": "versions",
     "leader_epochs": "takes numbers, by checkpoints",
     "producer_entry": "takes headers, by batch_header",

@@ -58,14 +58,15 @@ def test_without_a_producer_snapshot_a_cleanly_closed_log_has_no_open_transactio
     assert last_stable_offsets(log) == same_everywhere(END) | {"correct": OPENED}
 
 
+def add_snapshot(partition):
+    """What a broker that is closed in order writes at the log end."""
+    path = partition / f"{END:020}.snapshot"
+    path.write_bytes(producer_snapshot.pack([(2, 0, 4, 8, 1, 108, -1, OPENED)]))
+
+
 def test_a_snapshot_at_the_end_tells_what_is_open(opened):
-    entry = (2, 0, 4, 8, 1, 108, -1, OPENED)
-
-    def add(partition):
-        path = partition / f"{END:020}.snapshot"
-        path.write_bytes(producer_snapshot.pack([entry]))
-
-    assert last_stable_offsets(opened(log_of(is_clean=True), add)) == same_everywhere(OPENED)
+    log = opened(log_of(is_clean=True), add_snapshot)
+    assert last_stable_offsets(log) == same_everywhere(OPENED)
 
 
 def test_a_segment_that_is_recovered_for_want_of_its_index_tells_what_is_open(opened):
@@ -96,10 +97,17 @@ def test_snapshots_of_such_a_recovery_are_those_that_a_broker_wrote(opened):
 
 @pytest.mark.parametrize(("start", "since_4"), [(3, OPENED), (OPENED, OPENED), (5, 4)])
 def test_since_4_0_it_is_where_the_batch_begins_that_holds_it(opened, start, since_4):
-    log = opened(log_of(checkpointed_start=start))
+    log = opened(log_of(is_clean=True, checkpointed_start=start), add_snapshot)
     found = last_stable_offsets(log)
     assert found["correct"] == found["3.9.1"] == start
     assert found["4.1.1"] == since_4
+
+
+@pytest.mark.parametrize(("start", "recovered"), [(3, 3), (5, AGAIN)])
+def test_a_recovery_forgets_what_began_in_a_segment_before_the_log_start(opened, start, recovered):
+    """The snapshot that it takes behind that segment is not above the log start, and is dropped."""
+    found = last_stable_offsets(opened(log_of(checkpointed_start=start)))
+    assert (found["correct"], found["3.9.1"]) == (start, recovered)
 
 
 def test_times_are_found_up_to_there(opened):

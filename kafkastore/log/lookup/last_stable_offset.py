@@ -7,7 +7,8 @@ the log directory               open transactions are
 ==============================  ===========================================================
 clean, no producer snapshot     none: the broker does not read the log for them
 clean, an ``.index`` missing    those that recovering that segment leaves
-not clean, a broker before 2.8  those that its recovery leaves: it forgets some
+not clean                       those that its recovery leaves: it may forget some that began
+                                before the log start, before 2.8 before each segment
 otherwise, and ``correct``      those that the log has
 ==============================  ===========================================================
 
@@ -58,7 +59,7 @@ def _find(log: PartitionLog, rules: str, high_watermark: int) -> int:
     broker = broker_rules(rules)
     if broker is None:
         return find_last_stable(log, high_watermark).offset
-    if _loses_an_index(log) or (_is_recovered(log) and not broker.segments_know_earlier_producers):
+    if _loses_an_index(log) or _is_recovered(log):
         last_stable = _behind_recovery(log, rules, high_watermark)
     elif log.is_clean and not log.files.producer_snapshots:
         return high_watermark
