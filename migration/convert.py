@@ -37,13 +37,12 @@ from kafkastore.formats.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
-    TopicPartition,
     segment_file_name,
 )
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
-from kafkastore.log.log_store import AnyPath, open_store
+from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
@@ -76,7 +75,7 @@ def plan_convert(
     untimed: Untimed = "none",
     leader_epoch: int | None = None,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-    partitions: Collection[TopicPartition] | None = None,
+    partitions: Collection[AnyPartition] | None = None,
     found: Callable[[UnconvertedSegment], None] | None = None,
     threads: int | None = None,
     progress: Callable[[], None] | None = None,
@@ -98,8 +97,8 @@ def plan_convert(
         record batches keep theirs.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
-    partitions : collection of TopicPartition, optional
-        Only these. Default: all.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     found : callable, optional
         Called with each `UnconvertedSegment`.
     threads : int, optional
@@ -117,6 +116,10 @@ def plan_convert(
     ------
     NotALogDirectoryError
         If the path is neither.
+    DuplicatePartitionError
+        If a partition lies in several directories.
+    KeyError
+        If one of `partitions` is not there.
     ValueError
         If there is no such codec, no such `untimed`, or no such leader epoch.
     """
@@ -129,11 +132,9 @@ def plan_convert(
         raise ValueError(f"there is no codec {codec!r}; there are {known}")
     name = codec.name.lower() if isinstance(codec, Codec) else codec
     root = Path(os.path.abspath(path))
-    store = open_store(root)
-    chosen = [each for each in store.partitions if partitions is None or each in partitions]
+    logs = open_store(root).logs_of(partitions)
 
-    def convert(topic_partition: TopicPartition) -> _Partition:
-        log = store.partitions[topic_partition]
+    def convert(log: PartitionLog) -> _Partition:
         done = _Partition(log, name, untimed, leader_epoch, index_interval_bytes)
         for segment in done.log.segments:
             done.convert(segment)
@@ -143,7 +144,7 @@ def plan_convert(
 
     changes: list[FileChange] = []
     with ThreadPoolExecutor(threads or os.cpu_count(), "kafkastore-convert") as pool:
-        for done in pool.map(convert, chosen):
+        for done in pool.map(convert, logs):
             changes += done.all_changes()
             for each in done.unconverted:
                 if found is not None:

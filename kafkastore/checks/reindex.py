@@ -37,13 +37,7 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import is_control
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_store import (
-    AnyPartition,
-    AnyPath,
-    LogStore,
-    as_topic_partition,
-    open_store,
-)
+from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
@@ -140,7 +134,7 @@ def plan_reindex(
     broker_rules = rules_of(rules)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)
-    logs = [*store] if partitions is None else _chosen(store, partitions)
+    logs = store.logs_of(partitions)
     threads = os.cpu_count() if threads is None else whole_number("threads", threads, 1)
 
     def read(work: tuple[PartitionLog, LogSegment]) -> _SegmentRead:
@@ -159,13 +153,6 @@ def plan_reindex(
                 if found is not None and each.unindexed is not None:
                     found(each.unindexed)
     return Plan(str(root), f"reindex (like {rules})", tuple(changes))
-
-
-def _chosen(store: LogStore, partitions: Collection[AnyPartition]) -> list[PartitionLog]:
-    """Return the logs of some partitions, by topic and partition."""
-    if isinstance(partitions, str):
-        raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
-    return [store[each] for each in sorted({as_topic_partition(each) for each in partitions})]
 
 
 @dataclass(slots=True)

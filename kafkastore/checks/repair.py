@@ -36,14 +36,13 @@ from kafkastore.formats.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    TopicPartition,
     parse_segment_file,
     segment_file_name,
 )
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.directory_files import INDEX_SUFFIXES
-from kafkastore.log.log_store import AnyPath, open_store
+from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import recover_log
 from kafkastore.log.segment_split import LogPart
@@ -84,7 +83,7 @@ def plan_repair(
     like: str = "2.4",
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-    partitions: Collection[TopicPartition] | None = None,
+    partitions: Collection[AnyPartition] | None = None,
     found: Callable[[Damage], None] | None = None,
     progress: Callable[[], None] | None = None,
 ) -> Plan:
@@ -99,8 +98,8 @@ def plan_repair(
         where that broker's recovery would end it.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``, for indexes that are made.
-    partitions : collection of TopicPartition, optional
-        Only these. Default: all.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     found : callable, optional
         Called with each `Damage`.
     progress : callable, optional
@@ -116,6 +115,10 @@ def plan_repair(
     ------
     NotALogDirectoryError
         If the path is neither.
+    DuplicatePartitionError
+        If a partition lies in several directories.
+    KeyError
+        If one of `partitions` is not there.
     UnknownVersionError
         If `like` is neither ``keep`` nor a version.
 
@@ -128,10 +131,8 @@ def plan_repair(
     root = Path(os.path.abspath(path))
     store = open_store(root)
     changes: list[FileChange] = []
-    for topic_partition in store.partitions:
-        if partitions is not None and topic_partition not in partitions:
-            continue
-        repair = _Repair(store.partitions[topic_partition], index_interval_bytes)
+    for log in store.logs_of(partitions):
+        repair = _Repair(log, index_interval_bytes)
         repair.mend(like)
         changes += repair.changes
         for each in repair.damages:

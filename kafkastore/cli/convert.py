@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 
 from kafkastore.changes.plan import Plan
-from kafkastore.cli.applied import apply_plan
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.plan_options import confirm_plans, index_interval_option, rewriting_options
+from kafkastore.cli.plan_options import carry_out, index_interval_option, rewriting_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
@@ -96,10 +95,7 @@ def command(
         if changes and not as_json:
             print("nothing was changed; --copy-to DEST converts a copy, --in-place this directory")
         return code
-    if work is paths and not yes:
-        confirm_plans(paths, plans)
-    for planned in plans:
-        apply_plan(planned, undo_dir, as_json=as_json)
+    carry_out(paths, plans, undo_dir, asks=work is paths and not yes, as_json=as_json)
     return code
 
 

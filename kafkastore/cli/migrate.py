@@ -14,7 +14,7 @@ from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.json_lines import json_option
-from kafkastore.cli.plan_options import confirm_plans, index_interval_option, rewriting_options
+from kafkastore.cli.plan_options import carry_out, index_interval_option, rewriting_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
@@ -100,10 +100,7 @@ def command(
         if changes and not as_json:
             print("nothing was changed; --copy-to DEST migrates a copy, --in-place this directory")
         return FOUND_PROBLEMS if skipped else 0
-    if not yes:
-        confirm_plans(paths, plans)
-    for planned in plans:
-        apply_plan(planned, undo_dir, as_json=as_json)
+    carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json)
     return job.end(skipped)
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from kafkastore.changes.plan import Plan
+from kafkastore.cli.applied import apply_plan
 from kafkastore.cli.confirm import confirm
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted
@@ -64,8 +65,15 @@ def _add(function: FunctionT, *options: Callable[[FunctionT], FunctionT]) -> Fun
     return function
 
 
-def confirm_plans(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
-    """Ask before plans are applied to directories.
+def carry_out(
+    paths: Sequence[Path],
+    plans: Sequence[Plan],
+    undo_dir: Path | None,
+    *,
+    asks: bool,
+    as_json: bool,
+) -> None:
+    """Apply plans that change something, after a question if there is to be one.
 
     Parameters
     ----------
@@ -73,6 +81,12 @@ def confirm_plans(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
         The directories, as they were given.
     plans : sequence of Plan
         What is to be applied.
+    undo_dir : path or None
+        Where the undo areas are made.
+    asks : bool
+        Whether to ask before.
+    as_json : bool
+        Say as JSON what was done.
 
     Raises
     ------
@@ -80,5 +94,10 @@ def confirm_plans(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
         If the answer is no.
     """
     changes = sum(len(planned.changes) for planned in plans)
-    names = ", ".join(map(str, paths))
-    confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+    if not changes:
+        return
+    if asks:
+        names = ", ".join(map(str, paths))
+        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+    for planned in plans:
+        apply_plan(planned, undo_dir, as_json=as_json)

@@ -7,11 +7,10 @@ import click
 
 from kafkastore.changes.plan import Plan
 from kafkastore.checks.reindex import UnindexedBytes, plan_reindex
-from kafkastore.cli.applied import apply_plan
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.plan_options import confirm_plans, index_interval_option, mending_options
+from kafkastore.cli.plan_options import carry_out, index_interval_option, mending_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
@@ -60,13 +59,8 @@ def command(
     for each in unindexed:
         _show(each, as_json=as_json)
     code = FOUND_PROBLEMS if any(not each.is_indexed for each in unindexed) else 0
-    changes = sum(len(planned.changes) for planned in plans)
-    if dry_run or not changes:
-        return code
-    if not yes:
-        confirm_plans(paths, plans)
-    for planned in plans:
-        apply_plan(planned, undo_dir, as_json=as_json)
+    if not dry_run:
+        carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json)
     return code
 
 

@@ -7,10 +7,9 @@ import click
 
 from kafkastore.changes.plan import Plan
 from kafkastore.checks.repair import Damage, plan_repair
-from kafkastore.cli.applied import apply_plan
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.plan_options import confirm_plans, index_interval_option, mending_options
+from kafkastore.cli.plan_options import carry_out, index_interval_option, mending_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
@@ -55,13 +54,8 @@ def command(
         _show(each, as_json=as_json)
     for planned in plans:
         print_plan(planned, as_json=as_json)
-    changes = sum(len(planned.changes) for planned in plans)
-    if dry_run or not changes:
-        return
-    if not yes:
-        confirm_plans(paths, plans)
-    for planned in plans:
-        apply_plan(planned, undo_dir, as_json=as_json)
+    if not dry_run:
+        carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json)
 
 
 def _plan(

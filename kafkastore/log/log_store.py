@@ -168,6 +168,32 @@ class LogStore:
         if duplicates:
             raise DuplicatePartitionError(duplicates)
 
+    def logs_of(self, partitions: Iterable[AnyPartition] | None) -> list[PartitionLog]:
+        """Return the logs of some partitions, by topic and partition.
+
+        Parameters
+        ----------
+        partitions : iterable or None
+            Each as ``("orders", 3)`` or ``"orders-3"``; one that is named twice counts once. None:
+            all.
+
+        Returns
+        -------
+        list of PartitionLog
+
+        Raises
+        ------
+        DuplicatePartitionError
+            If one of them lies in several directories.
+        KeyError
+            If one is not here.
+        """
+        if partitions is None:
+            return [*self]
+        if isinstance(partitions, str):
+            raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
+        return [self[each] for each in sorted({as_topic_partition(each) for each in partitions})]
+
     def offsets_for_times(
         self,
         timestamps_to_search: Mapping[AnyPartition, int],

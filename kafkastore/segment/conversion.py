@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError, CorruptionError
+from kafkastore.formats.batch_header import RECORD_BATCH_FIELDS
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.record_batch import RecordBatch
@@ -38,7 +39,7 @@ from kafkastore.segment.log_file import BatchRun, LogFile
 
 BATCH_BYTES = 16 * 1024
 _CODEC_MASK = 7
-_LEADER_EPOCH_AT = 12
+_LEADER_EPOCH_AT = RECORD_BATCH_FIELDS["partition_leader_epoch"]
 _LOG_APPEND_TIME = 8
 _COLUMNS = ("key", "value", "offset", "timestamp")
 

@@ -1,6 +1,5 @@
 """Requests as no client sends them, to a real broker and to one that is described."""
 
-import struct
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -20,13 +19,6 @@ from kafkastore.formats.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
-    pack_request,
-    parse_response,
-)
-from kafkastore.formats.list_offsets_header import (
-    RequestHeader,
-    pack_request_header,
-    parse_response_header,
 )
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -37,21 +29,6 @@ FIRST_TIMESTAMP = 1_600_000_000_000
 FAR_FUTURE = 4_102_444_800_000
 TIMES = (*range(-8, 1), FIRST_TIMESTAMP + 450, FIRST_TIMESTAMP + 10_000_000, FAR_FUTURE)
 REPLICAS = (CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, 1)
-
-
-class Client(ListOffsetsClient):
-    """Sends any request."""
-
-    def exchange(self, request, version):
-        """The response."""
-        self._asked += 1
-        header = pack_request_header(RequestHeader(version, self._asked, "kafkastore"))
-        frame = header + pack_request(request, version)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        answer = self._receive(struct.unpack(">i", self._receive(4))[0])
-        answered, position = parse_response_header(answer, version)
-        assert answered == self._asked
-        return parse_response(answer[position:], version)
 
 
 def write_logs(root):
@@ -132,7 +109,7 @@ def wait_for_leaders(client, latest):
 
 def hangs_up(port, request, version):
     """Whether the broker closes the connection for a request."""
-    with Client(port) as client:
+    with ListOffsetsClient(port) as client:
         try:
             client.exchange(request, version)
         except (AssertionError, ConnectionError):
@@ -151,7 +128,7 @@ def test_a_broker_answers_as_it_is_described(require_broker, tmp_path, version):
     with broker_on(write_logs(before), version, tmp_path / "out", options) as context:
         oldest, newest = context.cluster.list_offsets_versions
         port = context.cluster.port
-        with Client(port) as client:
+        with ListOffsetsClient(port) as client:
             leader_epoch = wait_for_leaders(client, latest)
             for asked_version in range(oldest, newest + 1):
                 for request in requests(asked_version, leader_epoch):

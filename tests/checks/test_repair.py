@@ -182,6 +182,17 @@ def test_a_partition_directory_by_itself_is_mended_too(root):
     assert offsets(path) == [*range(13), *range(14, 30)]
 
 
+def test_only_named_partitions_are_mended_however_they_are_named(root):
+    harm(root, 10, 3 * SIZE + 70)
+    name = the_log(root).path.name
+    whole = plan_repair(root, "keep")
+    for named in ([name], [the_log(root).topic_partition], {tuple(the_log(root).topic_partition)}):
+        assert plan_repair(root, "keep", partitions=named) == whole
+    assert not plan_repair(root, "keep", partitions=[]).changes
+    with pytest.raises(KeyError, match="nope-0"):
+        plan_repair(root, "keep", partitions=["nope-0"])
+
+
 def test_wrong_use_is_said(root, tmp_path):
     with pytest.raises(UnknownVersionError):
         plan_repair(root, "best")

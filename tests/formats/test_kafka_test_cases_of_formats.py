@@ -4,11 +4,9 @@ The names are those of Kafka 2.4.0 and of its development in 2024; what they mea
 what counts, not how they are written.
 """
 
-import ast
-from functools import cache
-from pathlib import Path
 
 import pytest
+from models.kafka_test_cases import names_of_tests
 from models.record_format import GZIP, NONE, Batch, Row
 
 from kafkastore.errors import IndexFullError, OutOfOrderAppendError
@@ -18,8 +16,6 @@ from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
 from kafkastore.segment.transaction_index_file import TransactionIndex
-
-TESTS = Path(__file__).parents[1]
 
 HERE = "formats/test_kafka_test_cases_of_formats.py"
 TIME = "formats/test_time_index.py"
@@ -178,24 +174,10 @@ PASSED_OVER = {
 }
 
 
-@cache
-def test_functions(path):
-    """The names of the tests in a file, without running it."""
-    tree = ast.parse((TESTS / path).read_text())
-    return {
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
-
-
-test_functions.__test__ = False
-
-
 @pytest.mark.parametrize("name", COVERED)
 def test_what_says_the_same_as_a_test_of_kafka_is_there(name):
     for path, function in COVERED[name]:
-        assert function in test_functions(path), path
+        assert function in names_of_tests(path), path
 
 
 def test_no_test_of_kafka_is_both_covered_and_passed_over():

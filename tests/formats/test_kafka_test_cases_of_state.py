@@ -3,18 +3,14 @@
 The names are those of Kafka 2.4.0 and of its development in 2024.
 """
 
-import ast
-from functools import cache
-from pathlib import Path
 
 import pytest
+from models.kafka_test_cases import names_of_tests
 
-FORMATS = Path(__file__).parent
-
-EPOCHS = "test_leader_epochs.py"
-PRODUCERS = "test_producer_state.py"
-TRANSACTIONS = "test_producer_transactions.py"
-SNAPSHOT = "test_producer_snapshot.py"
+EPOCHS = "formats/test_leader_epochs.py"
+PRODUCERS = "formats/test_producer_state.py"
+TRANSACTIONS = "formats/test_producer_transactions.py"
+SNAPSHOT = "formats/test_producer_snapshot.py"
 
 ASSIGN = (EPOCHS, "test_an_assigned_epoch_removes_what_it_contradicts")
 END = (EPOCHS, "test_an_epoch_ends_where_the_next_begins")
@@ -207,17 +203,10 @@ PASSED_OVER = {
 }
 
 
-@cache
-def functions_of(path):
-    """The names of the tests in a file, without running it."""
-    tree = ast.parse((FORMATS / path).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
 @pytest.mark.parametrize("name", COVERED)
 def test_what_says_the_same_as_a_test_of_kafka_is_there(name):
     for path, function in COVERED[name]:
-        assert function in functions_of(path), path
+        assert function in names_of_tests(path), path
 
 
 def test_no_test_of_kafka_is_both_covered_and_passed_over():

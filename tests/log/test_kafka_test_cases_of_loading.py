@@ -4,20 +4,16 @@ The names are those of Kafka 2.4.0 and of its development in 2024; what they mea
 what counts. What a broker deletes at its start is told here and left alone.
 """
 
-import ast
 import random
-from functools import cache
-from pathlib import Path
 
 import pytest
 from models.iteration import until_error
+from models.kafka_test_cases import names_of_tests
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row, marker
 
 import kafkastore
 from kafkastore import CorruptBatchError, LogSegment
-
-TESTS = Path(__file__).parents[1]
 
 HERE = "log/test_kafka_test_cases_of_loading.py"
 LOADING = "log/test_loading.py"
@@ -108,17 +104,10 @@ PASSED_OVER = {
 }
 
 
-@cache
-def functions_of(path):
-    """The names of the functions in a file, without running it."""
-    tree = ast.parse((TESTS / path).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
 @pytest.mark.parametrize("name", COVERED)
 def test_what_says_the_same_as_a_test_of_kafka_is_there(name):
     path, function = COVERED[name]
-    assert function in functions_of(path)
+    assert function in names_of_tests(path)
     assert name not in PASSED_OVER
 
 

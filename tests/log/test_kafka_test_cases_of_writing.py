@@ -4,12 +4,10 @@ The names are those of Kafka 2.4.0 and of its development in 2024; those of read
 `test_kafka_test_cases_of_loading`, of producers and epochs beside the formats.
 """
 
-import ast
 import random
-from functools import cache
-from pathlib import Path
 
 import pytest
+from models.kafka_test_cases import names_of_tests
 
 import kafkastore
 from kafkastore import LogSegment, Record, TimestampType
@@ -17,8 +15,6 @@ from kafkastore.formats.append_sets import keep_offsets
 from kafkastore.formats.record_builder import build_batch
 from kafkastore.fs import FileSystem
 from kafkastore.segment.segment_writer import SegmentLimits, SegmentWriter
-
-TESTS = Path(__file__).parents[1]
 
 HERE = "log/test_kafka_test_cases_of_writing.py"
 SEGMENT = "segment/test_segment_writer.py"
@@ -148,17 +144,10 @@ COVERED = {
 }
 
 
-@cache
-def functions_of(path):
-    """The names of the functions in a file, without running it."""
-    tree = ast.parse((TESTS / path).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
 @pytest.mark.parametrize("name", COVERED)
 def test_what_says_the_same_as_a_test_of_kafka_is_there(name):
     path, function = COVERED[name]
-    assert function in functions_of(path)
+    assert function in names_of_tests(path)
 
 
 def batch(offset, timestamp, value=b"hello"):

@@ -142,6 +142,9 @@ def test_only_chosen_partitions_are_converted(tmp_path):
     shutil.copytree(partition.path, other)
     plan = plan_convert(root, partitions=[kafkastore.TopicPartition("other", 0)])
     assert {change.path.partition("/")[0] for change in plan.changes} == {"other-0"}
+    assert plan_convert(root, partitions=["other-0"]) == plan
+    with pytest.raises(KeyError, match="nope-0"):
+        plan_convert(root, partitions=["nope-0"])
     assert plan_convert(other).changes[0].path == f"{0:020}.log"
 
 

@@ -38,6 +38,14 @@ class ListOffsetsClient(AbstractContextManager):
         request = ListOffsetsRequest(
             (ListOffsetsTopic(topic, partitions),), isolation_level=isolation, timeout_ms=30_000
         )
+        (told,) = self.exchange(request, version).topics
+        assert told.name == topic
+        found = {each.partition_index: each for each in told.partitions}
+        assert found.keys() == timestamps.keys()
+        return found
+
+    def exchange(self, request, version):
+        """The response to any request."""
         self._asked += 1
         header = pack_request_header(RequestHeader(version, self._asked, "kafkastore"))
         frame = header + pack_request(request, version)
@@ -45,11 +53,7 @@ class ListOffsetsClient(AbstractContextManager):
         answer = self._receive(struct.unpack(">i", self._receive(4))[0])
         answered, position = parse_response_header(answer, version)
         assert answered == self._asked
-        (told,) = parse_response(answer[position:], version).topics
-        assert told.name == topic
-        found = {each.partition_index: each for each in told.partitions}
-        assert found.keys() == timestamps.keys()
-        return found
+        return parse_response(answer[position:], version)
 
     def _receive(self, size):
         received = b""
