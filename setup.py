@@ -19,6 +19,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.index_builder",
     "kafkastore.formats.producer_entry",
     "kafkastore.formats.append_sets",
+    "kafkastore.formats.batch_sequence",
     "kafkastore.formats.segment_growth",
     "kafkastore.formats.offset_index",
     "kafkastore.formats.time_index",

@@ -70,7 +70,17 @@ def aiokafka_peer(work: Path) -> list[str]:
     return [str(python), str(PEERS / "aiokafka_peer.py")]
 
 
-PEER_COMMANDS = {"kafka": kafka_peer, "rust": rust_peer, "aiokafka": aiokafka_peer}
+def dump_log_segments(work: Path) -> list[str]:
+    """Return the command that runs Kafka's tool for dumping segments, a process each round."""
+    return [sys.executable, str(PEERS / "dump_log_segments.py"), *kafka(work)]
+
+
+PEER_COMMANDS = {
+    "kafka": kafka_peer,
+    "kafka-dump": dump_log_segments,
+    "rust": rust_peer,
+    "aiokafka": aiokafka_peer,
+}
 
 
 def _needs(*programs: str) -> None:

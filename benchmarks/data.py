@@ -18,6 +18,7 @@ SEGMENTS = {
     "c-snappy": ("snappy", "json", 1024, 64 * 1024, 64 * MIB),
     "c-gzip": ("gzip", "json", 1024, 64 * 1024, 64 * MIB),
     "d": ("none", "noise", 100, 1, 256 * MIB),  # a batch holds at least one record
+    **{f"b-{mib}": ("none", "noise", 1024, 16 * 1024, mib * MIB) for mib in (32, 64)},
 }
 INDEXES = "index"
 #: Partitions, segments of each, bytes of a segment, of a value, of a batch.

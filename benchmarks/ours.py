@@ -24,7 +24,9 @@ from append import Append
 
 import kafkastore
 from kafkastore.changes.content import chunks_of
+from kafkastore.checks.findings import Severity
 from kafkastore.checks.reindex import plan_reindex
+from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.crc import crc32c
 from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET
@@ -179,26 +181,57 @@ class FindTime:
         return {"answers": _add(0, np.array(found, TIMESTAMP_AND_OFFSET))}
 
 
-class FindTimeInStore:
-    """One time in all partitions of a store, by the command in a process of its own."""
+class Command:
+    """A command of kafkastore over a store, as a user runs it: a process of its own each round."""
 
-    def __init__(self, log: Path) -> None:
-        self.root = log.parent.parent
-        index = sorted(log.parent.glob("*.timeindex"))[10]
-        self.time = int(np.fromfile(index, ">i8,>i4")["f0"][0])
+    def __init__(self, log: Path, *words: str) -> None:
+        program = str(Path(sys.executable).with_name("kafkastore"))
+        self.command = [program, words[0], str(log.parent.parent), *words[1:], "--json"]
 
-    def _lines(self) -> list[str]:
-        command = [str(Path(sys.executable).with_name("kafkastore")), "offsets", str(self.root)]
-        command += ["--at", str(self.time), "--json"]
-        done = subprocess.run(command, text=True, capture_output=True, check=True)
-        return done.stdout.splitlines()
+    def lines(self) -> list[dict[str, Any]]:
+        done = subprocess.run(self.command, text=True, capture_output=True, check=False)
+        if done.returncode > FOUND_PROBLEMS:
+            raise SystemExit(done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def round(self) -> int:
-        return len(self._lines())
+        return len(self.lines())
+
+
+class FindTimeInStore(Command):
+    """One time in all partitions of a store."""
+
+    def __init__(self, log: Path) -> None:
+        index = sorted(log.parent.glob("*.timeindex"))[10]
+        time_asked = int(np.fromfile(index, ">i8,>i4")["f0"][0])
+        super().__init__(log, "offsets", "--at", str(time_asked))
 
     def check(self) -> dict[str, int]:
-        offsets = [json.loads(line)["offset"] for line in self._lines()]
+        offsets = [line["offset"] for line in self.lines()]
         return {"partitions": len(offsets), "offset": min(offsets), "largest": max(offsets)}
+
+
+class Verify(Command):
+    """Every file of a store checked against the others; what is a matter of style aside."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__(log, "verify")
+
+    def check(self) -> dict[str, int]:
+        findings = [line for line in self.lines() if line["kind"] == "finding"]
+        bad = {line["path"] for line in findings if line["severity"] != Severity.STYLE.value}
+        return {"bad_files": len(bad)}
+
+
+class ReindexCommand(Command):
+    """`Reindex` as a command, which alters nothing."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__(log, "reindex", "--dry-run")
+
+    def check(self) -> dict[str, int]:
+        lines = [line for line in self.lines() if line["kind"] in ("change", "unindexed")]
+        return {"bad_files": len({line["path"] for line in lines})}
 
 
 class Open:
@@ -270,6 +303,8 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "find-time": FindTime,
     "find-times": lambda log, targets: FindTime(log, targets, at_once=True),
     "find-time-store": FindTimeInStore,
+    "verify": Verify,
+    "dry-run": ReindexCommand,
     "open": Open,
     "open-unclean": Open,
     "crc": Crc,

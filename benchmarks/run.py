@@ -39,6 +39,8 @@ class Measure(NamedTuple):
     most_seconds: float | None = None
 
 
+#: A check shall take at most half as long again as making the indexes anew.
+VERIFY_BARS = {"kafka-dump deep": 4, "kafkastore dry-run": 0.67}
 COMPRESSED = [name for name in SEGMENTS if name.startswith("c-")]
 MEASURES = [
     Measure("scan", "a", {"kafka recover": 2}),
@@ -63,6 +65,8 @@ MEASURES = [
     *(Measure("find-time", name, {"kafka find-time": 2}) for name in "abe"),
     *(Measure("find-times", name, {"kafka find-times": 5}) for name in "abe"),
     Measure("find-time-store", WIDER, {}, most_seconds=2),
+    *(Measure("verify", name, VERIFY_BARS) for name in "abd"),
+    *(Measure("verify", name, {"kafka-dump timeindex": 4}) for name in ("b-32", "b-64")),
     Measure("open", WIDE, {"kafka open": 10}, is_at_start=True),
     Measure("open-unclean", WIDE, {"kafka open-unclean": 5}, is_at_start=True),
     Measure("crc", "b", {"kafka crc": None}),

@@ -229,6 +229,8 @@ def as_timestamps(timestamps: Timestamps) -> NDArray[np.int64]:
     timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
         ms since 1970.
     """
+    if isinstance(timestamps, str | bytes) or not isinstance(timestamps, Iterable):
+        raise TypeError(f"timestamps are whole numbers in a row, not {timestamps!r}")
     return as_targets(timestamps if isinstance(timestamps, np.ndarray) else list(timestamps))
 
 

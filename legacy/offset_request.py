@@ -28,6 +28,7 @@ from kafkastore.legacy.offsets_before import OffsetTimes, check_number, offsets_
 from kafkastore.legacy.segment_times import SegmentTime, segment_times
 
 from kafkastore.errors import UnsupportedTimestampError
+from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.broker_rules import (
     BrokerRules,
     UnknownVersionError,
@@ -149,6 +150,8 @@ def get_offsets_before(
     ------
     UnknownRulesError
         If the version has no OffsetRequest v0.
+    TypeError
+        If `asked` is no mapping, or has something else than a pair of numbers for a partition.
     ValueError
         If a `max_num_offsets` is negative.
 
@@ -158,11 +161,11 @@ def get_offsets_before(
 
     Source: Kafka 0.8.2.2 ``SimpleConsumer.getOffsetsBefore``, ``KafkaApis.fetchOffsets``.
     """
+    check_kind("store", store, LogStore)
     row = _rules_with_v0(rules)
     now = clock() if now is None else now
     answers = {}
-    for partition, (target_timestamp, max_num_offsets) in asked.items():
-        topic_partition = as_topic_partition(partition)
+    for topic_partition, target_timestamp, max_num_offsets in _questions(asked):
         if topic_partition not in store.partitions:
             found = _without_log(row, target_timestamp, max_num_offsets)
         else:
@@ -175,6 +178,28 @@ def get_offsets_before(
                 found = PartitionOffsets(ErrorCode.UNSUPPORTED_VERSION.value, ())
         answers[topic_partition] = found
     return answers
+
+
+def _questions(
+    asked: Mapping[AnyPartition, tuple[int, int]]
+) -> list[tuple[TopicPartition, int, int]]:
+    """Take apart what each partition is asked."""
+    if not isinstance(asked, Mapping):
+        raise TypeError(
+            f"asked is a mapping of partitions to (timestamp, max_num_offsets), such as "
+            f"{{('orders', 3): (-1, 10)}}, not {asked!r}"
+        )
+    questions = []
+    for partition, pair in asked.items():
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(
+                f"{partition!r} is asked by (timestamp, max_num_offsets), such as (-1, 10), "
+                f"not {pair!r}"
+            )
+        target_timestamp = whole_number(f"the timestamp for {partition!r}", pair[0])
+        max_num_offsets = whole_number(f"max_num_offsets for {partition!r}", pair[1])
+        questions.append((as_topic_partition(partition), target_timestamp, max_num_offsets))
+    return questions
 
 
 def _without_log(row: BrokerRules, target_timestamp: int, max_num_offsets: int) -> PartitionOffsets:
@@ -217,7 +242,11 @@ def offset_times(
     UnknownRulesError
         If the version has no OffsetRequest v0.
     """
+    check_kind("log", log, PartitionLog)
     row = _rules_with_v0(rules)
+    now = whole_number("now", now)
+    if high_watermark is not None:
+        high_watermark = whole_number("high_watermark", high_watermark)
 
     def of_log() -> OffsetTimes:
         is_empty = not log.segments or log.segments[-1].next_offset == log.segments[-1].base_offset

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.errors import UnsupportedTimestampError
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import as_targets
 from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -116,8 +117,9 @@ def offsets_before(
     >>> offsets_before(article, 99, 10, now=300)
     []
     """
+    target_timestamp = whole_number("target_timestamp", target_timestamp)
     check_number(max_num_offsets)
-    elements = times.elements(now)
+    elements = times.elements(whole_number("now", now))
     if target_timestamp == LATEST_TIMESTAMP:
         newest = len(elements) - 1
     elif target_timestamp == EARLIEST_TIMESTAMP:
@@ -176,5 +178,5 @@ def first_offsets_before(
 
 def check_number(max_num_offsets: int) -> None:
     """Raise where a number of offsets can't be answered; brokers hung up."""
-    if max_num_offsets < 0:
+    if whole_number("max_num_offsets", max_num_offsets) < 0:
         raise ValueError(f"at most {max_num_offsets} offsets cannot be answered")

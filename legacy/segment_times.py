@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.log.partition_log import PartitionLog
 
@@ -38,11 +39,19 @@ def segment_times(
     tuple of SegmentTime
         By base offset. The times need not rise.
 
+    Raises
+    ------
+    TypeError
+        If `log` is no partition that is open, or `mtimes` no mapping.
+
     Notes
     -----
     Source: Kafka 2.4.0 ``LogSegment.lastModified``, which is Java's ``File.lastModified``.
     """
+    check_kind("log", log, PartitionLog)
     given = {} if mtimes is None else mtimes
+    if not isinstance(given, Mapping):
+        raise TypeError(f"mtimes is a mapping of names to times in ms, not {mtimes!r}")
     times = []
     for segment in log.segments:
         name = segment_file_name(segment.base_offset, LOG_SUFFIX)

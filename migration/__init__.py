@@ -3,12 +3,23 @@
 Imported as ``kafkastore.migration``.
 """
 
+from kafkastore.migration.answers import (
+    SAMPLES,
+    Answers,
+    AnswersSummary,
+    PartitionAnswers,
+    SampleAnswer,
+    answers,
+    partition_answers,
+)
 from kafkastore.migration.convert import UNTIMED, UnconvertedSegment, Untimed, plan_convert
 from kafkastore.migration.plan import (
     ENTRY_OFFSETS,
     MODES,
+    LeftSegment,
     NotReadError,
     UnknownModeError,
+    left_segments,
     mtime_entry,
     plan,
 )
@@ -19,16 +30,25 @@ from kafkastore.migration.warnings import SurveyWarning
 __all__ = [
     "ENTRY_OFFSETS",
     "MODES",
+    "SAMPLES",
     "UNTIMED",
+    "Answers",
+    "AnswersSummary",
+    "LeftSegment",
     "NotReadError",
+    "PartitionAnswers",
     "PartitionSurvey",
+    "SampleAnswer",
     "SegmentSurvey",
     "Survey",
     "SurveyWarning",
     "UnconvertedSegment",
     "UnknownModeError",
     "Untimed",
+    "answers",
+    "left_segments",
     "mtime_entry",
+    "partition_answers",
     "plan",
     "plan_convert",
     "survey",

@@ -135,6 +135,8 @@ def plan_convert(
     logs = open_store(root).logs_of(partitions)
 
     def convert(log: PartitionLog) -> _Partition:
+        # One of its own, so that what it reads is not kept with the store.
+        log = PartitionLog(log.path, log.topic_partition, log.log_dir)
         done = _Partition(log, name, untimed, leader_epoch, index_interval_bytes)
         for segment in done.log.segments:
             done.convert(segment)

@@ -12,7 +12,8 @@ inactive   none         mtime entry       empty        mtime entry  empty
 =========  ===========  ================  ===========  ===========  ========
 
 - *rebuilt*: what a recovering broker writes, byte for byte, for the same ``index.interval.bytes``.
-- *mtime entry*: one entry, (modification time of the ``.log`` -> offset), as KIP-33 has it.
+- *mtime entry*: one entry, (modification time of the ``.log`` -> offset), as KIP-33 has it; but a
+  segment that holds no record at all, which compaction leaves, gets an empty file.
 - *empty*: a file of 0 bytes, as shipped brokers make it at their first start.  Never a preallocated
   one: its zeros would count as entries.
 
@@ -56,6 +57,25 @@ _FOUND = {
     "empty": "it is empty",
     "zeros": "it is all zeros, which a broker takes for the timestamp 0",
 }
+
+
+LeftReason = Literal["the log can't be read to its end", "the next start of a broker rebuilds it"]
+
+
+class LeftSegment(NamedTuple):
+    """A segment that gets no time index, although it has none of use.
+
+    Parameters
+    ----------
+    path : str
+        The ``.log``, relative to the plan's root.
+    reason : str
+        Why: the log is damaged, which is for `repair`; or the next start of a broker makes the
+        index anew, whatever is there.
+    """
+
+    path: str
+    reason: LeftReason
 
 
 class UnknownModeError(KafkaStoreError, ValueError):
@@ -120,13 +140,10 @@ def _changes(
     """Plan one segment: its time index, and the offset index that a broker wants beside it."""
     if segment.time_index == "present":
         return []
-    if segment.time_index != "missing" and segment.is_recovered_by_broker:
+    if mode in _REBUILDING and segment.scan is None:
+        raise NotReadError(f"mode {mode} needs the logs read, and the survey did not read them")
+    if _why_left(segment, mode) is not None:
         return []
-    if mode in _REBUILDING:
-        if segment.scan is None:
-            raise NotReadError(f"mode {mode} needs the logs read, and the survey did not read them")
-        if segment.scan.problem is not None:
-            return []
     if segment.time_index == "empty" and not _is_rebuilt(segment, mode):
         return []
     made = _made(segment, mode, entry_offset, index_interval_bytes)
@@ -158,6 +175,40 @@ def _changes(
     return changes
 
 
+def left_segments(survey: Survey, mode: Mode = "auto") -> tuple[LeftSegment, ...]:
+    """List the segments without a time index of use that a migration leaves without one.
+
+    Parameters
+    ----------
+    survey : Survey
+        What was found.
+    mode : {"auto", "kip-33", "rebuild", "empty"}
+        As for `plan`.
+
+    Returns
+    -------
+    tuple of LeftSegment
+        By partition and base offset. An empty time index is of use where no record has a timestamp.
+    """
+    found = (
+        (partition.path(segment), _why_left(segment, mode))
+        for partition in survey.partitions
+        for segment in partition.segments
+        if segment.time_index != "present"
+    )
+    return tuple(LeftSegment(path, reason) for path, reason in found if reason is not None)
+
+
+def _why_left(segment: SegmentSurvey, mode: Mode) -> LeftReason | None:
+    """Say why a segment without a time index of use stays so; None if it does not."""
+    if segment.time_index != "missing" and segment.is_recovered_by_broker:
+        return "the next start of a broker rebuilds it"
+    is_read = mode in _REBUILDING and segment.scan is not None
+    if is_read and segment.scan is not None and segment.scan.problem is not None:
+        return "the log can't be read to its end"
+    return None
+
+
 class _Made(NamedTuple):
     """What a time index becomes."""
 
@@ -181,9 +232,8 @@ def _made(
         return _Made(Inline(b""), _EMPTY, f"{which}: empty until a broker appends")
     entry = mtime_entry(segment, entry_offset)
     if entry is None:
-        return _Made(
-            Inline(b""), _EMPTY, f"its modification time {segment.mtime_ms} ms is no timestamp"
-        )
+        why = f"its modification time {segment.mtime_ms} ms is no timestamp"
+        return _Made(Inline(b""), _EMPTY, why if segment.has_records else "it holds no record")
     data = time_index.pack_entry(entry.timestamp, entry.offset, segment.base_offset)
     why = "no record has a timestamp" if mode == "auto" else f"mode {mode}"
     return _Made(
@@ -210,9 +260,10 @@ def mtime_entry(
     -------
     TimestampOffset or None
         None if the modification time is not after 1970: such an entry would date the segment no
-        better than the file itself, and at 0 would look like padding.
+        better than the file itself, and at 0 would look like padding. None for a segment without
+        records: an entry there looks as if a log had been lost.
     """
-    if segment.mtime_ms <= 0:
+    if segment.mtime_ms <= 0 or not segment.has_records:
         return None
     offset = segment.base_offset
     if entry_offset == "next":

@@ -149,6 +149,13 @@ class SegmentSurvey:
         """Whether this is the last segment of its log."""
         return self.next_base_offset is None
 
+    @property
+    def has_records(self) -> bool:
+        """Whether the log holds a batch, as far as is known without reading it."""
+        if self.scan is None or self.scan.problem is not None:
+            return self.log.size > 0
+        return self.scan.batch_count > 0
+
 
 def survey_segment(
     segment: LogSegment,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,12 +14,11 @@ from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
 from kafkastore.migration.warnings import SurveyWarning, warnings_of
 
 from kafkastore.changes.sole_user import lock_files
-from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_store import open_store
+from kafkastore.log.log_store import AnyPartition, open_store
 from kafkastore.log.partition_log import PartitionLog
 
 
@@ -101,6 +100,7 @@ def survey(
     *,
     index_interval_bytes: int = 4096,
     read_logs: bool = True,
+    partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,
     progress: Callable[[PartitionSurvey], None] | None = None,
 ) -> Survey:
@@ -111,14 +111,18 @@ def survey(
     path : path-like
         A log.dirs root, or one partition directory.
     mtimes : mapping of str to int, optional
-        When segments were last appended to, ms since 1970, by the path of the ``.log`` relative to
-        `path`: what `Survey.mtimes` of an earlier survey said. For directories that lost their
-        modification times; segments not named keep what their file says.
+        When segments were last appended to, ms since 1970, by the path of the ``.log`` from the log
+        directory on, such as ``orders-3/00000000000000000042.log``: what `Survey.mtimes` of an
+        earlier survey said, or `kafkastore.legacy.read_mtimes` reads. In a partition directory by
+        itself the name will do. For directories that lost their modification times; segments not
+        named keep what their file says.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``: how dense rebuilt indexes are.
     read_logs : bool
         Whether logs without a usable time index are read. The modes ``kip-33`` and ``empty`` do not
         need it, and a survey without takes no longer than listing the directories.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
         How many partitions are read at once; by default as many as there are processors.
     progress : callable, optional
@@ -135,6 +139,8 @@ def survey(
         If the path is neither.
     DuplicatePartitionError
         If a partition lies in several directories.
+    KeyError
+        If one of `partitions` is not there.
     InvalidConfigError
         If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
     """
@@ -148,17 +154,18 @@ def survey(
 
     def look_at(log: PartitionLog) -> PartitionSurvey:
         return survey_partition(
-            log,
+            # One of its own, so that what it reads is not kept with the store.
+            PartitionLog(log.path, log.topic_partition, log.log_dir),
             given,
             directory="" if log.log_dir is None else log.path.name,
             index_interval_bytes=index_interval_bytes,
             read_logs=read_logs,
         )
 
-    partitions = []
+    surveyed = []
     with ThreadPoolExecutor(threads, "kafkastore-survey") as pool:
-        for done in pool.map(look_at, store):
-            partitions.append(done)
+        for done in pool.map(look_at, store.logs_of(partitions)):
+            surveyed.append(done)
             if progress is not None:
                 progress(done)
     return Survey(
@@ -167,7 +174,7 @@ def survey(
         _broker(root),
         index_interval_bytes,
         time.time_ns() // 1_000_000,
-        tuple(partitions),
+        tuple(surveyed),
         tuple(f"{name.path}: {name.reason}" for each in store.log_dirs for name in each.skipped),
     )
 
@@ -201,6 +208,8 @@ def survey_partition(
         The segments, by base offset.
     """
     recovery_point = _recovery_point(log)
+    given = {} if mtimes is None else mtimes
+    named = {} if directory else given  # a name alone is that of a segment of one partition only
     segments = []
     for segment in log.segments:
         name = segment_file_name(segment.base_offset, LOG_SUFFIX)
@@ -210,7 +219,7 @@ def survey_partition(
             segments.append(
                 survey_segment(
                     segment,
-                    mtime_ms=(mtimes or {}).get(f"{directory}/{name}" if directory else name),
+                    mtime_ms=given.get(f"{log.topic_partition}/{name}", named.get(name)),
                     is_recovered_by_broker=recovered,
                     index_interval_bytes=index_interval_bytes,
                     read_log=read_logs,
@@ -222,14 +231,9 @@ def survey_partition(
 def _recovery_point(log: PartitionLog) -> int | None:
     """Return from where on the next start of a broker rebuilds segments; None where it does not.
 
-    A missing or damaged checkpoint counts as 0, as it does for a broker.
+    A missing checkpoint counts as 0, as it does for a broker.
     """
-    if log.log_dir is None or log.is_clean:
-        return None
-    try:
-        return log.recovery_point or 0
-    except CorruptCheckpointError:
-        return 0
+    return None if log.log_dir is None or log.is_clean else log.recovery_point or 0
 
 
 def _broker(root: Path) -> int | None:

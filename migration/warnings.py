@@ -6,6 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from kafkastore.log.modification_times import (
+    SegmentTimes,
+    in_the_future,
+    of_a_copy,
+    older_than_records,
+)
+
 if TYPE_CHECKING:
     from kafkastore.migration.segment_survey import SegmentSurvey
     from kafkastore.migration.survey import Survey
@@ -21,9 +28,6 @@ WarningKind = Literal[
     "skipped",
 ]
 
-# Less than this between two times may be the clocks of two machines, or a slow flush.
-_TOLERANCE_MS = 60_000
-_DAY_MS = 86_400_000
 _COPY = "they look like a copy's; give the original ones if there is a record of them"
 
 
@@ -100,12 +104,13 @@ def _broker(survey: Survey) -> Iterator[SurveyWarning]:
 
 def _older_than_records(survey: Survey) -> Iterator[SurveyWarning]:
     """Warn of segments modified before their newest record was made."""
-    stamped = _stamped(survey)
-    older = [path for path, mtime, newest in stamped if mtime + _TOLERANCE_MS < newest]
+    times, _ = _times(survey)
+    older = [each.path for each in older_than_records(times)]
     if older:
+        stamped = sum(each.newest_ms is not None for each in times)
         yield SurveyWarning(
             "modification times lost",
-            f"{len(older)} of {len(stamped)} segments with timestamps were last modified before "
+            f"{len(older)} of {stamped} segments with timestamps were last modified before "
             f"their newest record, such as {older[0]}: look-ups by modification time go wrong",
             tuple(older),
         )
@@ -113,41 +118,16 @@ def _older_than_records(survey: Survey) -> Iterator[SurveyWarning]:
 
 def _of_a_copy(survey: Survey) -> Iterator[SurveyWarning]:
     """Warn of modification times that are closer together than appends would have made them."""
-    stamped = _stamped(survey)
-    full = [each for _, each in _segments(survey) if each.log.size > 0]
-    written = [each.mtime_ms for each in full]
-    # Logs of segments that have their time index are not read, so it is not known what they hold.
-    unstamped = not stamped and all(each.scan is not None for each in full)
-    if len(stamped) > 1:
-        mtimes = [mtime for _, mtime, _ in stamped]
-        newest = [stamp for _, _, stamp in stamped]
-        spread = max(mtimes) - min(mtimes)
-        of_records = max(newest) - min(newest)
-        lag = min(mtime - stamp for _, mtime, stamp in stamped)
-        if of_records > max(10 * spread, 10 * _TOLERANCE_MS):
-            yield SurveyWarning(
-                "modification times lost",
-                f"the newest records of segments are up to {_span(of_records)} apart, their "
-                f"modification times {_span(spread)}: {_COPY}",
-            )
-        elif lag > max(100 * spread, _DAY_MS):
-            yield SurveyWarning(
-                "modification times lost",
-                f"all segments were modified within {_span(spread)}, at least {_span(lag)} after "
-                f"their newest records: {_COPY}",
-            )
-    elif unstamped and len(written) > 2 and max(written) - min(written) < _TOLERANCE_MS:
-        yield SurveyWarning(
-            "modification times lost",
-            f"all {len(written)} segments were modified within a minute, and no record has a "
-            f"timestamp to compare with: {_COPY}",
-        )
+    times, all_known = _times(survey)
+    why = of_a_copy(times, all_known=all_known)
+    if why is not None:
+        yield SurveyWarning("modification times lost", f"{why}: {_COPY}")
 
 
 def _in_the_future(survey: Survey) -> Iterator[SurveyWarning]:
     """Warn of modification times that retention waits for."""
-    latest = survey.surveyed_at_ms + _TOLERANCE_MS
-    future = [path for path, each in _segments(survey) if each.mtime_ms > latest]
+    times = (SegmentTimes(path, each.mtime_ms, None) for path, each in _segments(survey))
+    future = [each.path for each in in_the_future(times, survey.surveyed_at_ms)]
     if future:
         yield SurveyWarning(
             "modification time in the future",
@@ -157,13 +137,21 @@ def _in_the_future(survey: Survey) -> Iterator[SurveyWarning]:
         )
 
 
-def _stamped(survey: Survey) -> list[tuple[str, int, int]]:
-    """List the segments with timestamps: path, modification time and newest record, in ms."""
-    return [
-        (path, each.mtime_ms, each.scan.largest_record_timestamp)
-        for path, each in _segments(survey)
-        if each.scan is not None and each.scan.largest_record_timestamp is not None
+def _times(survey: Survey) -> tuple[list[SegmentTimes], bool]:
+    """List when the segments with records were modified; whether all newest records are known.
+
+    Logs of segments that have their time index are not read, so it is not known what they hold.
+    """
+    full = [(path, each) for path, each in _segments(survey) if each.log.size > 0]
+    times = [
+        SegmentTimes(
+            path,
+            each.mtime_ms,
+            None if each.scan is None else each.scan.largest_record_timestamp,
+        )
+        for path, each in full
     ]
+    return times, all(each.scan is not None for _, each in full)
 
 
 def _zeros(survey: Survey) -> Iterator[SurveyWarning]:
@@ -225,11 +213,3 @@ def _skipped(survey: Survey) -> Iterator[SurveyWarning]:
     """Name what was not read."""
     for each in survey.skipped:
         yield SurveyWarning("skipped", each)
-
-
-def _span(milliseconds: int) -> str:
-    """Say how long something took, in the unit that fits."""
-    for unit, length in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000)):
-        if milliseconds >= 2 * length:
-            return f"{milliseconds // length} {unit}"
-    return f"{milliseconds // 1000} seconds"

@@ -180,6 +180,52 @@ def test_data_sets_cannot_be_made_without_java(benchmarks, work):
     assert ran.stderr == "no data sets: no java\n"
 
 
+def test_verify_and_a_dry_run_are_asked_for_what_is_wrong(benchmarks, work):
+    log = log_of(work, "b")
+    commands = ("verify", "dry-run")
+    rebuilt = rebuild_indexes(log, 0)  # the dry run's index interval is Kafka's
+    log.with_suffix(".index").write_bytes(rebuilt.offset_index)
+    log.with_suffix(".timeindex").write_bytes(rebuilt.time_index)
+    assert [answers(benchmarks, each, log)[0] for each in commands] == [{"bad_files": 0}] * 2
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    for each in commands:
+        check, lines = answers(benchmarks, each, log)
+        assert check["bad_files"] > 0
+        assert lines > 0
+
+
+def write_java(work: Path, script: str) -> Path:
+    """Put a script where Java is looked for, and jars where they are fetched to."""
+    (work / "jars").mkdir()
+    folder = work / "bin"
+    folder.mkdir()
+    for name, text in (("java", script), ("javac", "#!/bin/sh\n")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        ("timestamp: 1500000000002 offset: 2", "x  4x:"),
+        ("Found timestamp mismatch in :0.timeindex", "1 by kafka-dump timeindex"),
+    ],
+)
+def test_a_dump_counts_when_it_finds_what_verify_finds(benchmarks, work, line, outcome):
+    log_of(work, "b").parents[1].rename(work / "data" / "b-32")
+    path = write_java(work, f'#!/bin/sh\necho "$@" >>{work}/words\necho "{line}"\n')
+    ran = compare(
+        benchmarks, work, "--only", "verify", "--sets", "b-32", path=f"{path}:/bin:/usr/bin"
+    )
+    assert outcome in ran.stdout, ran.stderr
+    words = (work / "words").read_text().splitlines()[0].split()
+    index = log_of(work, "b-32").with_suffix(".timeindex")
+    assert words[-3:] == ["--verify-index-only", "--files", str(index)]
+
+
 def write_rust_peer(work: Path, script: str) -> Path:
     """Put a script where cargo leaves the peer in Rust; return a folder with a `cargo`."""
     peer, cargo = work / "rust" / "release" / "rust-peer", work / "bin" / "cargo"

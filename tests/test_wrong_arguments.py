@@ -4,6 +4,7 @@ from types import SimpleNamespace as New
 
 import numpy as np
 import pytest
+from kafkastore.legacy.staircase import staircase
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 
@@ -14,8 +15,11 @@ from kafkastore import (
     OffsetIndex,
     TimeIndex,
     TransactionIndex,
+    broker,
+    legacy,
 )
 from kafkastore.formats.arguments import check_kind, whole_number
+from kafkastore.formats.list_offsets import ListOffsetsRequest
 
 LOG = Log((Segment(0, tuple(Batch((Row(n, 10 * n, b"k", b"v"),)) for n in range(9))).indexed(),))
 
@@ -180,6 +184,91 @@ def test_a_reindex_of_partitions_takes_the_names_that_a_store_takes(root):
 def test_a_path_in_place_of_what_is_opened_there_is_refused(ask, told, value):
     with pytest.raises(TypeError, match=told):
         ask(value)
+
+
+@pytest.mark.parametrize("asked", [[1], None, "t-0", {1: 2}.items()])
+def test_partitions_and_times_that_are_no_mapping_are_refused_with_an_example(root, asked):
+    store = kafkastore.open(root)
+    with pytest.raises(TypeError, match=r"^timestamps_to_search is a mapping .*\{\('orders', 3\)"):
+        store.offsets_for_times(asked)
+    with pytest.raises(TypeError, match=r"^asked is a mapping .*\{\('orders', 3\): \(-1, 10\)\}"):
+        legacy.get_offsets_before(store, asked)
+
+
+@pytest.mark.parametrize("pair", [-1, (-1,), (-1, 5, 6), "ab", None, np.array([-1, 5])])
+def test_what_is_no_pair_of_time_and_number_is_refused_with_an_example(root, pair):
+    with pytest.raises(TypeError, match=r"^'t-0' is asked by .* such as \(-1, 10\), not "):
+        legacy.get_offsets_before(kafkastore.open(root), {"t-0": pair})
+
+
+@pytest.mark.parametrize("value", [1.0, "7", None, []])
+def test_numbers_of_old_requests_are_refused_by_their_names(root, value):
+    store = kafkastore.open(root)
+    log = store["t-0"]
+    with pytest.raises(TypeError, match=r"^the timestamp for 't-0' is a whole number, not "):
+        legacy.get_offsets_before(store, {"t-0": (value, 5)})
+    with pytest.raises(TypeError, match=r"^max_num_offsets for 't-0' is a whole number, not "):
+        legacy.get_offsets_before(store, {"t-0": (-1, value)})
+    with pytest.raises(TypeError, match=r"^target_timestamp is a whole number, not "):
+        legacy.fetch_offsets_before(log, value, 5)
+    with pytest.raises(TypeError, match=r"^max_num_offsets is a whole number, not "):
+        legacy.fetch_offsets_before(log, -1, value)
+    if value is not None:
+        with pytest.raises(TypeError, match=r"^now is a whole number, not "):
+            legacy.fetch_offsets_before(log, -1, 5, now=value)
+        with pytest.raises(TypeError, match=r"^high_watermark is a whole number, not "):
+            legacy.fetch_offsets_before(log, -1, 5, high_watermark=value)
+
+
+@pytest.mark.parametrize(
+    "times", [np.zeros((2, 2), np.int64), [[1, 2]], np.zeros((0, 3), np.int64), [[1], [2, 3]]]
+)
+def test_times_in_more_than_one_dimension_are_refused(log, times):
+    index = log.segments[0].time_index
+    for ask in (log.offsets_for_timestamps, index.lookup_many,
+                lambda times: legacy.compare(log, times)):
+        with pytest.raises(ValueError, match=r"^offsets and timestamps (have 2 dimensions|are in)"):
+            ask(times)
+
+
+@pytest.mark.parametrize("times", ["x", b"x", 5, None])
+def test_times_to_compare_that_are_no_row_are_refused(log, times):
+    with pytest.raises(TypeError, match=r"^timestamps are whole numbers"):
+        legacy.compare(log, times)
+
+
+def test_who_is_asked_and_what_are_of_their_kinds(root):
+    store = kafkastore.open(root)
+    sole, request = broker.sole_broker(store, "2.4"), ListOffsetsRequest(())
+    with pytest.raises(TypeError, match=r"^broker is a Broker, not 'b'"):
+        broker.handle_list_offset_request("b", request, 5)
+    with pytest.raises(TypeError, match=r"^request is a ListOffsetsRequest, not 5"):
+        broker.handle_list_offset_request(sole, 5, 5)
+    with pytest.raises(TypeError, match=r"^version is a whole number, not '5'"):
+        broker.handle_list_offset_request(sole, request, "5")
+    assert broker.handle_list_offset_request(sole, request, 5).topics == ()
+    with pytest.raises(TypeError, match=r"^store is a LogStore, not "):
+        broker.sole_broker(root, "2.4")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda value: legacy.fetch_offsets_before(value, -1, 5),
+        lambda value: legacy.compare(value, [5]),
+        lambda value: staircase(value, [5, 9]),
+        legacy.segment_times,
+    ],
+)
+def test_a_store_or_path_in_place_of_a_partition_is_refused(root, ask):
+    for value in (kafkastore.open(root), root, None):
+        with pytest.raises(TypeError, match=r"^log is a PartitionLog, not "):
+            ask(value)
+
+
+def test_modification_times_that_are_no_mapping_are_refused(log):
+    with pytest.raises(TypeError, match=r"^mtimes is a mapping of names to times"):
+        legacy.fetch_offsets_before(log, -1, 5, mtimes=[1])
 
 
 def test_mtimes_that_are_no_mapping_are_refused(root):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.bounds import HighWatermark
 from kafkastore.log.log_store import LogStore
@@ -92,9 +93,12 @@ def sole_broker(store: LogStore, version: str, broker_id: int = 0) -> Broker:
 
     Raises
     ------
+    TypeError
+        If `store` is none, such as a path.
     CorruptCheckpointError
         If a ``leader-epoch-checkpoint`` is damaged.
     """
+    check_kind("store", store, LogStore)
     metadata = {}
     for topic_partition, log in store.partitions.items():
         epochs = log.leader_epochs

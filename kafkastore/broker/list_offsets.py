@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from kafkastore.broker.cluster import Broker, PartitionState
 from kafkastore.broker.replica_lookup import get_log_or_error
 from kafkastore.errors import UnsupportedFormatError, UnsupportedForMessageFormatError
+from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.error_codes import ErrorCode
@@ -104,6 +105,8 @@ def handle_list_offset_request(
         If the isolation level is neither 0 nor 1.
     UnknownVersionError
         If the broker's version is none.
+    TypeError
+        If an argument is of another kind.
     CorruptionError
         If the log is broken where an answer is looked for.
 
@@ -113,6 +116,9 @@ def handle_list_offset_request(
 
     Source: Kafka ``KafkaApis.handleListOffsetRequest``, versions as the module's text has them.
     """
+    check_kind("broker", broker, Broker)
+    check_kind("request", request, ListOffsetsRequest)
+    version = whole_number("version", version)
     rules = rules_of(broker.version)
     oldest, newest = rules.list_offsets_versions
     if not oldest <= version <= newest:

@@ -26,11 +26,11 @@ from typing import Literal
 from kafkastore.changes.content import chunks_of
 from kafkastore.changes.copy_file import second_name
 from kafkastore.changes.file_state import FileState, read_state, status_of
-from kafkastore.changes.journal import Journal, JournalWriter, find_journals, start_journal
+from kafkastore.changes.journal import Journal, JournalWriter, each_journal, start_journal
 from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.changes.run import Progress, Run, by_partition, discard, run_partitions
 from kafkastore.changes.sole_user import sole_user
-from kafkastore.changes.undo_area import area_of, check_area
+from kafkastore.changes.undo_area import area_of, check_area, kept_in
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
@@ -83,7 +83,7 @@ def apply(
     with sole_user(root) as check:
         check_area(plan, area, chosen=undo_dir is not None)
         recorded: frozenset[str] = frozenset()
-        for journal in find_journals(root, undo_dir):
+        for journal in each_journal(root, undo_dir):
             if journal.area == area:
                 recorded = journal.changed
             elif not journal.is_finished:
@@ -91,6 +91,7 @@ def apply(
                     f"an earlier plan is unfinished: resume or undo {journal.area}"
                 )
         standings = _look_at_all(plan, recorded)
+        _check_space(plan, area, standings, fs)
         return _apply(start_journal(plan, area, fs), standings, fs, check, progress, threads)
 
 
@@ -99,8 +100,9 @@ def resume_applying(
 ) -> Journal:
     """Finish a plan that was interrupted."""
     with sole_user(Path(journal.plan.root)) as check:
-        journal = Journal.open(journal.area)
+        journal = journal.read_again()
         standings = _look_at_all(journal.plan, journal.changed)
+        _check_space(journal.plan, journal.area, standings, fs)
         return _apply(journal, standings, fs, check, progress, threads)
 
 
@@ -118,11 +120,11 @@ def _apply(
     todo = [change for change in journal.plan.changes if standings[change.path] != "done"]
     if not todo and journal.phase == "applied":
         return journal
-    _check_space(Path(journal.plan.root), todo)
     writer = JournalWriter(journal.area, fs)
     try:
         writer.phase("applying")
         run = Run(journal, writer, fs, check, progress)
+        run.make_directory(journal.area)
 
         def step(change: FileChange) -> None:
             if standings[change.path] == "unrecorded":
@@ -135,7 +137,7 @@ def _apply(
         writer.phase("applied")
     finally:
         writer.close()
-    return Journal.open(journal.area)
+    return journal.read_again()
 
 
 def _look_at_all(plan: Plan, recorded: frozenset[str]) -> dict[str, Standing]:
@@ -194,13 +196,44 @@ def _check_reliances(root: Path, change: FileChange) -> None:
             )
 
 
-def _check_space(root: Path, todo: list[FileChange]) -> None:
-    """Refuse when the new files surely do not fit on the disk."""
-    disk = os.statvfs(root)
+def _check_space(plan: Plan, area: Path, standings: dict[str, Standing], fs: FileSystem) -> None:
+    """Refuse when the new files, or copies of the old ones, surely do not fit on their disks."""
+    root = Path(plan.root)
+    todo = [change for change in plan.changes if standings[change.path] == "to do"]
+    new = sum(change.after.size for change in todo if change.after is not None)
+    replaced = {
+        change.path: change.before.size
+        for change in todo
+        if change.before is not None and not os.path.lexists(kept_in(area, change.path))
+    }
+    copied = 0
+    if replaced and not _links_reach(root / next(iter(replaced)), area, fs):
+        copied = sum(replaced.values())
+    if os.stat(area.parent).st_dev != os.stat(root).st_dev:
+        _check_free(area.parent, copied, "copies of the old files need")
+        copied = 0
+    what = "the new files and copies of the old ones need" if copied else "the new files need"
+    _check_free(root, new + copied, what)
+
+
+def _check_free(place: Path, needed: int, what: str) -> None:
+    disk = os.statvfs(place)
     free = disk.f_bavail * disk.f_frsize
-    needed = sum(change.after.size for change in todo if change.after is not None)
     if needed > free:
-        raise ChangeRefusedError(f"{root} has {free} bytes left, the new files need {needed}")
+        raise ChangeRefusedError(f"{place} has {free} bytes left, {what} {needed}")
+
+
+def _links_reach(path: Path, area: Path, fs: FileSystem) -> bool:
+    """Find out whether a file can get a second name where the undo area is."""
+    trial = area.with_name(area.name + ".link")
+    if os.path.lexists(trial):  # of a run that was killed here
+        fs.unlink(trial)
+    try:
+        fs.link(path, trial)
+    except OSError:  # whatever it is: then copies may be needed
+        return False
+    fs.unlink(trial)
+    return True
 
 
 def _change(run: Run, change: FileChange) -> None:
@@ -260,23 +293,9 @@ def _write_temporary(run: Run, change: FileChange, after: FileState) -> None:
 def _keep(run: Run, change: FileChange, before: FileState) -> None:
     """Give the old file a second name in the undo area, durable before the file is replaced."""
     path, kept = run.path(change), run.kept(change)
-    _make_directories(run, kept.parent)
+    run.make_directory(kept.parent)
     if os.path.lexists(kept) and not before.same_bytes(read_state(kept)):
         run.fs.unlink(kept)
     if not os.path.lexists(kept):
         second_name(path, kept, run.fs)
     run.fs.fsync_directory(kept.parent)
-
-
-def _make_directories(run: Run, directory: Path) -> None:
-    """Make the directories below the undo area that the old file goes to."""
-    missing = []
-    while not directory.is_dir():
-        missing.append(directory)
-        directory = directory.parent
-    for each in reversed(missing):
-        try:
-            run.fs.mkdir(each)
-        except FileExistsError:  # another partition's thread was faster
-            continue
-        run.fs.fsync_directory(each.parent)

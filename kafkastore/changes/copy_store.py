@@ -106,9 +106,9 @@ def copy_store(
     _check_no_strangers(working, {path for path, _ in listing}, fs)
     for path, status in [*reversed(listing), ("", os.stat(source))]:
         if stat.S_ISDIR(status.st_mode):
-            fs.fsync_directory(working / path)
             fs.chmod(working / path, stat.S_IMODE(status.st_mode))
             fs.utime(working / path, status.st_mtime_ns)
+            fs.fsync_directory(working / path)
     fs.rename(working, destination)
     fs.fsync_directory(destination.parent)
     return StoreCopy(destination, copied, total, tuple(skipped))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -9,6 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
+
+_CHUNK_BYTES = 1 << 20
+# What a disk that can't read gives up at least.
+_SECTOR_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +25,8 @@ class FileState:
     size : int
         Bytes.
     sha256 : str
-        Hexadecimal digest of all bytes.
+        Hexadecimal digest of all bytes; sectors that the disk can't read count as zeros, so that
+        a file with such sectors can be set aside.
     mtime_ns : int
         Last modification in ns since 1970.
     mode : int
@@ -108,8 +114,28 @@ def read_state(path: str | os.PathLike[str]) -> FileState | None:
         return None
     with open(path, "rb", buffering=0) as file:
         before = os.fstat(file.fileno())
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = _digest(file.fileno())
         after = os.fstat(file.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise ChangeRefusedError(f"{path} changes while it is read")
     return FileState.of_digest(after.st_size, digest, after)
+
+
+def _digest(descriptor: int) -> str:
+    """Digest the bytes of an open file."""
+    digest, position = hashlib.sha256(), 0
+    while chunk := _read(descriptor, position):
+        digest.update(chunk)
+        position += len(chunk)
+    return digest.hexdigest()
+
+
+def _read(descriptor: int, position: int) -> bytes:
+    """Read on from a position; zeros up to the next sector where the disk can't."""
+    try:
+        return os.pread(descriptor, _CHUNK_BYTES, position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    size = os.fstat(descriptor).st_size
+    return bytes(min(_SECTOR_BYTES - position % _SECTOR_BYTES, max(size - position, 0)))

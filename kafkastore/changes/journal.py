@@ -13,16 +13,18 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kafkastore.changes.plan import InvalidPlanError, Plan
+from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo_area import (
     AREA_MARK,
     JOURNAL_FILE,
     KEPT_DIRECTORY,
     PLAN_FILE,
+    REMOVED_MARK,
 )
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
@@ -47,6 +49,8 @@ class Journal:
         Paths recorded as changed and not restored since.
     left : frozenset of str
         Paths that `undo` left alone, because somebody else had changed them since.
+    at_ms : int or None
+        When that phase was recorded, in ms since 1970; None where it was not.
     """
 
     area: Path
@@ -54,6 +58,7 @@ class Journal:
     phase: Phase
     changed: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
+    at_ms: int | None = None
 
     @classmethod
     def open(cls, area: str | os.PathLike[str]) -> Journal:
@@ -67,18 +72,27 @@ class Journal:
             If there is no plan: nothing was ever changed by it.
         """
         area = Path(area)
-        plan = Plan.from_json((area / PLAN_FILE).read_text())
+        return cls._of(area, Plan.from_json((area / PLAN_FILE).read_text()))
+
+    def read_again(self) -> Journal:
+        """Return the journal as it is now; its plan is what it was."""
+        return self._of(self.area, self.plan)
+
+    @classmethod
+    def _of(cls, area: Path, plan: Plan) -> Journal:
+        """Read the lines of a plan's journal."""
         try:
             lines = (area / JOURNAL_FILE).read_bytes().split(b"\n")
         except FileNotFoundError:
             lines = []
         phase: Phase = "applying"
+        at_ms: int | None = None
         changed: set[str] = set()
         left: set[str] = set()
-        for event, path in filter(None, map(_parse, lines)):
+        for event, path, event_ms in filter(None, map(_parse, lines)):
             match event:
                 case "applying" | "applied" | "undoing" | "undone":
-                    phase = event
+                    phase, at_ms = event, event_ms
                     if event == "applying":
                         left.clear()
                 case "changed":
@@ -87,7 +101,7 @@ class Journal:
                     changed.discard(path)
                 case "left":
                     left.add(path)
-        return cls(area, plan, phase, frozenset(changed), frozenset(left))
+        return cls(area, plan, phase, frozenset(changed), frozenset(left), at_ms)
 
     @property
     def is_finished(self) -> bool:
@@ -95,11 +109,11 @@ class Journal:
         return self.phase in ("applied", "undone")
 
 
-def _parse(line: bytes) -> tuple[Phase | Step, str] | None:
+def _parse(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
     """Read one line; None for one that a crash cut short."""
     try:
         value = json.loads(line)
-        return value["event"], value.get("path", "")
+        return value["event"], value.get("path", ""), value.get("at_ms")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -166,7 +180,6 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
     """
     try:
         fs.mkdir(area)
-        fs.fsync_directory(area.parent)
     except FileExistsError:
         pass
     except OSError as error:
@@ -175,26 +188,23 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
         raise ChangeRefusedError(
             f"cannot make {area}: name another place for what is replaced (undo_dir)"
         ) from error
+    text = plan.to_json().encode()
     try:
-        journal = Journal.open(area)
+        if (area / PLAN_FILE).read_bytes() != text:
+            raise ChangeRefusedError(f"{area} holds another plan")
     except FileNotFoundError:
-        _write_plan(plan, area, fs)
-        journal = Journal.open(area)
-    except InvalidPlanError as error:
-        raise ChangeRefusedError(f"{area} holds a plan that cannot be read: {error}") from error
-    if journal.plan != plan:
-        raise ChangeRefusedError(f"{area} holds another plan")
-    return journal
+        _write_plan(text, area, fs)
+    return Journal._of(area, plan)
 
 
-def _write_plan(plan: Plan, area: Path, fs: FileSystem) -> None:
+def _write_plan(text: bytes, area: Path, fs: FileSystem) -> None:
     """Put the plan into its area, whole or not at all."""
     temporary = area / (PLAN_FILE + ".new")
     if temporary.exists():
         fs.unlink(temporary)
     descriptor = fs.create(temporary)
     try:
-        fs.write_all(descriptor, plan.to_json().encode())
+        fs.write_all(descriptor, text)
         fs.fsync(descriptor)
     finally:
         fs.close(descriptor)
@@ -219,18 +229,37 @@ def find_journals(
     tuple of Journal
         By name; areas without a plan, which never changed anything, are left out.
     """
+    return tuple(each_journal(root, undo_dir))
+
+
+def each_journal(
+    root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
+) -> Iterator[Journal]:
+    """Find the same journals, one at a time: a plan may be large."""
     real = Path(os.path.realpath(root))
-    found = []
-    for home in (real, real.parent):
+    for area in _beside(real, undo_dir, AREA_MARK):
+        try:
+            journal = Journal.open(area)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if _overlap(real, Path(os.path.realpath(journal.plan.root))):
+            yield journal
+
+
+def _beside(
+    root: Path, undo_dir: str | os.PathLike[str] | None, mark: str
+) -> Iterator[Path]:
+    """List what is named after a directory, or the one above it, and has a mark."""
+    for home in (root, root.parent):
         place = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
-        for area in sorted(place.glob(glob.escape(home.name) + AREA_MARK + "*")):
-            try:
-                journal = Journal.open(area)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            if _overlap(real, Path(os.path.realpath(journal.plan.root))):
-                found.append(journal)
-    return tuple(found)
+        yield from sorted(place.glob(glob.escape(home.name) + mark + "*"))
+
+
+def find_half_removed(
+    root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
+) -> tuple[Path, ...]:
+    """Find what is left of undo areas whose removal was interrupted; `remove` takes these too."""
+    return tuple(_beside(Path(os.path.realpath(root)), undo_dir, REMOVED_MARK))
 
 
 def _overlap(one: Path, other: Path) -> bool:
@@ -254,12 +283,15 @@ def remove(journal: Journal | str | os.PathLike[str], *, fs: FileSystem = FileSy
         If the plan was interrupted: resume or undo it first.
     """
     area = journal.area if isinstance(journal, Journal) else Path(journal)
-    journal = Journal.open(area)
-    if not journal.is_finished:
-        raise ChangeRefusedError(f"{area} is unfinished ({journal.phase}): resume or undo it first")
     # Under its new name nobody takes a half-deleted area for one that can be undone.
-    doomed = area.with_name(area.name.replace(AREA_MARK, ".kafkastore-removed-"))
-    fs.rename(area, doomed)
+    doomed = area.with_name(area.name.replace(AREA_MARK, REMOVED_MARK))
+    if area != doomed and (area.exists() or not doomed.exists()):
+        journal = Journal.open(area)
+        if not journal.is_finished:
+            raise ChangeRefusedError(
+                f"{area} is unfinished ({journal.phase}): resume or undo it first"
+            )
+        fs.rename(area, doomed)
     fs.fsync_directory(area.parent)
     for directory, _, names in os.walk(doomed / KEPT_DIRECTORY, topdown=False):
         for name in names:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -215,10 +215,11 @@ class Plan:
     def __post_init__(self) -> None:
         if not PurePosixPath(self.root).is_absolute():
             raise InvalidPlanError(f"the root of a plan is an absolute path, not {self.root!r}")
-        paths = [change.path for change in self.changes]
-        if len(set(paths)) != len(paths):
-            twice = next(path for path in paths if paths.count(path) > 1)
-            raise InvalidPlanError(f"{twice} is changed twice by one plan")
+        seen: set[str] = set()
+        for change in self.changes:
+            if change.path in seen:
+                raise InvalidPlanError(f"{change.path} is changed twice by one plan")
+            seen.add(change.path)
 
     @property
     def id(self) -> str:
@@ -291,8 +292,8 @@ def _check_path(path: str) -> None:
 def _change_to_json(change: FileChange) -> dict[str, Any]:
     """Return a change as JSON's own types."""
     value: dict[str, Any] = {"path": change.path, "reason": change.reason}
-    value["before"] = None if change.before is None else asdict(change.before)
-    value["after"] = None if change.after is None else asdict(change.after)
+    value["before"] = None if change.before is None else _fields(change.before)
+    value["after"] = None if change.after is None else _fields(change.after)
     match change.content:
         case Inline(data):
             value["content"] = {"kind": "inline", "base64": base64.b64encode(data).decode()}
@@ -303,13 +304,18 @@ def _change_to_json(change: FileChange) -> dict[str, Any]:
         case Prefix(length):
             value["content"] = {"kind": "prefix", "length": length}
         case Part():
-            value["content"] = {"kind": "part", **asdict(change.content)}
+            value["content"] = {"kind": "part", **_fields(change.content)}
         case Converted():
-            value["content"] = {"kind": "converted", **asdict(change.content)}
+            value["content"] = {"kind": "converted", **_fields(change.content)}
         case None:
             value["content"] = None
-    value["relies_on"] = [asdict(reliance) for reliance in change.relies_on]
+    value["relies_on"] = [_fields(reliance) for reliance in change.relies_on]
     return value
+
+
+def _fields(value: FileState | Reliance | Part | Converted) -> dict[str, Any]:
+    """Return a flat dataclass as a dictionary; `asdict` copies each value, which takes longer."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _change_from_json(value: Mapping[str, Any]) -> FileChange:

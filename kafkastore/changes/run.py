@@ -48,7 +48,8 @@ class Run:
         self.check_sole_user = check_sole_user
         self._progress = progress
         self._plan_id = journal.plan.id
-        self._telling = threading.Lock()
+        self._telling, self._making = threading.Lock(), threading.Lock()
+        self._durable: set[Path] = set()
 
     def path(self, change: FileChange) -> Path:
         """Return the file that a change is about."""
@@ -61,6 +62,25 @@ class Run:
     def kept(self, change: FileChange) -> Path:
         """Return where the old file is kept."""
         return kept_in(self.journal.area, change.path)
+
+    def make_directory(self, directory: Path) -> None:
+        """Make a directory below the undo area, and those above it; their names are durable then.
+
+        Also those that are there: whoever made them may have been killed, or be another thread,
+        before their names were flushed.
+        """
+        with self._making:
+            self._make_directory(directory)
+
+    def _make_directory(self, directory: Path) -> None:
+        if directory in self._durable:
+            return
+        if directory != self.journal.area:
+            self._make_directory(directory.parent)
+            with suppress(FileExistsError):
+                self.fs.mkdir(directory)
+        self.fs.fsync_directory(directory.parent)
+        self._durable.add(directory)
 
     def record(self, step: Step, change: FileChange) -> None:
         """Record what became of a file, and tell whoever watches."""

@@ -8,6 +8,7 @@ at any instant leaves it in one place at least.
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -65,9 +66,9 @@ def undo(
     area = journal.area if isinstance(journal, Journal) else Path(journal)
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
-    root = Path(Journal.open(area).plan.root)
-    with sole_user(root) as check:
-        journal = Journal.open(area)
+    journal = Journal.open(area)
+    with sole_user(Path(journal.plan.root)) as check:
+        journal = journal.read_again()
         if journal.phase == "undone":
             return journal
         standings = _look_at_all(journal, leave_changed)
@@ -81,7 +82,7 @@ def undo(
             writer.phase("undone")
         finally:
             writer.close()
-    return Journal.open(area)
+    return journal.read_again()
 
 
 def resume(
@@ -200,13 +201,22 @@ def _restore(run: Run, change: FileChange, before: FileState) -> None:
     """Put a kept file back under its name."""
     temporary = run.temporary(change)
     try:
-        if not second_name(run.kept(change), temporary, run.fs):
+        is_same_file = second_name(run.kept(change), temporary, run.fs)
+        # A backup or a copy of the undo area may have touched what is kept there.
+        if not (is_same_file and _looks_as_before(temporary, before)):
             run.dress(temporary, before)
             _flush(temporary, run.fs)
         run.fs.rename(temporary, run.path(change))
     except BaseException:
         discard(temporary, run.fs)
         raise
+
+
+def _looks_as_before(path: Path, before: FileState) -> bool:
+    """Answer whether a kept file still has the times and the mode of the file that it was."""
+    status = os.stat(path)
+    mode = stat.S_IMODE(status.st_mode)
+    return (status.st_mtime_ns, mode) == (before.mtime_ns, before.mode)
 
 
 def _flush(path: Path, fs: FileSystem) -> None:

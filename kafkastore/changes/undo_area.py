@@ -17,6 +17,7 @@ from kafkastore.log.log_dir import MARKS
 from kafkastore.log.log_store import is_partition_directory
 
 AREA_MARK = ".kafkastore-undo-"
+REMOVED_MARK = ".kafkastore-removed-"
 PLAN_FILE = "plan.json"
 JOURNAL_FILE = "journal.jsonl"
 KEPT_DIRECTORY = "kept"

@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import enum
+import shlex
 from pathlib import Path
 from typing import NamedTuple
+
+from kafkastore.errors import NotAFileError
 
 
 class Severity(enum.StrEnum):
@@ -49,3 +52,28 @@ class Finding(NamedTuple):
     what: str
     consequence: str
     remedy: str
+
+
+def command(name: str, directory: Path) -> str:
+    """Return the command of this package that mends a partition, as it can be pasted.
+
+    Parameters
+    ----------
+    name : str
+        With its options, such as ``"repair --like keep"``.
+    directory : Path
+        Of the partition.
+    """
+    return f"kafkastore {name} {shlex.quote(str(directory))}"
+
+
+def no_file(error: NotAFileError) -> Finding:
+    """Tell of a name that stands for no file."""
+    return Finding(
+        Severity.DATA_LOSS_RISK,
+        Path(error.path),
+        None,
+        f"it is {error.kind} and not a regular file",
+        "a broker fails on it, or goes on as if the file were missing",
+        "move it away; look for the true file first",
+    )

@@ -11,12 +11,13 @@ Source: Kafka 2.4.0 and 3.9.0 ``LogManager.loadLogs``, ``Log.parseTopicPartition
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kafkastore.errors import CorruptCheckpointError, KafkaStoreError
+from kafkastore.errors import CorruptCheckpointError, KafkaStoreError, NotAFileError
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.file_names import (
     CLUSTER_METADATA_TOPIC,
@@ -29,7 +30,13 @@ from kafkastore.formats.file_names import (
     segment_file_name,
 )
 from kafkastore.log.log_dir import LogDir, SkippedName
-from kafkastore.log.log_store import AnyPath, LogStore, open_store
+from kafkastore.log.log_store import (
+    AnyPartition,
+    AnyPath,
+    LogStore,
+    as_topic_partition,
+    open_store,
+)
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -42,7 +49,7 @@ class Outcome(StrEnum):
     STOPS_THE_START = "stops-the-start"
     """The broker does not start, or gives up the log directory that this lies in."""
     LOSES_RECORDS = "loses-records"
-    """Bytes of logs go that are not just zeros."""
+    """Bytes of logs go that are not just zeros, or a segment is passed over."""
     IS_DELETED = "is-deleted"
     """It goes as a whole, as it was meant to."""
     IS_NOT_READ = "is-not-read"
@@ -64,7 +71,7 @@ class Prediction:
     outcome : Outcome
         What becomes of it.
     why : str or None
-        Of what stops a start or is not read.
+        Of what stops a start, is not read, or is passed over.
     topic_partition : TopicPartition or None
         None for what is no partition.
     recovered_from : int or None
@@ -90,7 +97,7 @@ def predict_start(
     broker: str = "2.4",
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-    partitions: Collection[TopicPartition] | None = None,
+    partitions: Collection[AnyPartition] | None = None,
 ) -> Iterator[Prediction]:
     """Work out what the next start of a broker does to log directories; nothing is altered.
 
@@ -103,8 +110,9 @@ def predict_start(
         Its version, such as ``2.4``.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
-    partitions : collection of TopicPartition, optional
-        Only these; what is no partition is told all the same. Default: all.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``; what is no partition is told all
+        the same. Default: all.
 
     Yields
     ------
@@ -117,9 +125,12 @@ def predict_start(
         If a path is neither.
     UnknownVersionError
         If the version is none.
+    KeyError
+        If one of `partitions` is not there.
     """
     rules = rules_of(broker)
     store = open_store(path)
+    chosen = _chosen(store, partitions)
     for log_dir in store.log_dirs:
         yield from _checkpoints(log_dir)
         for skipped in log_dir.skipped:
@@ -127,9 +138,23 @@ def predict_start(
     yield from _duplicates(store)
     for logs in (store.partitions, store.future_partitions):
         for topic_partition in logs:
-            is_chosen = partitions is None or topic_partition in partitions
-            if is_chosen and topic_partition not in logs.duplicates:
+            if topic_partition in chosen and topic_partition not in logs.duplicates:
                 yield predict_log(logs[topic_partition], broker, index_interval_bytes)
+
+
+def _chosen(
+    store: LogStore, partitions: Collection[AnyPartition] | None
+) -> Collection[TopicPartition]:
+    """Return the partitions to look at; those that are being moved here are partitions, too."""
+    there = {*store.partitions, *store.future_partitions}
+    if partitions is None:
+        return there
+    if isinstance(partitions, str):
+        raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
+    chosen = {as_topic_partition(each) for each in partitions}
+    for topic_partition in sorted(chosen - there):
+        raise KeyError(f"no partition {topic_partition} here")
+    return chosen
 
 
 def predict_log(
@@ -147,6 +172,8 @@ def predict_log(
             clean=is_clean,
             recovery_point=recovery_point,
         )
+    except NotAFileError as error:
+        return _odd_file(log, error)
     except (KafkaStoreError, OSError) as error:
         outcome = Outcome.STOPS_THE_START
         return Prediction(log.path, outcome, str(error), log.topic_partition)
@@ -160,6 +187,31 @@ def predict_log(
     recovered_from = None if is_clean else recovery_point
     return Prediction(
         log.path, outcome, None, log.topic_partition, recovered_from, recovered, lost_bytes
+    )
+
+
+def _odd_file(log: PartitionLog, error: NotAFileError) -> Prediction:
+    """Tell what comes of a FIFO or the like with the name of a segment's file.
+
+    Only logs are asked, when they are listed, whether they are regular files. Seen in brokers of
+    2.4.0, 3.9.1 and 4.1.1.
+    """
+    with os.scandir(log.path) as entries:
+        odd = [entry.name for entry in entries if not entry.is_file()]
+    files = [file for file in map(parse_segment_file, odd) if file is not None]
+    logs = [file for file in files if file.type_suffix == LOG_SUFFIX and not file.temporary]
+    if len(logs) < len(files):
+        return Prediction(log.path, Outcome.STOPS_THE_START, str(error), log.topic_partition)
+    bases = sorted(file.base_offset for file in logs)
+    names = ", ".join(segment_file_name(base, LOG_SUFFIX) for base in bases)
+    why = f"the broker passes over {names}, which is no regular file, and starts without it"
+    if bases[-1] == max(log.files.base_offsets):
+        why += ": its offsets are given once more"
+    return Prediction(
+        log.path,
+        Outcome.LOSES_RECORDS,
+        f"{why}; move it away to see what else becomes of the partition",
+        log.topic_partition,
     )
 
 

@@ -88,7 +88,8 @@ def plan_reindex(
     path : path-like
         A log.dirs root, or one partition directory.
     rules : str
-        The Kafka version whose recovery makes the files: ``2.4``.
+        The Kafka version whose recovery makes the files: ``2.4``. Before 0.10.1 there are no time
+        indexes, and those that are there are left alone.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
     up_to_damage : bool
@@ -255,7 +256,8 @@ def _read_segment(
     content = Rebuilt(index_interval_bytes, not rules.offset_index_has_last_offset)
     try:
         done.changes += _change(done, OFFSET_INDEX_SUFFIX, rebuilt.offset_index, content)
-        done.changes += _change(done, TIME_INDEX_SUFFIX, rebuilt.time_index, content)
+        if rules.has_time_indexes:
+            done.changes += _change(done, TIME_INDEX_SUFFIX, rebuilt.time_index, content)
     except (KafkaStoreError, OSError) as error:
         return done.left_alone(status.st_size, str(error))
     return done

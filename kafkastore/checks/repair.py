@@ -1,81 +1,61 @@
-"""Plans that mend what `verify` finds: damaged logs, and indexes that are not true.
+"""Plans that mend what `verify` finds: damaged logs, and what is not true of the files beside them.
 
 A damaged log is mended in one of two ways:
 
 like a version
     It ends where that broker's recovery of the whole log would end: at the first broken batch, and
-    all later segments go.
+    all later segments go. Swaps that were not finished take their places. See `cut_logs`.
 keep
     Every batch that can be read stays.  What lies behind a broken batch becomes a segment of its
-    own, so that just the broken bytes are missing, and readers go on behind a gap of offsets.
+    own, so that just the broken bytes are missing, and readers go on behind a gap of offsets. See
+    `kept_logs`.
 
-Either way the old files lie in the undo area first.  Indexes that keep their promises stay as they
-are, whoever wrote them; those that don't, and those of logs that are changed, are made anew.
+Either way the old files lie in the undo area first.  Indexes, producer snapshots and leader epochs
+that keep their promises stay as they are, whoever wrote them; those that don't, and the indexes of
+logs that are changed, are made anew.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-from kafkastore.changes.content import chunks_of
-from kafkastore.changes.file_state import FileState, read_state
-from kafkastore.changes.plan import Content, FileChange, Inline, Part, Plan, Prefix, Rebuilt
-from kafkastore.checks.findings import Severity
+from kafkastore.changes.plan import FileChange, Inline, Plan, Rebuilt
+from kafkastore.checks.cut_logs import cut
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.kept_logs import Piece, keep, whole
+from kafkastore.checks.mended_state import cut_state, mend_epochs, mend_snapshot
+from kafkastore.checks.mending import Damage, LeftAlone, Mending
 from kafkastore.checks.verify import verify_log
-from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.broker_rules import rules_of
+from kafkastore.errors import CorruptBatchError, KafkaStoreError
+from kafkastore.formats.broker_rules import NEWEST, BrokerRules, rules_of
 from kafkastore.formats.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    SegmentFile,
     parse_segment_file,
     segment_file_name,
 )
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
-from kafkastore.log.directory_files import INDEX_SUFFIXES
+from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.recovery import recover_log
-from kafkastore.log.segment_split import LogPart
-from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, rebuild_indexes_of
-from kafkastore.segment.salvage import Stretch, stretches
-from kafkastore.segment.zeros import is_zero_from
+from kafkastore.segment.recovery import (
+    INDEX_INTERVAL_BYTES,
+    RebuiltIndexes,
+    rebuild_indexes,
+    rebuild_indexes_of,
+)
 
 KEEP = "keep"
-_LEFT_OUT = "left out; what follows is kept"
-
-
-class Damage(NamedTuple):
-    """Bytes of a log that can't be read, and what becomes of what lies behind them.
-
-    Parameters
-    ----------
-    path : str
-        The ``.log``, relative to the plan's root.
-    position, size : int
-        Where they begin, and how many they are.
-    first_offset, end_offset : int
-        Offsets that are missing then: inclusive, exclusive; not each need have had a record.
-    what : str
-        What is done.
-    """
-
-    path: str
-    position: int
-    size: int
-    first_offset: int
-    end_offset: int
-    what: str
+_NOT_TRUE = "it is not what the log says"
 
 
 def plan_repair(
@@ -85,6 +65,7 @@ def plan_repair(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
     found: Callable[[Damage], None] | None = None,
+    left: Callable[[LeftAlone], None] | None = None,
     progress: Callable[[], None] | None = None,
 ) -> Plan:
     """Plan to mend damaged logs and indexes.
@@ -102,6 +83,9 @@ def plan_repair(
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     found : callable, optional
         Called with each `Damage`.
+    left : callable, optional
+        Called with each `LeftAlone`: what can't be mended, such as a FIFO with the name of an
+        index; the rest is. By default its error is raised.
     progress : callable, optional
         Called after each partition.
 
@@ -121,241 +105,210 @@ def plan_repair(
         If one of `partitions` is not there.
     UnknownVersionError
         If `like` is neither ``keep`` nor a version.
+    InvalidConfigError
+        If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
 
     Notes
     -----
+    A torn batch at the very end is damage too, which a broker cuts off; preallocated space is not.
+
     Source: Kafka 2.4.0 ``Log.recoverLog``, ``LogSegment.recover``.
     """
     if like != KEEP:
         rules_of(like)
+    index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     root = Path(os.path.abspath(path))
     store = open_store(root)
     changes: list[FileChange] = []
     for log in store.logs_of(partitions):
-        repair = _Repair(log, index_interval_bytes)
-        repair.mend(like)
-        changes += repair.changes
-        for each in repair.damages:
+        mending = Mending(log, index_interval_bytes)
+        try:
+            _Repair(mending, like).mend()
+        except (KafkaStoreError, OSError) as error:
+            mending.leave("", error)
+        for alone in mending.left_alone:
+            if left is None:
+                raise alone.error
+            left(alone)
+        changes += mending.changes
+        for damage in mending.damages:
             if found is not None:
-                found(each)
+                found(damage)
         if progress is not None:
             progress()
     return Plan(str(root), f"repair ({like})", tuple(changes))
 
 
-@dataclass(slots=True)
-class _Piece:
-    """A segment as it will be: bytes of the ``.log`` of one as it is."""
-
-    base_offset: int
-    segment: LogSegment
-    start: int
-    end: int
-
-    @property
-    def name(self) -> str:
-        return segment_file_name(self.base_offset, LOG_SUFFIX)
-
-    @property
-    def is_new(self) -> bool:
-        return self.base_offset != self.segment.base_offset
-
-    @property
-    def is_changed(self) -> bool:
-        return self.is_new or (self.start, self.end) != (0, self.segment.size)
-
-
-@dataclass(slots=True)
 class _Repair:
     """What mends one partition."""
 
-    log: PartitionLog
-    index_interval_bytes: int
-    changes: list[FileChange] = field(default_factory=list)
-    damages: list[Damage] = field(default_factory=list)
+    def __init__(self, mending: Mending, like: str) -> None:
+        self.mending, self.like = mending, like
+        self.log: PartitionLog = mending.log
+        self.rules: BrokerRules = NEWEST if like == KEEP else rules_of(like)
+        self.pieces: list[Piece] = []
 
-    def mend(self, like: str) -> None:
+    def mend(self) -> None:
         """Plan all that is needed."""
-        findings = [each for each in verify_log(self.log) if each.severity is not Severity.STYLE]
-        if any(each.path.name.endswith(LOG_SUFFIX) for each in findings):
-            if like == KEEP:
-                self._keep()
-            else:
-                self._cut(like)
-        changed = {each.path for each in self.changes}
-        for path in sorted({each.path for each in findings}):
-            file = parse_segment_file(path.name)
-            if file is None or file.temporary or self._place(path.name) in changed:
-                continue
-            if file.type_suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                log_path = path.with_name(segment_file_name(file.base_offset, LOG_SUFFIX))
-                self._rebuild(path.name, log_path, "it is not what the log says")
+        findings = self._findings()
+        damaged: dict[str, SegmentFile | None] = {
+            each.path.name: parse_segment_file(each.path.name)
+            for each in findings
+            if each.severity is not Severity.STYLE
+        }
+        aborted = _names(damaged, TRANSACTION_INDEX_SUFFIX)
+        self._mend_logs(findings, aborted)
+        mending = self.mending
+        if LEADER_EPOCH_CHECKPOINT in damaged and not mending.has(LEADER_EPOCH_CHECKPOINT):
+            self._try(LEADER_EPOCH_CHECKPOINT, self._mend_epochs)
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for name, file in _names(damaged, suffix).items():
+                if not self._is_done(file):
+                    self._try(name, self._rebuild, file)
+        aborted = {name: file for name, file in aborted.items() if not self._is_done(file)}
+        if aborted and not self.pieces:
+            self._try(next(iter(aborted)), self._mend_transaction_indexes, aborted)
+        snapshots = {
+            file.base_offset
+            for name, file in _names(damaged, PRODUCER_SNAPSHOT_SUFFIX).items()
+            if not mending.has(name)
+        }
+        for offset in sorted(snapshots):
+            name = segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
+            self._try(name, self._mend_snapshot, offset, snapshots)
 
-    def _keep(self) -> None:
-        """Keep each stretch of good batches, the first of a segment under its old name."""
-        pieces = []
-        for segment in self.log.segments:
-            pieces += self._pieces(segment)
-        left = {each.base_offset for each in pieces}
-        for piece in pieces:
-            if piece.is_new:
-                content = Part(piece.segment.log_path.name, piece.start, piece.end)
-                why = f"what can be read behind byte {piece.start} of {content.source}"
-                self._write(piece.name, piece.segment.log_path, content, why)
-        for piece in pieces:
-            if not piece.is_new and piece.is_changed:
-                why = f"what lies behind byte {piece.end} can't be read, or is kept elsewhere"
-                self._write(piece.name, piece.segment.log_path, Prefix(piece.end), why)
-        for segment in self.log.segments:
-            if segment.base_offset not in left:
-                for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-                    name = segment_file_name(segment.base_offset, suffix)
-                    self._remove(name, "nothing can be read at its start")
-        self._index(pieces)
+    def _is_done(self, file: SegmentFile) -> bool:
+        """Tell whether an index was seen to with its log, which is changed or goes."""
+        return self.mending.has(segment_file_name(file.base_offset, LOG_SUFFIX))
 
-    def _pieces(self, segment: LogSegment) -> list[_Piece]:
-        """Divide a segment; say what lies between the pieces."""
-        place = self._place(segment.log_path.name)
-        with segment.open_log() as log:
-            good = list(stretches(log, segment.base_offset, segment.next_base_offset))
-            size = log.size
-        if not good:
-            good = [Stretch(0, 0, segment.base_offset, segment.base_offset)]
-        pieces, position, next_offset = [], 0, segment.base_offset
-        for each in good:
-            if each.start > position:
-                self._tell(place, position, each.start, next_offset, each.first_offset, _LEFT_OUT)
-            is_first = each.start == 0
-            base_offset = segment.base_offset if is_first else each.first_offset
-            pieces.append(_Piece(base_offset, segment, each.start, each.end))
-            position, next_offset = each.end, each.next_offset
-        if position < size and not (segment.is_active and is_zero_from(segment.log_path, position)):
-            end_offset = segment.next_base_offset
-            self._tell(place, position, size, next_offset, end_offset or next_offset, "cut off")
-        elif position < size:
-            pieces[-1].end = size  # preallocated space
-        return pieces
+    def _mend_epochs(self) -> None:
+        mend_epochs(self.mending, self._pieces())
 
-    def _index(self, pieces: list[_Piece]) -> None:
-        """Make the indexes of what is changed; transactions reach from piece to piece."""
-        state = ProducerState()
+    def _mend_transaction_indexes(self, names: Collection[str]) -> None:
+        self._index(self.mending, self._pieces(), names)
+
+    def _mend_snapshot(self, offset: int, damaged: Collection[int]) -> None:
+        mend_snapshot(self.mending, self._pieces(), offset, damaged, self.rules)
+
+    def _findings(self) -> list[Finding]:
+        """Check the partition, as far as that goes."""
+        findings: list[Finding] = []
+        try:
+            findings += verify_log(self.log)
+        except (KafkaStoreError, OSError) as error:
+            self.mending.leave("", error)
+        return findings
+
+    def _try(self, name: str, mend: Callable[..., None], *what: object) -> None:
+        """Mend one file; what can't be mended hinders nothing else."""
+        try:
+            mend(*what)
+        except (KafkaStoreError, OSError) as error:
+            self.mending.leave(name, error)
+
+    def _pieces(self) -> list[Piece]:
+        """Return the log as it will be."""
+        return self.pieces or [whole(segment) for segment in self.log.segments]
+
+    def _mend_logs(self, findings: list[Finding], aborted: Collection[str]) -> None:
+        """Plan the logs, all of them or none, with their indexes."""
+        trial = Mending(self.log, self.mending.index_interval_bytes)
+        try:
+            if self.like != KEEP:
+                cut(trial, self.like)
+            elif any(_is_log(each.path.name) for each in findings):
+                pieces = keep(trial)
+                if any(piece.is_changed for piece in pieces):
+                    self._index(trial, pieces, aborted)
+                    self.pieces = pieces
+        except (KafkaStoreError, OSError) as error:
+            self.mending.leave("", error)
+        else:
+            self.mending.changes += trial.changes
+            self.mending.damages += trial.damages
+        self.mending.left_alone += trial.left_alone
+
+    def _index(
+        self, mending: Mending, pieces: list[Piece], aborted: Collection[str]
+    ) -> None:
+        """Make the indexes of what is changed; transactions reach from piece to piece.
+
+        Of the rest, the transaction indexes of some names.
+        """
+        state = ProducerState(rules=self.rules)
         state.on_high_watermark(INT64_MAX)
+        log_end_offset = 0
         for piece in pieces:
-            with LogPart(piece.segment.log_path, piece.start, piece.end) as log:
+            with piece.open() as log:
                 rebuilt = rebuild_indexes_of(
                     log,
                     piece.base_offset,
-                    index_interval_bytes=self.index_interval_bytes,
+                    index_interval_bytes=mending.index_interval_bytes,
                     producers=state,
                 )
-            if not piece.is_changed:
-                continue
-            why = f"{piece.name} is changed"
-            log_path = piece.segment.log_path
-            content = Rebuilt(self.index_interval_bytes)
-            for suffix, data in (
-                (OFFSET_INDEX_SUFFIX, rebuilt.offset_index),
-                (TIME_INDEX_SUFFIX, rebuilt.time_index),
-            ):
-                name = segment_file_name(piece.base_offset, suffix)
-                self._add(name, log_path, data, content, why)
+            log_end_offset = rebuilt.next_offset
             name = segment_file_name(piece.base_offset, TRANSACTION_INDEX_SUFFIX)
-            aborted = rebuilt.transaction_index
-            if len(aborted) or (self.log.path / name).exists():
-                self._add(name, log_path, aborted, Inline(aborted), why)
+            if piece.is_changed:
+                self._add_indexes(mending, piece, rebuilt)
+            elif name in aborted:
+                self._add_transaction_index(mending, name, piece, rebuilt.transaction_index)
+        if pieces[-1].is_changed:
+            cut_state(mending, log_end_offset)
 
-    def _cut(self, version: str) -> None:
-        """End the log where a broker's recovery would end it."""
-        loaded = recover_log(
-            self.log,
-            version,
-            index_interval_bytes=self.index_interval_bytes,
-            clean=False,
-            recovery_point=0,
-        )
-        if loaded.renamed or loaded.copied:
-            raise KafkaStoreError(
-                f"{self.log.path} has files of a compaction or split that was not finished, which "
-                "a broker finishes when it starts; start one, or move the .swap files away first"
-            )
-        log_path = self.log.segments[0].log_path
-        for segment in loaded.segments:
-            if not segment.cut_bytes:
-                continue
-            name = segment_file_name(segment.base_offset, LOG_SUFFIX)
-            place = self._place(name)
-            self._tell(
-                place, segment.valid_bytes, segment.size, segment.next_offset,
-                self.log.log_end_offset, "cut off",
-            )
-            log_path = self.log.path / name
-            why = f"a broker of {version} cuts it here: {segment.reason}"
-            self._write(name, log_path, Prefix(segment.valid_bytes), why)
-            for suffix in INDEX_SUFFIXES:
-                index_name = segment_file_name(segment.base_offset, suffix)
-                if (data := loaded.written.get(index_name)) is not None:
-                    content: Content = (
-                        Inline(data)
-                        if suffix == TRANSACTION_INDEX_SUFFIX
-                        else Rebuilt(
-                            self.index_interval_bytes,
-                            not rules_of(version).offset_index_has_last_offset,
-                        )
-                    )
-                    self._add(index_name, log_path, data, content, f"{name} is cut")
-        for name, reason in loaded.deleted.items():
-            file = parse_segment_file(name)
-            if file is None or file.temporary:
-                continue
-            if file.type_suffix == LOG_SUFFIX:
-                size = (self.log.path / name).stat().st_size
-                self._tell(self._place(name), 0, size, file.base_offset, file.base_offset, reason)
-            self._remove(name, reason)
-        for name, data in loaded.written.items():
-            if name == LEADER_EPOCH_CHECKPOINT or name.endswith(PRODUCER_SNAPSHOT_SUFFIX):
-                self._add(name, log_path, data, Inline(data), "the log ends elsewhere now")
-
-    def _tell(
-        self, place: str, position: int, end: int, first_offset: int, end_offset: int, what: str
+    def _add_transaction_index(
+        self, mending: Mending, name: str, piece: Piece, data: bytes
     ) -> None:
-        size = end - position
-        self.damages.append(
-            Damage(place, position, size, first_offset, max(end_offset, first_offset), what)
-        )
+        """Plan a transaction index of a log that stays as it is, if it can be replaced."""
+        try:
+            mending.add(name, piece.segment.log_path, data, Inline(data), _NOT_TRUE)
+        except (KafkaStoreError, OSError) as error:
+            mending.leave(name, error)
 
-    def _rebuild(self, name: str, log_path: Path, reason: str) -> None:
-        """Plan an index made anew from its log as it is."""
-        content = Rebuilt(self.index_interval_bytes)
-        data = b"".join(bytes(chunk) for chunk in chunks_of(content, log_path.with_name(name)))
-        self._add(name, log_path, data, content, reason)
+    def _add_indexes(self, mending: Mending, piece: Piece, rebuilt: RebuiltIndexes) -> None:
+        """Plan all indexes of a piece."""
+        log_path, why = piece.segment.log_path, f"{piece.name} is changed"
+        content = Rebuilt(mending.index_interval_bytes)
+        for suffix, data in (
+            (OFFSET_INDEX_SUFFIX, rebuilt.offset_index),
+            (TIME_INDEX_SUFFIX, rebuilt.time_index),
+        ):
+            name = segment_file_name(piece.base_offset, suffix)
+            mending.add(name, log_path, data, content, why)
+        name = segment_file_name(piece.base_offset, TRANSACTION_INDEX_SUFFIX)
+        data = rebuilt.transaction_index
+        if data or (self.log.path / name).exists():
+            mending.add(name, log_path, data, Inline(data), why)
 
-    def _write(self, name: str, log_path: Path, content: Content, reason: str) -> None:
-        """Plan a log; its bytes are read to know their digest."""
-        path = self.log.path / name
-        digest, size = hashlib.sha256(), 0
-        for chunk in chunks_of(content, path):
-            digest.update(chunk)
-            size += len(chunk)
-        after = FileState.of_digest(size, digest.hexdigest(), os.stat(log_path))
-        self.changes.append(
-            FileChange(self._place(name), read_state(path), after, content, reason)
-        )
+    def _rebuild(self, file: SegmentFile) -> None:
+        """Plan an offset or time index made anew from its log as it is."""
+        interval = self.mending.index_interval_bytes
+        log_path = self.log.path / segment_file_name(file.base_offset, LOG_SUFFIX)
+        rebuilt = rebuild_indexes(log_path, file.base_offset, index_interval_bytes=interval)
+        if rebuilt.reason is not None:
+            # It would hide what lies behind.
+            raise CorruptBatchError(f"its log is damaged and not mended here: {rebuilt.reason}")
+        is_offset_index = file.type_suffix == OFFSET_INDEX_SUFFIX
+        data = rebuilt.offset_index if is_offset_index else rebuilt.time_index
+        name = segment_file_name(file.base_offset, file.type_suffix)
+        is_missing = name not in self.log.files
+        why = "it is missing" if is_missing else _NOT_TRUE
+        self.mending.add(name, log_path, data, Rebuilt(interval), why)
 
-    def _add(
-        self, name: str, log_path: Path, data: bytes, content: Content, reason: str
-    ) -> None:
-        """Plan a small file, unless it is as it should be."""
-        path = self.log.path / name
-        before = read_state(path)
-        if before is not None and path.read_bytes() == data:
-            return
-        after = FileState.of_bytes(data, os.stat(log_path if before is None else path))
-        self.changes.append(FileChange(self._place(name), before, after, content, reason))
 
-    def _remove(self, name: str, reason: str) -> None:
-        before = read_state(self.log.path / name)
-        if before is not None:
-            self.changes.append(FileChange(self._place(name), before, None, None, reason))
+def _is_log(name: str) -> bool:
+    """Tell whether a file is the log of a segment, which may still be called a swap."""
+    file = parse_segment_file(name)
+    return (
+        file is not None
+        and file.type_suffix == LOG_SUFFIX
+        and file.temporary in ("", SWAP_SUFFIX)
+    )
 
-    def _place(self, name: str) -> str:
-        return name if self.log.log_dir is None else f"{self.log.path.name}/{name}"
+
+def _names(files: dict[str, SegmentFile | None], suffix: str) -> dict[str, SegmentFile]:
+    """Choose the files of one kind, by name."""
+    return {
+        name: file
+        for name, file in sorted(files.items())
+        if file is not None and file.type_suffix == suffix and not file.temporary
+    }

@@ -1,59 +1,48 @@
 """One segment's files against each other, in one pass over its log.
 
-Index entries are judged by what they promise, not by the bytes that one version would write, for
-writers differ: an offset index entry may hold the first or the last offset of what was appended, a
-time index entry the exact record or the last offset of its batch.
+The pass goes on behind bytes that are broken or can't be read, so that it can be told what a broker
+would drop there. What the batches and the index entries promise is said in
+`formats.batch_sequence`, what becomes of the indexes in `index_check` and `transaction_check`.
 
-offset index
-    Positions and offsets rise; a batch begins at the position; every record before it has a smaller
-    offset.
-time index
-    Timestamps rise, offsets do not fall; the batch that holds the offset is the first that reached
-    the timestamp. The last entry of an inactive segment has its maximum. A lone entry in a segment
-    without timestamps dates it (KIP-33).
-
-Source: Kafka 2.4.0 ``OffsetIndex``, ``TimeIndex``, ``LogSegment``; `docs/formats/`.
+Source: Kafka 2.4.0 ``LogSegment``, ``FileLogInputStream``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Literal
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kafkastore.checks.findings import Finding, Severity
-from kafkastore.errors import CorruptIndexError, CorruptionError, NotAFileError
-from kafkastore.formats import offset_index, time_index
+from kafkastore.checks.batch_faults import findings_of_faults
+from kafkastore.checks.findings import Finding, Severity, command
+from kafkastore.checks.index_check import OffsetIndexCheck, TimeIndexCheck
+from kafkastore.checks.transaction_check import TransactionCheck
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.batch_sequence import BatchSequence
+from kafkastore.formats.java_text import INT32_MAX
+from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.segment.index_file import TimeIndex
+from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.salvage import has_false_length, next_batch
 from kafkastore.segment.zeros import is_zero_from
 
-MIGRATE = "kafkastore migrate"
-REINDEX = "kafkastore reindex"
-#: A log of more bytes than any usual index interval that still has no offset index entry.
-LARGE_WITHOUT_ENTRIES = 1 << 20
-
-#: In place of an index of which there is a finding already.
-_UNREADABLE = object()
+#: Of so many damaged places in a segment each is told by itself.
+_MOST_PLACES = 16
+_REPAIR = "repair --like keep"
 
 
-def no_file(error: NotAFileError) -> Finding:
-    """Tell of a name that stands for no file."""
-    return Finding(
-        Severity.DATA_LOSS_RISK,
-        Path(error.path),
-        None,
-        f"it is {error.kind} and not a regular file",
-        "a broker fails on it, or goes on as if the file were missing",
-        "move it away; look for the true file first",
-    )
+class _Damage(NamedTuple):
+    """Bytes that are no batches, and how many bytes and batches were good before them."""
+
+    position: int
+    end: int
+    reason: str
+    is_unreadable: bool
+    batches_before: int
 
 
 class SegmentCheck:
-    """The pass over one segment: the log's batches, with both indexes beside them.
+    """The pass over one segment: the log's batches, with its indexes beside them.
 
     Parameters
     ----------
@@ -62,245 +51,68 @@ class SegmentCheck:
     segment : LogSegment
         One of its segments.
     next_offset : int
-        Offset behind the segment before; after `findings` behind this one.
+        Offset behind the segment before.
+    reads_log : bool
+        Whether to go over the log: without it only what the file sizes and the indexes tell by
+        themselves.
+    before : SegmentCheck, optional
+        The check of the segment before, done: what it knows of producers is carried on. Without it
+        nothing is known of transactions that began before this segment.
+
+    Attributes
+    ----------
+    next_offset : int
+        After `findings`: behind the last whole batch. Unchanged where the log is not read.
+    largest_timestamp : int
+        Of all batches, ms; -1 where none has one.
+    position_of_largest_timestamp : int
+        Of the first batch that has it.
+    epochs : list of (int, int)
+        Leader epochs of the record batches with the first offset of each in this segment; both
+        rise.
     """
 
-    def __init__(self, log: PartitionLog, segment: LogSegment, next_offset: int) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        segment: LogSegment,
+        next_offset: int,
+        *,
+        reads_log: bool = True,
+        before: SegmentCheck | None = None,
+    ) -> None:
         self.log, self.segment = log, segment
         self.next_offset = next_offset
         self.largest_timestamp = -1
-        self.unreadable: list[Finding] = []
-        self.offset_index = self._index("offset_index")
-        self.time_index = self._index("time_index")
-        self.offset_entries = _entries_of(self.offset_index)
-        self.time_entries = _entries_of(self.time_index)
-        self.offset_entries_met = np.zeros(len(self.offset_entries), bool)
-        self.time_entries_met = np.zeros(len(self.time_entries), bool)
-
-    def _index(self, name: Literal["offset_index", "time_index"]) -> Any:
-        """Read an index; of one that can't be read there is a finding, and it says nothing."""
-        try:
-            return getattr(self.segment, name)
-        except NotAFileError as error:
-            self.unreadable.append(no_file(error))
-        except CorruptIndexError as error:
-            path = getattr(self.segment, f"{name}_path")
-            self.unreadable.append(
-                Finding(
-                    Severity.WRONG_ANSWERS,
-                    path,
-                    error.position,
-                    error.reason,
-                    "a broker gives up the log directory at the first such error",
-                    REINDEX,
-                )
-            )
-        return _UNREADABLE
-
-    def findings(self) -> Iterator[Finding]:
-        """Check the log, then what is left to say about each index."""
-        segment = self.segment
-        yield from self.unreadable
-        valid_bytes = 0
-        with segment.open_log() as file:
-            try:
-                for run in file.runs(verify_crc=True):
-                    yield from self._check_run(run.headers)
-                    valid_bytes = int(run.headers["position"][-1] + run.headers["size"][-1])
-            except CorruptionError as error:
-                yield self._broken_log(error.reason, error.position)
-                return
-            if valid_bytes < file.size and not is_zero_from(file.descriptor, valid_bytes):
-                yield self._torn_tail(valid_bytes, file.size)
-        yield from self._check_offset_index()
-        yield from self._check_time_index()
-
-    def _check_run(self, headers: NDArray[Any]) -> Iterator[Finding]:
-        for header in headers[headers["crc_valid"] == 0]:
-            yield self._broken_log(
-                f"checksum of the batch that ends with offset {header['last_offset']} is wrong",
-                int(header["position"]),
-            )
-        last = headers["last_offset"]
-        before = np.concatenate(([self.next_offset - 1], last[:-1]))
-        first = np.where(headers["base_offset"] >= 0, headers["base_offset"], last)
-        ends = self.segment.next_base_offset
-        bad = (first <= before) | (last < first) | (first < self.segment.base_offset)
-        if ends is not None:
-            bad |= last >= ends
-        for header in headers[bad][:1]:
-            yield Finding(
-                Severity.DATA_LOSS_RISK,
-                self.segment.log_path,
-                int(header["position"]),
-                f"the batch that ends with offset {header['last_offset']} does not follow offset "
-                f"{int(before[bad][0])} in a segment of {self.segment.base_offset} to {ends}",
-                "a broker that recovers this segment may empty it",
-                "keep a copy of the file before a broker starts here",
-            )
-        self._meet_offset_entries(headers, before)
-        self._meet_time_entries(headers)
-        self.next_offset = int(last[-1]) + 1
-        self.largest_timestamp = max(self.largest_timestamp, int(headers["max_timestamp"].max()))
-
-    def _meet_offset_entries(self, headers: NDArray[Any], before: NDArray[Any]) -> None:
-        """Mark the entries that lead to a batch of this run and keep their promise."""
-        positions = headers["position"]
-        entries = self.offset_entries
-        inside = (entries["position"] >= positions[0]) & (entries["position"] <= positions[-1])
-        at = np.searchsorted(positions, entries["position"][inside])
-        batch = np.minimum(at, len(positions) - 1)
-        true = (positions[batch] == entries["position"][inside]) & (
-            before[batch] < entries["offset"][inside]
+        self.position_of_largest_timestamp = 0
+        self.epochs: list[tuple[int, int]] = []
+        self._reads_log = reads_log
+        self._epoch_before: int = -1
+        known: TransactionCheck | None = None
+        if before is not None and before._reads_log:
+            known = before._transactions
+            self._epoch_before = before.epochs[-1][0] if before.epochs else before._epoch_before
+        self._transactions: TransactionCheck = TransactionCheck(segment, known)
+        will_be_recovered = self._will_be_recovered()
+        self._offset_index = OffsetIndexCheck(segment, will_be_recovered=will_be_recovered)
+        self._time_index = TimeIndexCheck(
+            segment, will_be_recovered=will_be_recovered, is_clean=log.is_clean
         )
-        known = headers["base_offset"][batch]
-        true &= (known < 0) | (known <= entries["offset"][inside])
-        self.offset_entries_met[inside] = true
+        self._damages: list[_Damage] = []
+        self._tail: tuple[int, int] | None = None
 
-    def _meet_time_entries(self, headers: NDArray[Any]) -> None:
-        """Mark the entries whose batch is in this run and first reached their timestamp."""
-        last, timestamps = headers["last_offset"], headers["max_timestamp"]
-        entries = self.time_entries
-        largest_before = np.maximum.accumulate(
-            np.concatenate(([self.largest_timestamp], timestamps))
-        )[:-1]
-        inside = (entries["offset"] <= last[-1]) & (entries["offset"] >= self.next_offset)
-        batch = np.searchsorted(last, entries["offset"][inside])
-        wanted = entries["timestamp"][inside]
-        self.time_entries_met[inside] = (timestamps[batch] == wanted) & (
-            largest_before[batch] < wanted
-        )
+    @property
+    def producers(self) -> ProducerState | None:
+        """The producers at the segment's end; None as long as no batch has had a producer id."""
+        return self._transactions.producers
 
-    def _check_offset_index(self) -> Iterator[Finding]:
-        segment, index = self.segment, self.offset_index
-        if index is _UNREADABLE:
-            return
-        path = segment.offset_index_path
-        if index is None:
-            yield Finding(
-                Severity.SLOW,
-                path,
-                None,
-                "the offset index is missing",
-                "a broker reads the whole segment at its next start to rebuild it",
-                "let the broker do it, or rebuild it before",
-            )
-            return
-        size = offset_index.ENTRY_SIZE
-        if index.size % size:
-            yield self._partial_entry(path, index.size, size)
-        if index.used_entry_count < index.entry_count and not self._may_be_padded():
-            yield Finding(
-                Severity.WRONG_ANSWERS,
-                path,
-                index.used_entry_count * size,
-                f"{index.entry_count - index.used_entry_count} zero entries behind the last one",
-                "a broker that loads this counts them as entries and searches among them",
-                REINDEX,
-            )
-        disorder = index.first_disorder()
-        bad = disorder if disorder >= 0 else _first(~self.offset_entries_met)
-        if bad >= 0:
-            entry = self.offset_entries[bad]
-            yield Finding(
-                Severity.WRONG_ANSWERS,
-                path,
-                bad * size,
-                f"offset index entry {bad} (offset {entry['offset']}, position "
-                f"{entry['position']}) does not lead to its batch",
-                "reads and lookups that begin there miss records or fail",
-                REINDEX,
-            )
-        if segment.size > LARGE_WITHOUT_ENTRIES and not len(self.offset_entries):
-            yield Finding(
-                Severity.SLOW,
-                path,
-                None,
-                "the offset index is empty",
-                "each read in this segment begins at its start",
-                REINDEX,
-            )
+    @property
+    def _is_to_be_cut(self) -> bool:
+        """Whether a broker's start cuts what lies behind the last batch, as is usual."""
+        return self.segment.is_active and not self.log.is_clean
 
-    def _check_time_index(self) -> Iterator[Finding]:
-        segment, index, path = self.segment, self.time_index, self.segment.time_index_path
-        if index is _UNREADABLE:
-            return
-        if index is None or not index.used_entry_count:
-            yield from self._without_time_entries(index is None)
-            if index is None or not index.entry_count:
-                return
-        size = time_index.ENTRY_SIZE
-        if index.size % size:
-            yield self._partial_entry(path, index.size, size)
-        if index.used_entry_count < index.entry_count and not self._may_be_padded():
-            yield Finding(
-                Severity.WRONG_ANSWERS if segment.is_active else Severity.DATA_LOSS_RISK,
-                path,
-                index.used_entry_count * size,
-                f"{index.entry_count - index.used_entry_count} zero entries behind the last one",
-                "a broker that loads this takes 0 (1970) for the segment's largest timestamp: "
-                "lookups pass it over"
-                + ("" if segment.is_active else ", and time-based retention deletes it"),
-                REINDEX,
-            )
-        if self.largest_timestamp < 0:
-            return  # KIP-33 dates a segment without timestamps by one entry
-        disorder = index.first_disorder()
-        bad = disorder if disorder >= 0 else _first(~self.time_entries_met)
-        if bad >= 0:
-            entry = self.time_entries[bad]
-            yield Finding(
-                Severity.WRONG_ANSWERS,
-                path,
-                bad * size,
-                f"time index entry {bad} (timestamp {entry['timestamp']}, offset "
-                f"{entry['offset']}) is not what the log says",
-                "lookups by time may pass over records or end without an answer",
-                REINDEX,
-            )
-        elif index.last_entry.timestamp < self.largest_timestamp and not self._is_growing(index):
-            yield Finding(
-                Severity.WRONG_ANSWERS,
-                path,
-                index.size,
-                f"the last time index entry has {index.last_entry.timestamp}, the log goes up to "
-                f"{self.largest_timestamp}",
-                "lookups between the two pass this segment over",
-                REINDEX,
-            )
-
-    def _without_time_entries(self, is_missing: bool) -> Iterator[Finding]:
-        segment = self.segment
-        if self._may_be_padded() and not is_missing:
-            return
-        what = f"the time index is {'missing' if is_missing else 'empty'}"
-        if self.largest_timestamp < 0:
-            if segment.size and not segment.is_active:
-                yield Finding(
-                    Severity.STYLE,
-                    segment.time_index_path,
-                    None,
-                    f"{what}, and no record has a timestamp",
-                    "a broker dates the segment by its modification time, which copies may lose",
-                    f"{MIGRATE}: an entry keeps the modification time (KIP-33)",
-                )
-        elif is_missing or not segment.is_active or self.log.is_clean:
-            yield Finding(
-                Severity.WRONG_ANSWERS,
-                segment.time_index_path,
-                None,
-                f"{what}, although records have timestamps",
-                "a broker dates the segment by its modification time: lookups by time go wrong",
-                MIGRATE,
-            )
-
-    def _is_growing(self, index: TimeIndex) -> bool:
-        """Whether an index gets its last entry yet: when its segment is rolled, or rebuilt."""
-        is_padded = index.used_entry_count < index.entry_count
-        return self.segment.is_active or (is_padded and self._may_be_padded())
-
-    def _may_be_padded(self) -> bool:
-        """Whether zero padding is usual: the active segment, or one a broker will rebuild."""
+    def _will_be_recovered(self) -> bool:
+        """Tell whether a broker makes the indexes anew at its start; zero padding is usual then."""
         if self.log.is_clean:
             return False
         ends = self.segment.next_base_offset
@@ -308,47 +120,172 @@ class SegmentCheck:
             return ends is None
         return ends > (self.log.recovery_point or 0)  # where no checkpoint says, all is recovered
 
-    def _partial_entry(self, path: Path, size: int, entry_size: int) -> Finding:
-        return Finding(
-            Severity.WRONG_ANSWERS,
-            path,
-            size - size % entry_size,
-            f"{size} bytes are not a whole number of {entry_size}-byte entries",
-            "a broker drops the odd bytes from view, and entries behind the cut are lost",
-            REINDEX,
-        )
+    def findings(self) -> Iterator[Finding]:
+        """Check the segment.
 
-    def _broken_log(self, what: str, position: int | None) -> Finding:
+        Yields
+        ------
+        Finding
+            Of the log first, by position, then of each index.
+
+        Raises
+        ------
+        NotAFileError
+            If the log is no regular file.
+        SegmentGoneError
+            If it was deleted meanwhile.
+        """
+        if not self._reads_log:
+            yield from self._offset_index.findings(None)
+            yield from self._time_index.findings(None)
+            return
+        segment = self.segment
+        batches = BatchSequence(
+            segment.base_offset,
+            segment.next_base_offset,
+            self.next_offset,
+            self._offset_index.entries,
+            self._time_index.entries,
+        )
+        with segment.open_log() as file:
+            self._go_over(file, batches)
+        self.next_offset, self.epochs = batches.next_offset, batches.epochs
+        self.largest_timestamp = batches.largest_timestamp
+        self.position_of_largest_timestamp = batches.position_of_largest_timestamp
+        yield from self._broken_log(batches)
+        yield from findings_of_faults(batches.faults, segment)
+        yield from self._epochs_that_fall()
+        is_torn = self._tail is not None
+        yield from self._offset_index.findings(batches, is_torn=is_torn)
+        yield from self._time_index.findings(
+            batches, is_torn=is_torn, has_damage=bool(self._damages)
+        )
+        yield from self._transactions.findings(batches)
+
+    def _go_over(self, file: LogFile, batches: BatchSequence) -> None:
+        """Read the log, and go on behind what can't be read."""
+        segment = self.segment
+        ends = segment.next_base_offset
+        last_offset = segment.base_offset + INT32_MAX if ends is None else ends - 1
+        while True:
+            reason, is_unreadable = self._read_good(file, batches)
+            position = batches.end_position
+            if position >= file.size:
+                return
+            if (
+                reason is None
+                and self._is_to_be_cut
+                and is_zero_from(file.descriptor, position)
+            ):
+                return  # preallocated space
+            end = next_batch(file, position, batches.next_offset, last_offset)
+            if reason is None and end >= file.size:
+                if not has_false_length(file, position):
+                    self._tail = position, file.size
+                    return
+                reason = "the length of the last batch is wrong"
+            self._damages.append(
+                _Damage(
+                    position,
+                    end,
+                    reason or "the frame of a batch goes on behind the end of the file",
+                    is_unreadable,
+                    batches.batch_count,
+                )
+            )
+            batches.skip_to(end, is_end=end >= file.size)
+            if end >= file.size:
+                self._transactions.skip(last_offset + 1)
+                return
+            header = file.header_at(end)
+            if header is not None:
+                self._transactions.skip(int(header["base_offset"]))
+
+    def _read_good(self, file: LogFile, batches: BatchSequence) -> tuple[str | None, bool]:
+        """Read up to the first batch that is broken or can't be read, or the end; say why."""
+        try:
+            for run in file.runs(batches.end_position, verify_crc=True):
+                count = batches.append(run.headers)
+                if batches.has_producers:
+                    self._transactions.append(run, count)
+                if count < len(run.headers):
+                    last_offset = run.headers["last_offset"][count]
+                    what = f"checksum of the batch that ends with offset {last_offset} is wrong"
+                    return what, False
+        except CorruptionError as error:
+            return error.reason, isinstance(error.__cause__, OSError)
+        return None, False
+
+    def _broken_log(self, batches: BatchSequence) -> Iterator[Finding]:
+        """Tell of each damaged place, with what a broker would drop behind it, and of the tail."""
+        bad_behind = sum(each.end - each.position for each in self._damages)
+        for number, damage in enumerate(self._damages):
+            later = self._damages[number + 1 :]
+            bad_behind -= damage.end - damage.position
+            good = batches.end_position - damage.end - bad_behind
+            behind = batches.batch_count - damage.batches_before
+            rest = ""
+            if number == _MOST_PLACES - 1 and later:
+                rest = f"; so are {len(later)} more places behind it"
+            yield self._damage_finding(damage, good, behind, rest)
+            if rest:
+                break
+        if self._tail is not None:
+            yield self._torn_tail(*self._tail)
+
+    def _damage_finding(self, damage: _Damage, good: int, batches: int, rest: str) -> Finding:
+        later_segments = "" if self.segment.is_active else " and all later segments"
+        if damage.is_unreadable:
+            consequence = "a broker that reads it gives the log directory up"
+        else:
+            consequence = "a broker that recovers this segment cuts it here"
+            if batches or later_segments:
+                consequence += f": it deletes what is good behind it{later_segments}"
+        lost = f"{damage.end - damage.position:,} bytes are lost"
+        kept = f"{good:,} good bytes in {batches:,} batches lie" if batches else "nothing good lies"
         return Finding(
             Severity.DATA_LOSS_RISK,
             self.segment.log_path,
-            position,
-            what,
-            "a broker that recovers this segment cuts it here and deletes all later segments",
-            "keep a copy of the partition before a broker starts here",
+            damage.position,
+            f"{damage.reason}; {lost}, {kept} behind them{rest}",
+            consequence,
+            command(_REPAIR, self.segment.directory),
         )
 
     def _torn_tail(self, valid_bytes: int, size: int) -> Finding:
+        what = f"{size - valid_bytes} bytes behind the last whole batch"
+        if self._is_to_be_cut:
+            return Finding(
+                Severity.STYLE,
+                self.segment.log_path,
+                valid_bytes,
+                what,
+                "a batch was cut short; a broker that recovers this segment cuts the bytes off",
+                "none is needed for the last segment of a broker that was killed",
+            )
         return Finding(
-            Severity.STYLE if self.segment.is_active else Severity.DATA_LOSS_RISK,
+            Severity.DATA_LOSS_RISK,
             self.segment.log_path,
             valid_bytes,
-            f"{size - valid_bytes} bytes behind the last whole batch",
-            "a batch was cut short; a broker that recovers this segment cuts the bytes off"
-            + ("" if self.segment.is_active else " and deletes all later segments"),
-            "none is needed for the last segment of a broker that was killed",
+            what,
+            "a broker that was shut down cleanly does not look for them, and appends behind them "
+            "what no reader finds"
+            if self.segment.is_active
+            else "a batch was cut short; a broker that recovers this segment cuts the bytes off "
+            "and deletes all later segments",
+            command(_REPAIR, self.segment.directory),
         )
 
-
-def _entries_of(index: Any) -> NDArray[Any]:
-    """Return an index's entries; none where the file is missing."""
-    if index is None or index is _UNREADABLE:
-        return np.zeros(0, [("timestamp", "i8"), ("offset", "i8"), ("position", "i4")])
-    entries: NDArray[Any] = index.entries()
-    return entries
-
-
-def _first(mask: NDArray[np.bool_]) -> int:
-    """Return the first slot that is true, or -1."""
-    hits = np.flatnonzero(mask)
-    return int(hits[0]) if len(hits) else -1
+    def _epochs_that_fall(self) -> Iterator[Finding]:
+        """Tell of a segment that begins with a smaller leader epoch than the one before ended."""
+        if self.epochs and self.epochs[0][0] < self._epoch_before:
+            epoch, offset = self.epochs[0]
+            yield Finding(
+                Severity.WRONG_ANSWERS,
+                self.segment.log_path,
+                0,
+                f"the leader epoch falls from {self._epoch_before} to {epoch} at offset {offset}",
+                "followers that compare leader epochs may cut at the wrong offset",
+                "no command mends it: the epoch lies outside the checksum, and the true one is in "
+                "the leader epoch checkpoint",
+            )

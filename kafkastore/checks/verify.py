@@ -1,110 +1,103 @@
 """Every file of a store checked against the others.
 
-`segment_check` says what is asked of each segment.
+`store_check` says what is asked of what lies beside the partitions, `partition_check` and
+`segment_check` what of each partition and segment. Partitions are checked side by side, a few ahead
+of the one whose findings are told, so that memory does not grow with the store.
 """
+
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
 
 from kafkastore.checks.findings import Finding, Severity
-from kafkastore.checks.segment_check import SegmentCheck, no_file
-from kafkastore.errors import NotAFileError, SegmentGoneError
-from kafkastore.formats.file_names import (
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    TopicPartition,
+from kafkastore.checks.partition_check import CheckedPartition, check_partition
+from kafkastore.checks.store_check import check_log_dirs
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.arguments import whole_number
+from kafkastore.formats.file_names import PARTITION_METADATA, TopicPartition
+from kafkastore.log.log_store import (
+    AnyPartition,
+    AnyPath,
+    LogStore,
+    as_topic_partition,
+    open_store,
 )
-from kafkastore.log.log_dir import LogDir
-from kafkastore.log.log_store import AnyPath, LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.segment.log_segment import LogSegment
 
-#: How often a segment is checked whose files change while it is.
-_MOST_CHECKS = 5
-
-#: What a broker goes on with whose checkpoint was moved away.
-_WITHOUT_CHECKPOINT = {
-    RECOVERY_POINT_CHECKPOINT: "move it away: a broker then recovers every segment at its start",
-    LOG_START_OFFSET_CHECKPOINT: (
-        "move it away: logs then begin with their first segment, and deleted records come back"
-    ),
-    HIGH_WATERMARK_CHECKPOINT: "move it away: replicas then begin at their log start offsets",
-}
+#: How many partitions are checked before their findings are asked for, for each thread.
+_AHEAD = 2
 
 
 def verify(
     path: AnyPath | list[AnyPath],
     *,
-    failed: Callable[[TopicPartition, OSError], None] | None = None,
+    partitions: Collection[AnyPartition] | None = None,
+    sample: float = 1.0,
+    threads: int | None = None,
+    failed: Callable[[TopicPartition, OSError | KafkaStoreError], None] | None = None,
+    progress: Callable[[CheckedPartition], None] | None = None,
 ) -> Iterator[Finding]:
-    """Check every partition of a store.
+    """Check every file of a store against the others; nothing is changed.
 
     Parameters
     ----------
     path : path-like or list of path-like
         Log directories or partition directories.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``, and nothing beside them.
+    sample : float
+        Of how many segments the logs are read, above 0 and up to 1: names, small files and the
+        structure of indexes are checked of all. Chosen by their names, so that each run reads the
+        same ones, and always the last one of a partition.
+    threads : int, optional
+        How many partitions are checked at once; by default as many as there are processors.
     failed : callable, optional
-        Called where a file of a partition can't be opened, as without permission; the partitions
-        behind it are checked then. By default the error ends the check.
+        Called with the partition and the error where a file can't be opened, as without permission;
+        everything else is checked. By default the error is raised, behind the findings of its
+        partition.
+    progress : callable, optional
+        Called after each partition directory with what came of it.
 
     Yields
     ------
     Finding
-        In the order of partitions and segments. Nothing is changed.
+        First of what is not of one partition, then in the order of partitions and segments.
 
     Raises
     ------
     NotALogDirectoryError
         If a path is neither.
+    KeyError
+        If one of `partitions` is not there.
     OSError
         If a file can't be opened.
     """
+    if not 0 < sample <= 1:
+        raise ValueError(f"sample is a share above 0 and up to 1, not {sample}")
+    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     store = open_store(path)
-    for log_dir in store.log_dirs:
-        yield from _verify_log_dir(log_dir)
-    for topic_partition in store.partitions:
-        yield from verify_partition(store, topic_partition, failed=failed)
-
-
-def verify_partition(
-    store: LogStore,
-    topic_partition: TopicPartition,
-    *,
-    failed: Callable[[TopicPartition, OSError], None] | None = None,
-) -> Iterator[Finding]:
-    """Check one partition of a store, in each directory that it lies in.
-
-    Parameters
-    ----------
-    store : LogStore
-    topic_partition : TopicPartition
-    failed : callable, optional
-        As for `verify`.
-
-    Yields
-    ------
-    Finding
-    """
-    copies = store.partitions.copies(topic_partition)
-    for log in copies:
-        others = ", ".join(str(other.path) for other in copies if other is not log)
-        if others:
-            yield Finding(
-                Severity.WRONG_ANSWERS,
-                log.path,
-                None,
-                f"partition {topic_partition} is once more in {others}",
-                "a broker does not start with a partition in two of its log directories",
-                "keep the one with the larger log end offset (kafkastore ls), move the other away",
-            )
-        try:
-            yield from verify_log(log)
-        except OSError as error:
+    chosen = None
+    if partitions is None:
+        yield from check_log_dirs(store.log_dirs)
+    else:
+        chosen = {as_topic_partition(each) for each in partitions}
+        if missing := [each for each in chosen if each not in store.partitions]:
+            raise KeyError(f"no partition {min(missing)} here")
+    topic_ids: dict[str, tuple[str, Path]] = {}
+    for log, checked in _side_by_side(store, chosen, sample, threads):
+        yield from checked.findings
+        yield from _topic_id(log, checked, topic_ids)
+        for error in checked.failures:
             if failed is None:
-                raise
-            failed(topic_partition, error)
+                raise error
+            failed(log.topic_partition, error)
+        if progress is not None:
+            progress(checked)
 
 
 def verify_log(log: PartitionLog) -> Iterator[Finding]:
@@ -113,87 +106,96 @@ def verify_log(log: PartitionLog) -> Iterator[Finding]:
     Parameters
     ----------
     log : PartitionLog
+        The partition.
 
     Yields
     ------
     Finding
+
+    Raises
+    ------
+    KafkaStoreError
+        If its directory can't be listed.
+    OSError
+        If a file can't be opened; behind all findings.
     """
-    yield from _verify_names(log)
-    next_offset = 0
-    for segment in log.segments:
-        findings, next_offset = _verify_segment(log, segment, next_offset)
-        yield from findings
+    checked = check_partition(log)
+    yield from checked.findings
+    if checked.failures:
+        raise checked.failures[0]
 
 
-def _verify_segment(
-    log: PartitionLog, segment: LogSegment, next_offset: int
-) -> tuple[list[Finding], int]:
-    """Check one segment, and once more where its files changed meanwhile; return what follows it.
+def _side_by_side(
+    store: LogStore, chosen: set[TopicPartition] | None, sample: float, threads: int
+) -> Iterator[tuple[PartitionLog, CheckedPartition]]:
+    """Check partitions on several threads; yield what came of each in their order."""
+    stopped = Event()
 
-    A broker that rolls, truncates or deletes lets files contradict each other for a moment.
-    """
-    for _ in range(_MOST_CHECKS):
-        before = _states(segment)
-        check = SegmentCheck(log, segment, next_offset)
+    def check(log: PartitionLog, twin: Finding | None) -> CheckedPartition:
+        checked = check_partition(log, sample=sample, is_stopped=stopped.is_set)
+        if twin is not None:
+            checked.findings.insert(0, twin)
+        return checked
+
+    if threads == 1 or len(store.partitions if chosen is None else chosen) == 1:
+        for log, twin in _logs(store, chosen):
+            yield log, check(log, twin)
+        return
+    waiting: deque[tuple[PartitionLog, Future[CheckedPartition]]] = deque()
+    with ThreadPoolExecutor(threads, "kafkastore-verify") as pool:
         try:
-            findings = list(check.findings())
-        except NotAFileError as error:
-            return [no_file(error)], next_offset
-        except SegmentGoneError as error:
-            if os.path.lexists(error.path):
-                return [no_file(NotAFileError(error.path, "a link to nothing"))], next_offset
-            return [], next_offset  # deleted after it was listed
-        if not findings or before == _states(segment):
-            break
-        segment = LogSegment(
-            segment.directory, segment.base_offset, segment.next_base_offset, segment.temporary
-        )
-    return findings, check.next_offset
+            for log, twin in _logs(store, chosen):
+                waiting.append((log, pool.submit(check, log, twin)))
+                if len(waiting) > _AHEAD * threads:
+                    first, done = waiting.popleft()
+                    yield first, done.result()
+            while waiting:
+                first, done = waiting.popleft()
+                yield first, done.result()
+        finally:
+            stopped.set()
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _states(segment: LogSegment) -> list[tuple[int, int] | None]:
-    """Return size and modification time of a segment's files; None where there is none."""
-    found: list[tuple[int, int] | None] = []
-    for path in (segment.log_path, segment.offset_index_path, segment.time_index_path):
-        try:
-            status = path.stat()
-            found.append((status.st_size, status.st_mtime_ns))
-        except FileNotFoundError:
-            found.append(None)
-    return found
+def _logs(
+    store: LogStore, chosen: set[TopicPartition] | None
+) -> Iterator[tuple[PartitionLog, Finding | None]]:
+    """Open the partitions, each in every directory that it lies in, then those being moved."""
+    for logs in (store.partitions, store.future_partitions):
+        for topic_partition in logs:
+            if chosen is not None and topic_partition not in chosen:
+                continue
+            copies = logs.copies(topic_partition)
+            for log in copies:
+                others = ", ".join(str(other.path) for other in copies if other is not log)
+                yield log, _twin(log, others) if others else None
 
 
-def _verify_log_dir(log_dir: LogDir) -> Iterator[Finding]:
-    """Find directories that are no partitions, and checkpoints that no broker could read."""
-    for skipped in log_dir.skipped:
-        yield Finding(
-            Severity.STYLE,
-            skipped.path,
-            None,
-            f"not read as a partition: {skipped.reason}",
-            "its records, if any, are not seen",
-            "none is needed if that is meant",
-        )
-    for checkpoint in log_dir.damaged_checkpoints:
-        error = checkpoint.error
+def _twin(log: PartitionLog, others: str) -> Finding:
+    return Finding(
+        Severity.WRONG_ANSWERS,
+        log.path,
+        None,
+        f"partition {log.topic_partition} is once more in {others}",
+        "a broker does not start with a partition in two of its log directories",
+        "keep the one with the larger log end offset (kafkastore ls), move the other away",
+    )
+
+
+def _topic_id(
+    log: PartitionLog, checked: CheckedPartition, known: dict[str, tuple[str, Path]]
+) -> Iterator[Finding]:
+    """Tell of a partition whose topic has another id in another partition."""
+    if checked.topic_id is None:
+        return
+    first_id, first = known.setdefault(log.topic, (checked.topic_id, log.path))
+    if checked.topic_id != first_id:
         yield Finding(
             Severity.WRONG_ANSWERS,
-            checkpoint.path,
-            None if error is None else error.position,
-            "" if error is None else error.reason,
-            "a broker gives up this log directory, and stops if it is the only one",
-            _WITHOUT_CHECKPOINT[checkpoint.path.name],
-        )
-
-
-def _verify_names(log: PartitionLog) -> Iterator[Finding]:
-    """Find leftovers, and index files whose segment is gone."""
-    for note in log.leftovers:
-        yield Finding(
-            Severity.STYLE,
-            note.path,
+            log.path / PARTITION_METADATA,
             None,
-            note.what,
-            f"at a broker's next start: {note.at_next_start}",
-            "leave it, or move it away; of an index, look for the lost .log first",
+            f"topic {log.topic} has id {checked.topic_id} here, and {first_id} in {first}",
+            "a topic was deleted and made again: a broker sets aside the partition of the old one, "
+            "or refuses it",
+            "move the partition of the old topic away (kafka-topics.sh --describe shows the id)",
         )

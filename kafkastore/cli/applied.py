@@ -16,7 +16,7 @@ from kafkastore.cli.failures import Interrupted, note, sentence
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.progress import progress
 from kafkastore.cli.tables import counted
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 
 
 class NoJournalError(KafkaStoreError):
@@ -113,22 +113,33 @@ def _run(
     what: str, plan: Plan, area: Path, work: Callable[[Progress], Journal]
 ) -> Journal:
     """Do some work on a plan's files; if it is cut short, say how to finish it."""
-    quoted = shlex.quote(str(area))
-    way_on = (
-        f"each file is wholly old or wholly new; kafkastore changes resume {quoted} finishes, "
-        f"kafkastore changes undo {quoted} goes back"
-    )
     with progress(what, len(plan.changes)) as advance:
         try:
             return work(lambda change: advance(1))
         except KeyboardInterrupt as error:
-            if not area.exists():
+            if (left := _left_behind(area)) is None:
                 raise
-            raise Interrupted(f"interrupted; {way_on}") from error
-        except OSError as error:
-            if not area.exists():
+            raise Interrupted(f"interrupted; {left}") from error
+        except (OSError, ChangeRefusedError) as error:
+            if (left := _left_behind(area)) is None:
                 raise
-            raise KafkaStoreError(f"{sentence(error)}; {way_on}") from error
+            raise KafkaStoreError(f"{sentence(error)}; {left}") from error
+
+
+def _left_behind(area: Path) -> str | None:
+    """Say how far a plan got, and how it goes on; None if it is finished, or was never begun."""
+    try:
+        journal = Journal.open(area)
+    except (OSError, KafkaStoreError):
+        return None
+    if journal.is_finished:
+        return None
+    quoted = shlex.quote(str(area))
+    files = counted(len(journal.plan.changes), "file")
+    return (
+        f"{len(journal.changed):,} of {files} are changed, each wholly or not at all; "
+        f"kafkastore changes resume {quoted} finishes, kafkastore changes undo {quoted} goes back"
+    )
 
 
 def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:

@@ -1,17 +1,20 @@
 """``kafkastore changes``: what other commands changed in log directories, and the way back."""
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
-from kafkastore.changes.journal import Journal, find_journals, remove
-from kafkastore.changes.undo_area import KEPT_DIRECTORY
+from kafkastore.changes.journal import Journal, find_half_removed, find_journals, remove
+from kafkastore.changes.undo_area import KEPT_DIRECTORY, REMOVED_MARK
 from kafkastore.cli.applied import finish, go_back, open_journal
 from kafkastore.cli.confirm import check_can_confirm, confirm
+from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.cli.times import show_time
 from kafkastore.log.log_store import open_store
 
 _AREA = click.argument("area", metavar="AREA", type=ANY_PATH)
@@ -38,6 +41,11 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
     for path in paths:
         open_store(path)  # complains about what is no log directory
         journals |= {each.area: each for each in find_journals(path, undo_dir)}
+        for each in find_half_removed(path, undo_dir):
+            note(
+                f"the removal of an undo area was interrupted; kafkastore changes remove "
+                f"{shlex.quote(str(each))} finishes it"
+            )
     if as_json:
         for journal in journals.values():
             write_json(
@@ -50,18 +58,20 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
                     "changed": len(journal.changed),
                     "left": sorted(journal.left),
                     "kept_bytes": _kept_bytes(journal),
+                    "at_ms": journal.at_ms,
                 }
             )
     elif not journals:
         print("nothing was changed, or its undo area is gone")
     else:
         print_table(
-            ["undo area", "job", "state", "files", "kept"],
+            ["undo area", "job", "state", "since", "files", "kept"],
             (
                 [
                     str(journal.area),
                     journal.plan.job,
                     journal.phase if journal.is_finished else f"interrupted while {journal.phase}",
+                    show_time(journal.at_ms),
                     f"{len(journal.plan.changes):,}",
                     show_size(_kept_bytes(journal)),
                 ]
@@ -94,6 +104,10 @@ def undo_change(area: Path, leave_changed: bool, as_json: bool) -> int:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove_change(area: Path, yes: bool) -> None:
     """Delete an undo area; what was replaced can't be brought back then."""
+    if REMOVED_MARK in area.name and area.is_dir():
+        remove(area)
+        print(f"removed {area}")
+        return
     journal = open_journal(area)
     if not yes:
         check_can_confirm("changes remove")

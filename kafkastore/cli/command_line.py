@@ -1,6 +1,7 @@
 """The group of commands: each imported when it is run; what goes wrong becomes a sentence."""
 from __future__ import annotations
 
+import difflib
 import io
 import sys
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,21 @@ class CommandLine(click.Group):
             return None
         command: click.Command = import_module(f"{self._package}.{name}").command
         return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; ``help COMMAND`` is the help of one, and a slip of the pen is told."""
+        if args[0] == "help":
+            if len(args) == 1:
+                click.echo(context.get_help())
+                context.exit()
+            args = [args[1], "--help"]
+        if args[0] not in self._purposes and not context.resilient_parsing:
+            alike = difflib.get_close_matches(args[0], self._purposes, n=1)
+            hint = f", did you mean {alike[0]}?" if alike else ""
+            context.fail(f"No such command '{args[0]}'{hint}")
+        return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""

@@ -12,7 +12,14 @@ import click
 
 from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.mtimes import LegacyView, load_mtimes, mtimes_options, watched
+from kafkastore.cli.mtimes import (
+    LegacyView,
+    load_mtimes,
+    mtimes_options,
+    save_mtimes_option,
+    watched,
+    write_mtimes,
+)
 from kafkastore.cli.offsets import LEGACY, check_rules
 from kafkastore.cli.output_file import check_output, written_whole
 from kafkastore.cli.progress import progress
@@ -23,8 +30,6 @@ from kafkastore.legacy import (
     ComparisonSummary,
     SegmentTime,
     compare_columns,
-    mtimes_of,
-    pack_mtimes,
     segment_times,
     summarise,
 )
@@ -82,10 +87,7 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
     help="The broker with time indexes.",
 )
 @mtimes_options
-@click.option(
-    "--save-mtimes", type=ANY_PATH, metavar="FILE",
-    help="Write the files' own modification times down, for a later --mtimes.",
-)
+@save_mtimes_option
 @click.option("--summary", is_flag=True, help="One row for each partition, not for each time.")
 @click.option(
     "--plot", type=ANY_PATH, metavar="FILE",
@@ -142,8 +144,7 @@ def command(
         ),
     )
     if save_mtimes is not None:
-        with written_whole(save_mtimes) as stream:
-            stream.write(pack_mtimes(mtimes_of(_logs(selection))))
+        write_mtimes(save_mtimes, _logs(selection))
     chosen = watched(_logs(selection), mtimes_file, how.legacy.mtimes)
     compared = _compared(chosen, len(selection.topic_partitions), how, to_stdout=output is None)
     if form is not None and output is not None:

@@ -42,16 +42,26 @@ class NotDecodedError(KafkaStoreError):
 )
 @click.option("--records", is_flag=True, help="Of a .log: the records in each batch too.")
 @click.option("--full", is_flag=True, help="Keys and values in full length.")
+@click.option(
+    "--max-bytes", type=click.IntRange(min=0), metavar="BYTES",
+    help="Of a .log: only the batches that end within so many bytes.",
+)
 @zone_option
 @json_option
 def command(
-    files: tuple[Path, ...], records: bool, full: bool, zone: tzinfo | None, as_json: bool
+    files: tuple[Path, ...],
+    records: bool,
+    full: bool,
+    max_bytes: int | None,
+    zone: tzinfo | None,
+    as_json: bool,
 ) -> int:
     """Decode files of a log directory: logs, indexes, snapshots, checkpoints, properties.
 
-    What a file is follows from its name. A harmed file is decoded up to the harm.
+    What a file is follows from its name, and from that of its directory that records are of
+    __consumer_offsets or __transaction_state. A harmed file is decoded up to the harm.
     """
-    options = DumpOptions(records, full, zone, as_json)
+    options = DumpOptions(records, full, zone, as_json, max_bytes)
     problems = failures = 0
     for number, path in enumerate(files):
         if len(files) > 1 and not as_json:

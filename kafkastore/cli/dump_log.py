@@ -1,10 +1,13 @@
 """Record batches and records of a ``.log`` file, as ``kafkastore dump`` shows them."""
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkastore.cli.bytes_shown import SHORTENED, json_bytes, show_bytes
+from kafkastore.cli.dump_payloads import decoder_for
 from kafkastore.cli.failures import note, tell
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.tables import StreamedTable, counted
@@ -17,6 +20,7 @@ from kafkastore.segment.log_file import BatchRun, LogFile
 
 if TYPE_CHECKING:
     from kafkastore.cli.dump_options import DumpOptions
+    from kafkastore.cli.dump_payloads import Decoder
 
 _CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
 _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
@@ -57,19 +61,19 @@ def dump_log(path: Path, options: DumpOptions) -> int:
         newest=24, type=-13, epoch=5, producer=12, checksum=-8, marks=-1,
     )
     problems, valid_bytes = 0, 0
+    decoder = decoder_for(path) if options.records else None
     with LogFile(path) as log:
-        for run in log.runs(verify_crc=True):
-            for index in range(len(run.headers)):
-                batch = _batch(run, index)
-                valid_bytes = batch["position"] + batch["size"]
-                problems += not batch["crc_valid"]
-                if options.as_json:
-                    write_json({"kind": "batch", "file": str(path), **batch})
-                else:
-                    _print_batch(shown, batch, options)
-                if options.records:
-                    _dump_records(path, run, index, options)
-        if valid_bytes < log.size:
+        for run, index in _batches_within(log, options.max_bytes):
+            batch = _batch(run, index)
+            valid_bytes = batch["position"] + batch["size"]
+            problems += not batch["crc_valid"]
+            if options.as_json:
+                write_json({"kind": "batch", "file": str(path), **batch})
+            else:
+                _print_batch(shown, batch, options)
+            if options.records:
+                _dump_records(path, run, index, options, None if batch["is_control"] else decoder)
+        if valid_bytes < log.size and options.max_bytes is None:
             note(
                 f"{path} has {counted(log.size - valid_bytes, 'byte')} behind its last whole "
                 f"batch, from byte {valid_bytes} on: torn or preallocated; a broker cuts them off"
@@ -77,6 +81,20 @@ def dump_log(path: Path, options: DumpOptions) -> int:
     if problems:
         tell(f"{counted(problems, 'batch', 'batches')} of {path} with a wrong checksum")
     return problems
+
+
+def _batches_within(log: LogFile, max_bytes: int | None) -> Iterator[tuple[BatchRun, int]]:
+    """Go through the batches that end within so many bytes: each run, and a batch's index there."""
+    limit = log.size if max_bytes is None else max_bytes
+    end = 0
+    for run in log.runs(verify_crc=True):
+        for index in range(len(run.headers)):
+            end = int(run.headers["position"][index]) + int(run.headers["size"][index])
+            if end > limit:
+                return
+            yield run, index
+        if end >= limit:  # what lies behind may be broken, and nobody asked for it
+            return
 
 
 def _batch(run: BatchRun, index: int) -> dict[str, Any]:
@@ -171,7 +189,9 @@ def _or_dash(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _dump_records(path: Path, run: BatchRun, index: int, options: DumpOptions) -> None:
+def _dump_records(
+    path: Path, run: BatchRun, index: int, options: DumpOptions, decoder: Decoder | None
+) -> None:
     """Show the records of a batch."""
     try:
         batch = RecordBatch(run.batch(index), int(run.headers["position"][index]))
@@ -180,10 +200,14 @@ def _dump_records(path: Path, run: BatchRun, index: int, options: DumpOptions) -
     except CorruptionError as error:
         raise error.located(path) from error
     for record in records:
+        decoded = None if decoder is None else {"decoded": decoder(record)}
         if options.as_json:
-            write_json({"kind": "record", "file": str(path), **json_record(record, headers=True)})
+            fields = json_record(record, headers=True) | (decoded or {})
+            write_json({"kind": "record", "file": str(path), **fields})
         else:
             print("    " + _record_line(record, options))
+            if decoded is not None:
+                print("        " + json.dumps(decoded["decoded"]))
 
 
 def json_record(record: Record, *, headers: bool) -> dict[str, Any]:

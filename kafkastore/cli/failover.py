@@ -27,6 +27,7 @@ from kafkastore.kip_33.failover import (
 )
 from kafkastore.kip_33.failover_check import FailoverCheck
 from kafkastore.kip_33.fingerprints import Match
+from kafkastore.kip_33.lag import Place
 from kafkastore.kip_33.latency import latency
 from kafkastore.log.log_store import LogStore, open_store
 
@@ -103,7 +104,7 @@ def command(
 
     Both are log directories with the same topics, mirrored or written twice. Positions are what
     groups have committed in CLUSTER1, or given. The exit code is 1 if the records show that some
-    would be lost, or if a position can't be carried over.
+    would be lost, if a position can't be carried over, or if it lies beyond the log end.
     """
     _check_latency_options(by, largest_latency_ms, latency_from)
     given = read_positions(offsets, offsets_file)
@@ -126,16 +127,18 @@ def command(
     found = list(_moved(move, positions, measured, failures, unmoved))
     if as_json:
         for each in found:
-            write_json(_as_json(each))
+            write_json(_as_json(each, _place(selection.store, each)))
     elif found:
         _print(found, zone)
         _tell_of_checks([each.check for each in found if each.check is not None])
-    for failure in (*unmoved, *failures):
-        tell(failure)
+    beyond = [_beyond_end(selection.store, each) for each in found
+              if _place(selection.store, each) is Place.BEYOND_END]
+    for problem in (*beyond, *unmoved, *failures):
+        tell(problem)
     if failures:
         return UNREADABLE
     is_lossy = any(each.check is not None and each.check.lost for each in found)
-    return FOUND_PROBLEMS if is_lossy or unmoved else 0
+    return FOUND_PROBLEMS if is_lossy or beyond or unmoved else 0
 
 
 def _check_latency_options(
@@ -186,7 +189,25 @@ def _largest(topic: str, measured: LogStore, by_topic: dict[str, int | None]) ->
     return largest
 
 
-def _as_json(found: PartitionFailover) -> dict[str, Any]:
+def _place(source: LogStore, found: PartitionFailover) -> Place:
+    """Tell where a position lies in cluster 1."""
+    log = source.partitions[found.source]
+    if found.position > log.log_end_offset:
+        return Place.BEYOND_END
+    return Place.BELOW_START if found.position < log.log_start_offset else Place.IN_LOG
+
+
+def _beyond_end(source: LogStore, found: PartitionFailover) -> str:
+    """Say what a position beyond the log end means."""
+    end = source.partitions[found.source].log_end_offset
+    return (
+        f"{found.group or 'position'} at {found.source}: offset {found.position} lies beyond the "
+        f"log end of cluster 1, {end}; records that it consumed are missing there, and what it "
+        f"did not consume is not known"
+    )
+
+
+def _as_json(found: PartitionFailover, place: Place) -> dict[str, Any]:
     check = found.check
     return {
         "group": found.group,
@@ -196,6 +217,7 @@ def _as_json(found: PartitionFailover) -> dict[str, Any]:
         "timestamp": None if found.record is None else found.record.timestamp,
         "source_topic": found.source.topic,
         "source_offset": found.position,
+        "place": place.value,
         "bound_timestamp": found.bound.timestamp,
         "basis": found.bound.basis,
         "untimed_records": found.bound.untimed_records,

@@ -57,7 +57,8 @@ def command(
     """Tell how far consumer groups are behind: offsets, records, and time.
 
     Committed offsets are those of the __consumer_offsets partitions in PATH, or given. The exit
-    code is 1 where a committed offset lies below the log start or beyond the log end.
+    code is 1 where a committed offset lies below the log start or beyond the log end, and where one
+    was given of a partition that is not here.
     """
     moments = [] if now is None else [parse_moment(now, zone)]
     given = read_positions(offsets, offsets_file)
@@ -66,18 +67,20 @@ def command(
     committed = committed_of(selection, groups, given, narrowed=bool(topics or partitions))
     failures: list[str] = []
     found = _measured(selection, committed, until, isolation, failures)
+    places = set()
     if as_json:
-        is_odd = False
         for each in found:
             write_json(_as_json(each))
-            is_odd = is_odd or _is_odd(each)
+            places.add(each.place)
     else:
         shown = list(found)
-        is_odd = any(map(_is_odd, shown))
+        places = {each.place for each in shown}
         _print(shown, zone)
     for failure in failures:
         tell(failure)
-    return UNREADABLE if failures else FOUND_PROBLEMS if is_odd else 0
+    # A broker's own __consumer_offsets are about partitions of all brokers; what was given is not.
+    odd = {Place.BELOW_START, Place.BEYOND_END} | ({Place.NO_PARTITION} if given else set())
+    return UNREADABLE if failures else FOUND_PROBLEMS if places & odd else 0
 
 
 def committed_of(
@@ -151,10 +154,6 @@ def _measured(
             except (KafkaStoreError, OSError) as error:
                 failures.append(f"{key.topic}-{key.partition}: {sentence(error)}")
             advance(1)
-
-
-def _is_odd(found: PartitionLag) -> bool:
-    return found.place in (Place.BELOW_START, Place.BEYOND_END)
 
 
 def _as_json(found: PartitionLag) -> dict[str, Any]:

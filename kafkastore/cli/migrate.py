@@ -2,36 +2,58 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from kafkastore.changes.plan import Plan
-from kafkastore.cli.applied import apply_plan, finish, go_back, unfinished
+from kafkastore.cli.applied import finish, go_back, unfinished
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
-from kafkastore.cli.json_lines import json_option
+from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.mtimes import (
+    load_mtimes,
+    mtimes_option,
+    note_unnamed,
+    save_mtimes_option,
+    write_mtimes,
+)
+from kafkastore.cli.output_file import check_output
 from kafkastore.cli.plan_options import carry_out, index_interval_option, rewriting_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
-from kafkastore.cli.tables import counted
+from kafkastore.cli.tables import counted, print_table
+from kafkastore.cli.times import show_time
+from kafkastore.formats.file_names import TopicPartition
 from kafkastore.migration import (
     ENTRY_OFFSETS,
     MODES,
-    PartitionSurvey,
+    SAMPLES,
+    Answers,
+    AnswersSummary,
+    LeftSegment,
+    SampleAnswer,
     Survey,
+    answers,
+    left_segments,
     plan,
     survey,
-    survey_partition,
 )
-from kafkastore.migration.plan import EntryOffset, Mode
+from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
 
 #: Modes that make indexes of the records, so that logs must be read.
 _READING_MODES = ("auto", "rebuild")
+
+_UNREAD: LeftReason = "the log can't be read to its end"
+
+#: How many rows of answers people are shown.
+_MOST_ROWS = 5
 
 
 @click.command()
@@ -47,6 +69,13 @@ _READING_MODES = ("auto", "rebuild")
     help="Offset of an entry by modification time: the next segment's first, or the segment's.",
 )
 @index_interval_option("Kafka's setting of that name, for rebuilt indexes.")
+@mtimes_option("When segments were last appended to, for directories that lost it")
+@save_mtimes_option
+@click.option(
+    "--samples", type=click.IntRange(min=0), default=SAMPLES, show_default=True, metavar="N",
+    help="Compare brokers' answers before and after for so many times of each partition; of many "
+    "partitions, some.",
+)
 @rewriting_options("migrate")
 @click.option("--resume", is_flag=True, help="Finish what was interrupted in PATH.")
 @click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
@@ -59,6 +88,9 @@ def command(
     mode: Mode,
     entry_offset: EntryOffset,
     index_interval_bytes: int,
+    mtimes_file: Path | None,
+    save_mtimes: Path | None,
+    samples: int,
     dry_run: bool,
     copy_to: Path | None,
     in_place: bool,
@@ -85,114 +117,171 @@ def command(
         check_can_confirm("--in-place")
     if resume:
         return _resume(paths, undo_dir, as_json)
-    job = _Job(topics, partitions, mode, entry_offset, index_interval_bytes, undo_dir, as_json)
+    chosen = select(paths, topics, partitions)  # complains before anything is read or copied
+    if save_mtimes is not None:
+        check_output(save_mtimes, chosen.store)
+        write_mtimes(save_mtimes, chosen.logs())
+    mtimes = load_mtimes(mtimes_file, chosen)
+    work = paths
     if copy_to is not None and not dry_run:
-        return job.migrate_copy(paths[0], copy_to)
-    surveyed = [job.survey(path) for path in paths]
-    plans = [job.plan(each) for each in surveyed]
+        make_copy(paths[0], copy_to, as_json=as_json)
+        work = (copy_to,)
+    how = _How(mode, entry_offset, index_interval_bytes, mtimes, samples)
+    found = [_look_at(path, chosen.topic_partitions, how) for path in work]
+    if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
+        note_unnamed(mtimes_file)
     if copy_to is not None:
-        plans = [replace(planned, root=os.path.abspath(copy_to)) for planned in plans]
-    for each, planned in zip(surveyed, plans, strict=True):
-        job.show(each, planned)
-    skipped = sum(map(_skipped, surveyed))
+        found = [each.moved_to(copy_to) for each in found]
+    for each in found:
+        _show(each, mode, as_json=as_json)
+    plans = [each.plan for each in found]
     changes = sum(len(planned.changes) for planned in plans)
-    if not in_place or not changes:
-        if changes and not as_json:
-            print("nothing was changed; --copy-to DEST migrates a copy, --in-place this directory")
-        return FOUND_PROBLEMS if skipped else 0
-    carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json)
-    return job.end(skipped)
+    if work is not paths or in_place:
+        carry_out(work, plans, undo_dir, asks=work is paths and not yes, as_json=as_json)
+    elif changes and not as_json:
+        print("nothing was changed; --copy-to DEST migrates a copy, --in-place this directory")
+    left = [segment for each in found for segment in left_segments(each.survey, mode)]
+    if not as_json and (work is not paths or in_place):
+        _print_left(left)
+    return FOUND_PROBLEMS if any(each.reason == _UNREAD for each in left) else 0
 
 
-class _Job:
-    """One migration: what the options say."""
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What the options say of any directory."""
 
-    def __init__(
-        self,
-        topics: Sequence[str],
-        partitions: Sequence[int],
-        mode: Mode,
-        entry_offset: EntryOffset,
-        index_interval_bytes: int,
-        undo_dir: Path | None,
-        as_json: bool,
-    ) -> None:
-        self.topics, self.partitions = topics, partitions
-        self.mode, self.entry_offset = mode, entry_offset
-        self.index_interval_bytes = index_interval_bytes
-        self.undo_dir, self.as_json = undo_dir, as_json
+    mode: Mode
+    entry_offset: EntryOffset
+    index_interval_bytes: int
+    mtimes: Mapping[str, int] | None
+    samples: int
 
-    def survey(self, path: Path) -> Survey:
-        """Look at a directory, or at the partitions chosen in it."""
-        chosen = select([path], self.topics, self.partitions)
-        reading = self.mode in _READING_MODES
-        with progress(f"reading {path.name}", len(chosen.topic_partitions)) as advance:
-            if not self.topics and not self.partitions:
-                return survey(
-                    path,
-                    index_interval_bytes=self.index_interval_bytes,
-                    read_logs=reading,
-                    progress=lambda done: advance(1),
-                )
-            found: list[PartitionSurvey] = []
-            for log in chosen.logs():
-                found.append(
-                    survey_partition(
-                        log,
-                        directory="" if log.log_dir is None else log.path.name,
-                        index_interval_bytes=self.index_interval_bytes,
-                        read_logs=reading,
-                    )
-                )
-                advance(1)
-        whole = survey(
-            path, index_interval_bytes=self.index_interval_bytes, read_logs=False
+
+class _Found(NamedTuple):
+    """One directory: what there is, what is to be done, and what comes of it."""
+
+    survey: Survey
+    plan: Plan
+    answers: Answers | None
+
+    @property
+    def has_given_mtimes(self) -> bool:
+        """Whether any modification time that was given is of a segment here."""
+        return any(each.mtime_is_given for part in self.survey.partitions for each in part.segments)
+
+    def moved_to(self, root: Path) -> _Found:
+        """Return the same for a copy, there or to be made."""
+        return self._replace(plan=replace(self.plan, root=os.path.abspath(root)))
+
+
+def _look_at(path: Path, chosen: Collection[TopicPartition], how: _How) -> _Found:
+    """Survey the partitions chosen in a directory, plan, and ask for sample times."""
+    here = [each for each in select([path]).topic_partitions if each in chosen]
+    with progress(f"reading {path.name}", len(here)) as advance:
+        surveyed = survey(
+            path,
+            how.mtimes,
+            index_interval_bytes=how.index_interval_bytes,
+            read_logs=how.mode in _READING_MODES,
+            partitions=here,
+            progress=lambda done: advance(1),
         )
-        return replace(whole, partitions=tuple(found))
-
-    def plan(self, surveyed: Survey) -> Plan:
-        """Plan what the survey found lacking."""
-        planned: Plan = plan(surveyed, self.mode, entry_offset=self.entry_offset)
-        return planned
-
-    def show(self, surveyed: Survey, planned: Plan) -> None:
-        """Print what was found, and the plan."""
-        for warning in surveyed.warnings:
-            note(str(warning))
-        if not self.as_json:
-            segments = [each for part in surveyed.partitions for each in part.segments]
-            without = sum(each.time_index != "present" for each in segments)
-            print(
-                f"{surveyed.root}: {counted(len(segments), 'segment')} of "
-                f"{counted(len(surveyed.partitions), 'partition')}, "
-                f"{without:,} without time index entries"
-            )
-        print_plan(planned, as_json=self.as_json)
-
-    def migrate_copy(self, source: Path, destination: Path) -> int:
-        """Copy a directory, and migrate the copy."""
-        select([source], self.topics, self.partitions)  # complains before anything is copied
-        make_copy(source, destination, as_json=self.as_json)
-        surveyed = self.survey(destination)
-        planned = self.plan(surveyed)
-        self.show(surveyed, planned)
-        apply_plan(planned, self.undo_dir, as_json=self.as_json)
-        return self.end(_skipped(surveyed))
-
-    def end(self, skipped: int) -> int:
-        """Say what was not done; return the exit code."""
-        if skipped and not self.as_json:
-            print(f"not done: {counted(skipped, 'segment')} whose log can't be read to its end")
-        return FOUND_PROBLEMS if skipped else 0
+    planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
+    if not how.samples or not planned.changes:
+        return _Found(surveyed, planned, None)
+    with progress("asking for sample times", None) as advance:
+        found = answers(surveyed, planned, how.samples, progress=lambda done: advance(1))
+    return _Found(surveyed, planned, found)
 
 
-def _skipped(surveyed: Survey) -> int:
-    """Count the segments that are left alone because their log can't be read to its end."""
-    return sum(
-        each.scan is not None and each.scan.problem is not None
-        for part in surveyed.partitions
-        for each in part.segments
-    )
+def _show(found: _Found, mode: Mode, *, as_json: bool) -> None:
+    """Print what was found, the plan, and the answers before and after."""
+    for warning in found.survey.warnings:
+        note(str(warning))
+    if not as_json:
+        segments = [each for part in found.survey.partitions for each in part.segments]
+        without = sum(each.time_index != "present" for each in segments)
+        print(
+            f"{found.survey.root}: {counted(len(segments), 'segment')} of "
+            f"{counted(len(found.survey.partitions), 'partition')}, "
+            f"{without:,} without time index entries"
+        )
+    print_plan(found.plan, as_json=as_json)
+    for segment in left_segments(found.survey, mode) if as_json else ():
+        write_json({"kind": "unmigrated", "root": found.plan.root, **segment._asdict()})
+    if found.answers is not None:
+        if as_json:
+            _write_answers(found.answers, found.plan.root)
+        else:
+            _print_answers(found.answers)
+
+
+def _write_answers(found: Answers, root: str) -> None:
+    """Write answers as JSON: a line for each, and one for each broker."""
+    for partition in found.partitions:
+        place = {"topic": partition.topic_partition.topic,
+                 "partition": partition.topic_partition.partition}
+        if partition.problem is not None:
+            write_json({"kind": "unanswered", **place, "problem": partition.problem})
+        for timestamp, *rest in partition.answers:
+            rules, correct, before, after = rest
+            write_json({
+                "kind": "answer", **place, "asked_timestamp": timestamp, "rules": rules,
+                "correct": correct, "before": before, "after": after,
+            })
+    for each in found.summaries:
+        write_json({
+            "kind": "answers", "root": root, **each._asdict(), "partitions": len(found.partitions),
+            "changed_partitions": found.changed_partitions,
+        })
+
+
+def _print_answers(found: Answers) -> None:
+    """Print how many answers are right, and the first that change or are wrong."""
+    for partition in found.partitions:
+        if partition.problem is not None:
+            note(f"{partition.topic_partition} is not asked for times: {partition.problem}")
+    asked = f"{len(found.partitions):,} of {counted(found.changed_partitions, 'partition')} asked"
+    if not found.summaries:
+        print(f"answers: no record has a timestamp to ask for; {asked}")
+    alike: dict[AnswersSummary, list[str]] = {}
+    for each in found.summaries:
+        alike.setdefault(each._replace(rules=""), []).append(each.rules)
+    for each, brokers in alike.items():
+        print(
+            f"answers of {' and '.join(brokers)}: {each.right_before:,} of "
+            f"{counted(each.times, 'sample time')} right before, "
+            f"{each.right_after:,} after; {asked}"
+        )
+    rows = [*_rows(found)]
+    if rows:
+        columns = ["partition", "time", "brokers", "correct", "before", "after"]
+        print_table(columns, rows[:_MOST_ROWS], right="correct,before,after")
+    if len(rows) > _MOST_ROWS:
+        print(f"... and {len(rows) - _MOST_ROWS:,} more; --json has all")
+
+
+def _rows(found: Answers) -> Iterable[list[str]]:
+    """Yield the answers that change or are wrong; a row for all brokers that answer alike."""
+    for partition in found.partitions:
+        alike: dict[SampleAnswer, list[str]] = {}
+        for each in partition.answers:
+            if each.before != each.correct or each.after != each.correct:
+                alike.setdefault(each._replace(rules=""), []).append(each.rules)
+        for each, brokers in alike.items():
+            offsets = (each.correct, each.before, each.after)
+            yield [
+                str(partition.topic_partition),
+                show_time(each.timestamp),
+                ", ".join(brokers),
+                *("none" if offset is None else str(offset) for offset in offsets),
+            ]
+
+
+def _print_left(left: Iterable[LeftSegment]) -> None:
+    """Say how many segments were left without a time index, and why; warnings have named them."""
+    for reason, count in Counter(each.reason for each in left).items():
+        print(f"not done: {counted(count, 'segment')}: {reason}")
 
 
 def _resume(paths: Sequence[Path], undo_dir: Path | None, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""``--mtimes`` and ``--whole-seconds``: what legacy answers go by where files don't tell."""
+"""``--mtimes`` and what goes with it: modification times where files don't tell."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from kafkastore.cli.failures import note
+from kafkastore.cli.output_file import written_whole
 from kafkastore.cli.selection import ANY_PATH, Selection
-from kafkastore.legacy import read_mtimes
+from kafkastore.legacy import mtimes_of, pack_mtimes, read_mtimes
 from kafkastore.legacy.mtimes import names_a_segment
 from kafkastore.log.partition_log import PartitionLog
 
@@ -40,10 +41,37 @@ def mtimes_options(function: FunctionT) -> FunctionT:
         "--whole-seconds", is_flag=True,
         help="Legacy answers of a broker on Java 8 or 9, which sees modification times so.",
     )(function)
+    return mtimes_option("Modification times for legacy answers")(function)
+
+
+def mtimes_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds ``--mtimes`` alone, passed on as `mtimes_file`."""
     return click.option(
         "--mtimes", "mtimes_file", type=ANY_PATH, metavar="FILE",
-        help="Modification times for legacy answers: JSON, paths of .log files and ms since 1970.",
+        help=f"{help_text}: JSON, paths of .log files and ms since 1970.",
+    )
+
+
+def save_mtimes_option(function: FunctionT) -> FunctionT:
+    """Add ``--save-mtimes``, passed on as `save_mtimes`."""
+    return click.option(
+        "--save-mtimes", type=ANY_PATH, metavar="FILE",
+        help="Write the files' own modification times down, for a later --mtimes.",
     )(function)
+
+
+def write_mtimes(path: Path, logs: Iterable[PartitionLog]) -> None:
+    """Write the modification times of partitions down.
+
+    Parameters
+    ----------
+    path : path
+        The file, which appears when it is whole.
+    logs : iterable of PartitionLog
+        The partitions.
+    """
+    with written_whole(path) as stream:
+        stream.write(pack_mtimes(mtimes_of(logs)))
 
 
 def load_mtimes(path: Path | None, selection: Selection) -> Mapping[str, int] | None:
@@ -101,8 +129,13 @@ def watched(
     for log in logs:
         named = named or names_a_segment(mtimes or {}, log)
         yield log
-    if not named:
-        note(
-            f"{path} names no segment of what is chosen, so that the files' own modification "
-            f"times count; its paths begin in the log directory: orders-3/...log"
-        )
+    if not named and path is not None:
+        note_unnamed(path)
+
+
+def note_unnamed(path: Path) -> None:
+    """Say that a file of modification times names nothing of what is chosen."""
+    note(
+        f"{path} names no segment of what is chosen, so that the files' own modification "
+        f"times count; its paths begin in the log directory: orders-3/...log"
+    )

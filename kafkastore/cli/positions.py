@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
+_NUMBER = re.compile(r"[0-9]{1,100}")  # of ASCII; more digits are no number to Python
 
 
 class InvalidPositionError(KafkaStoreError, ValueError):
@@ -79,7 +81,7 @@ def _parse_positions(
     found = []
     for text in texts:
         parts = text.rsplit(":", 3)
-        if len(parts) != 4 or not parts[2].isdecimal() or not parts[3].isdecimal():
+        if len(parts) != 4 or not all(map(_NUMBER.fullmatch, parts[2:])):
             raise click.BadParameter(
                 f"{text!r} is not GROUP:TOPIC:PARTITION:OFFSET, such as billing:orders:3:1200"
             )
@@ -109,12 +111,12 @@ def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int]:
     partition, offset = row.get("partition"), row.get("offset")
     if not isinstance(group, str) or not isinstance(topic, str):
         raise InvalidPositionError(f"{place} has no topic, or no name of a group")
-    number = _number(partition, INT32_MAX, f"{place} has no partition")
-    position = _number(offset, INT64_MAX, f"{place} has no offset")
+    number = _whole(partition, INT32_MAX, f"{place} has no partition")
+    position = _whole(offset, INT64_MAX, f"{place} has no offset")
     return OffsetCommitKey(group, topic, number), position
 
 
-def _number(value: object, largest: int, refusal: str) -> int:
+def _whole(value: object, largest: int, refusal: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest:
         return value
     raise InvalidPositionError(f"{refusal}: {value!r}")

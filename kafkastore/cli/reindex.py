@@ -15,6 +15,7 @@ from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted
+from kafkastore.formats.broker_rules import rules_of
 
 
 @click.command()
@@ -47,6 +48,7 @@ def command(
     would cut are told, and files that are right are left alone. What is replaced is kept, and
     kafkastore changes undo brings it back.
     """
+    rules_of(rules)
     if not dry_run and not yes:
         check_can_confirm("reindex")
     unindexed: list[UnindexedBytes] = []

@@ -1,28 +1,62 @@
 """``kafkastore repair``: damaged logs and indexes mended, with everything kept that leaves."""
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from kafkastore.changes.plan import Plan
-from kafkastore.checks.repair import Damage, plan_repair
+from kafkastore.checks.mending import Damage, LeftAlone
+from kafkastore.checks.repair import KEEP, plan_repair
 from kafkastore.cli.confirm import check_can_confirm
+from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.plan_options import carry_out, index_interval_option, mending_options
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
-from kafkastore.cli.tables import counted
+from kafkastore.cli.tables import counted, print_table
+from kafkastore.formats.broker_rules import rules_of
+
+#: The broker whose way is shown beside `KEEP` where none is chosen.
+_BROKER = "2.4"
+
+
+@dataclass
+class _Outcome:
+    """What one way of mending does to all the directories."""
+
+    like: str
+    plans: list[Plan] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    left_alone: list[LeftAlone] = field(default_factory=list)
+
+    @property
+    def files(self) -> int:
+        """How many are changed."""
+        return sum(len(planned.changes) for planned in self.plans)
+
+    @property
+    def lost_bytes(self) -> int:
+        """How many bytes leave logs."""
+        return sum(each.size for each in self.damages)
+
+    @property
+    def exit_code(self) -> int:
+        """Of a run that leaves something alone."""
+        if any(isinstance(each.error, OSError) for each in self.left_alone):
+            return UNREADABLE
+        return FOUND_PROBLEMS if self.left_alone else 0
 
 
 @click.command()
 @paths_argument()
 @topic_options
 @click.option(
-    "--like", required=True, metavar="keep|VERSION",
+    "--like", metavar="keep|VERSION",
     help="keep: keep every batch that can be read. A version such as 2.4: end each damaged log "
-    "where that broker would end it.",
+    "where that broker would end it. Needed where a log is damaged; without it both are shown.",
 )
 @index_interval_option("Kafka's setting of that name.")
 @mending_options
@@ -31,52 +65,111 @@ def command(
     paths: tuple[Path, ...],
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
-    like: str,
+    like: str | None,
     index_interval_bytes: int,
     dry_run: bool,
     yes: bool,
     undo_dir: Path | None,
     as_json: bool,
-) -> None:
-    """Mend damaged logs, and the indexes that are not what their logs say.
+) -> int:
+    """Mend damaged logs, and the files beside them that are not what their logs say.
 
     With --like keep just the broken bytes leave, and what can be read behind them becomes a segment
-    of its own. With --like 2.4 a log ends at its first broken batch, and later segments go. The old
-    files are kept first, and kafkastore changes undo brings them back.
+    of its own. With --like 2.4 a log ends at its first broken batch, and later segments go. Without
+    --like nothing is taken from a log: where one is damaged, both outcomes are shown and nothing is
+    changed. The old files are kept first, and kafkastore changes undo brings them back.
     """
-    if not dry_run and not yes:
+    if like not in (None, KEEP):
+        rules_of(like or "")
+    asks = not yes
+    if like is not None and asks and not dry_run:
         check_can_confirm("repair")
-    damages: list[Damage] = []
-    plans = [
-        _plan(path, like, topics, partitions, index_interval_bytes, damages) for path in paths
-    ]
-    for each in damages:
-        _show(each, as_json=as_json)
-    for planned in plans:
-        print_plan(planned, as_json=as_json)
-    if not dry_run:
-        carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json)
+
+    def planned(way: str) -> _Outcome:
+        outcome = _Outcome(way)
+        for path in paths:
+            _plan(outcome, path, topics, partitions, index_interval_bytes)
+        return outcome
+
+    outcome = planned(like or KEEP)
+    if like is None and outcome.damages:
+        _show_choice([outcome, planned(_BROKER)], as_json=as_json)
+        return max(FOUND_PROBLEMS, outcome.exit_code)
+    for damage in outcome.damages:
+        _show(damage, as_json=as_json)
+    for plan in outcome.plans:
+        print_plan(plan, as_json=as_json)
+    _tell_left(outcome, as_json=as_json)
+    if not dry_run and outcome.files:
+        if asks:
+            check_can_confirm("repair")
+        carry_out(paths, outcome.plans, undo_dir, asks=asks, as_json=as_json)
+    return outcome.exit_code
 
 
 def _plan(
+    outcome: _Outcome,
     path: Path,
-    like: str,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
     index_interval_bytes: int,
-    damages: list[Damage],
-) -> Plan:
-    """Plan one directory, and note its damage."""
+) -> None:
+    """Plan one directory."""
     chosen = select([path], topics, partitions)
     with progress(f"reading {path.name}", len(chosen.topic_partitions)) as advance:
-        return plan_repair(
-            path,
-            like,
-            index_interval_bytes=index_interval_bytes,
-            partitions=frozenset(chosen.topic_partitions),
-            found=damages.append,
-            progress=lambda: advance(1),
+        outcome.plans.append(
+            plan_repair(
+                path,
+                outcome.like,
+                index_interval_bytes=index_interval_bytes,
+                partitions=frozenset(chosen.topic_partitions),
+                found=outcome.damages.append,
+                left=outcome.left_alone.append,
+                progress=lambda: advance(1),
+            )
         )
+
+
+def _show_choice(outcomes: list[_Outcome], *, as_json: bool) -> None:
+    """Say what either way costs."""
+    for outcome in outcomes:
+        if as_json:
+            write_json(
+                {
+                    "kind": "choice",
+                    "like": outcome.like,
+                    "files": outcome.files,
+                    "lost_bytes": outcome.lost_bytes,
+                    "damages": [each._asdict() for each in outcome.damages],
+                }
+            )
+            continue
+        print(f"--like {outcome.like}")
+        for damage in outcome.damages:
+            print("    ", end="")
+            _show(damage, as_json=False)
+    if as_json:
+        _tell_left(outcomes[0], as_json=True)
+        return
+    print_table(
+        ["choice", "bytes that leave logs", "files to change"],
+        ([f"--like {each.like}", f"{each.lost_bytes:,}", f"{each.files:,}"] for each in outcomes),
+        right="bytes that leave logs,files to change",
+    )
+    for outcome in outcomes:
+        _tell_left(outcome, as_json=False)
+    print("nothing was changed; choose with --like: all bytes that leave are kept in an undo area")
+
+
+def _tell_left(outcome: _Outcome, *, as_json: bool) -> None:
+    """Say what is not mended."""
+    for each in outcome.left_alone:
+        reason = sentence(each.error)
+        if as_json:
+            write_json({"kind": "left-alone", "path": str(each.path), "reason": reason})
+        else:
+            name = str(each.path)
+            tell(f"left alone: {reason}" if name in reason else f"{name} is left alone: {reason}")
 
 
 def _show(damage: Damage, *, as_json: bool) -> None:

@@ -16,8 +16,8 @@ from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.broker_rules import rules_of
-from kafkastore.kip_33.doubtful_times import Doubt
 from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate, retention_of
+from kafkastore.log.doubtful_times import Doubt
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import RetentionRule, StopReason
 

@@ -20,9 +20,10 @@ _MILLISECOND = timedelta(milliseconds=1)
 _UNITS_MS = {
     "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }
-_DURATION = re.compile(r"-((?:\d+(?:ms|[smhdw]))+)")
-_PART = re.compile(r"(\d+)(ms|[smhdw])")
-_NUMBER = re.compile(r"\d{1,19}")
+# Digits are those of ASCII: what looks like a number in another script may be of another value.
+_DURATION = re.compile(r"-((?:[0-9]{1,15}(?:ms|[smhdw]))+)")
+_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
+_NUMBER = re.compile(r"[0-9]{1,19}")
 #: Numbers of these sizes are seconds of the years 1990 to 2100, and as ms fall into 1970.
 _LOOKS_LIKE_SECONDS = range(631_152_000, 4_102_444_800)
 LARGEST_TIMESTAMP = (1 << 63) - 1

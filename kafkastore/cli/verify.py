@@ -3,23 +3,81 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kafkastore.checks.findings import Finding, Severity
-from kafkastore.checks.verify import verify, verify_partition
+from kafkastore.checks.partition_check import CheckedPartition
+from kafkastore.checks.verify import verify
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.progress import progress
-from kafkastore.cli.selection import Selection, select, selection_options
+from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
+from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
+
+
+def parse_share(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """Parse a part of a whole; a callback of options.
+
+    Parameters
+    ----------
+    context, parameter : click.Context, click.Parameter
+        Of the option; not looked at.
+    text : str
+        As ``5%`` or ``0.05``.
+
+    Returns
+    -------
+    float
+        Above 0 and up to 1.
+
+    Raises
+    ------
+    click.BadParameter
+        If the text is none.
+    """
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = 0
+    if not 0 < share <= 1:
+        raise click.BadParameter(f"{text} is no share: write it like 5% or 0.05, up to 100%")
+    return share
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What a run comes to."""
+
+    findings: Counter[Severity] = field(default_factory=Counter)
+    partitions: int = 0
+    segments: int = 0
+    segments_read: int = 0
+    failures: list[str] = field(default_factory=list)
 
 
 @click.command()
 @selection_options
+@click.option(
+    "--sample",
+    callback=parse_share,
+    default="100%",
+    metavar="SHARE",
+    help="Read the logs of this share of the segments alone, such as 5%, and the last of each "
+    "partition; everything else is checked of all.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Partitions checked at once.  [default: as many as there are processors]",
+)
 @click.option(
     "--fail-on",
     type=click.Choice([severity.value for severity in Severity]),
@@ -32,6 +90,8 @@ def command(
     paths: tuple[Path, ...],
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
+    sample: float,
+    threads: int | None,
     fail_on: str,
     as_json: bool,
 ) -> int:
@@ -40,44 +100,53 @@ def command(
     Severities: data-loss-risk (a broker would cut or delete records), wrong-answers (a lookup or a
     read goes wrong), slow, style.
     """
-    selection = select(paths, topics, partitions)
-    worst_allowed = Severity(fail_on)
-    counts: Counter[Severity] = Counter()
-    failures: list[str] = []
-    with progress("verifying", None, while_printing=True):
-        findings = _findings(selection, paths, failures, chosen=bool(topics or partitions))
+    chosen = select(paths, topics, partitions).topic_partitions
+    counts = _Counts()
+    with progress("verifying", len(chosen), while_printing=True) as advance:
+
+        def failed(topic_partition: TopicPartition, error: OSError | KafkaStoreError) -> None:
+            counts.failures.append(f"{topic_partition}: {sentence(error)}")
+
+        def checked(partition: CheckedPartition) -> None:
+            counts.partitions += not partition.failures
+            counts.segments += partition.segments
+            counts.segments_read += partition.segments_read
+            advance(1)
+
+        findings = verify(
+            list(paths),
+            partitions=chosen if topics or partitions else None,
+            sample=sample,
+            threads=threads,
+            failed=failed,
+            progress=checked,
+        )
+        counted_findings = _counting(findings, counts)
         if as_json:
-            for finding in findings:
-                counts[finding.severity] += 1
+            for finding in counted_findings:
                 write_json(_as_json(finding))
+            write_json(_summary_as_json(counts))
         else:
-            _print_findings(findings, counts)
-            _print_summary(selection, counts, len(failures))
-    for failure in failures:
+            _print_findings(counted_findings)
+            print(_summary(counts))
+    for failure in counts.failures:
         tell(failure)
-    if failures:
+    if counts.failures:
         return UNREADABLE
-    failed = any(each.is_at_least(worst_allowed) for each in counts)
-    return FOUND_PROBLEMS if failed else 0
+    failed_on = any(each.is_at_least(Severity(fail_on)) for each in counts.findings)
+    return FOUND_PROBLEMS if failed_on else 0
 
 
-def _findings(
-    selection: Selection, paths: tuple[Path, ...], failures: list[str], *, chosen: bool
-) -> Iterator[Finding]:
-    """Check the directories as wholes, or only the partitions chosen in them."""
-
-    def failed(topic_partition: TopicPartition, error: OSError) -> None:
-        failures.append(f"{topic_partition}: {sentence(error)}")
-
-    if not chosen:
-        yield from verify(list(paths), failed=failed)
-        return
-    for topic_partition in selection.topic_partitions:
-        yield from verify_partition(selection.store, topic_partition, failed=failed)
+def _counting(findings: Iterator[Finding], counts: _Counts) -> Iterator[Finding]:
+    """Count findings as they go by."""
+    for finding in findings:
+        counts.findings[finding.severity] += 1
+        yield finding
 
 
 def _as_json(finding: Finding) -> dict[str, str | int | None]:
     return {
+        "kind": "finding",
         "severity": finding.severity.value,
         "path": str(finding.path),
         "position": finding.position,
@@ -87,13 +156,23 @@ def _as_json(finding: Finding) -> dict[str, str | int | None]:
     }
 
 
-def _print_findings(findings: Iterator[Finding], counts: Counter[Severity]) -> None:
+def _summary_as_json(counts: _Counts) -> dict[str, Any]:
+    return {
+        "kind": "summary",
+        "partitions": counts.partitions,
+        "segments": counts.segments,
+        "segments_read": counts.segments_read,
+        "findings": {each.value: counts.findings[each] for each in reversed(Severity)},
+        "failures": len(counts.failures),
+    }
+
+
+def _print_findings(findings: Iterator[Finding]) -> None:
     """Print findings one by one; what several files in a row have in common only once."""
     for (severity, *texts), group in groupby(findings, key=_common):
         what, consequence, remedy = texts
         print(f"{severity.value}: {what}\n    {consequence}\n    remedy: {remedy}")
         for finding in group:
-            counts[finding.severity] += 1
             at = "" if finding.position is None else f" at byte {finding.position}"
             print(f"      {finding.path}{at}")
 
@@ -102,7 +181,16 @@ def _common(finding: Finding) -> tuple[Severity, str, str, str]:
     return finding.severity, finding.what, finding.consequence, finding.remedy
 
 
-def _print_summary(selection: Selection, counts: Counter[Severity], failed: int) -> None:
-    checked = counted(len(selection.topic_partitions) - failed, "partition")
-    found = [f"{counts[each]:,} {each.value}" for each in reversed(Severity) if counts[each]]
-    print(f"{checked} verified: {', '.join(found) or 'all as it should be'}")
+def _summary(counts: _Counts) -> str:
+    read = (
+        ""
+        if counts.segments_read == counts.segments
+        else f" ({counts.segments_read:,} of {counted(counts.segments, 'segment')} read)"
+    )
+    found = [
+        f"{counts.findings[each]:,} {each.value}"
+        for each in reversed(Severity)
+        if counts.findings[each]
+    ]
+    checked = counted(counts.partitions, "partition")
+    return f"{checked} verified{read}: {', '.join(found) or 'all as it should be'}"

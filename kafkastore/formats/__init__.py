@@ -6,6 +6,7 @@ bytes.  Each module is one format and can be used by itself:
 =========================  =========================================================================
 records                    `record_batch` (as Python values), `record_columns` (as Arrow buffers),
                            `record_builder` (written), `batch_header` (headers alone, checksums),
+                           `batch_sequence` (headers against each other and against the indexes),
                            `control_records`, `compression`, `decompression`, `crc`
 indexes                    `offset_index`, `time_index`, `index_growth`, `index_builder`,
                            `transaction_index`

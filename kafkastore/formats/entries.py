@@ -79,8 +79,15 @@ def as_targets(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     ------
     TypeError
         If a value would change, as floats and unsigned 64-bit integers might.
+    ValueError
+        If they have more than one dimension, or are lists of different lengths.
     """
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # of numpy, about lists within the list
+        raise ValueError(f"offsets and timestamps are in one row, not {values!r}") from None
+    if array.ndim > 1:
+        raise ValueError(f"offsets and timestamps have {array.ndim} dimensions, not 1")
     if array.size and not np.can_cast(array.dtype, np.int64):
         raise TypeError(
             f"offsets and timestamps are 64-bit integers, not of dtype {array.dtype}: convert them "

@@ -16,7 +16,7 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.kip_33.doubtful_times import Doubt, find_doubt, meant_timestamp
+from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.partition_log import PartitionLog

@@ -217,6 +217,8 @@ class LogStore:
 
         Raises
         ------
+        TypeError
+            If it is no mapping, or names something that is no partition or no time.
         ValueError
             If a time is negative: special timestamps are for `PartitionLog.list_offset`.
         KeyError
@@ -226,6 +228,11 @@ class LogStore:
         -----
         Source: Kafka 2.4.0 ``KafkaConsumer.offsetsForTimes``.
         """
+        if not isinstance(timestamps_to_search, Mapping):
+            raise TypeError(
+                f"timestamps_to_search is a mapping of partitions to times, such as "
+                f"{{('orders', 3): 1500000000000}}, not {timestamps_to_search!r}"
+            )
         asked = {
             as_topic_partition(partition): whole_number(f"the time for {partition}", timestamp, 0)
             for partition, timestamp in timestamps_to_search.items()
@@ -329,7 +336,9 @@ def _open_log_dir(path: Path) -> LogDir:
         if not path.exists():
             raise NotALogDirectoryError(f"{path} does not exist")
         if not path.is_dir():
-            raise NotALogDirectoryError(f"{path} is a file, not a Kafka log directory")
+            raise NotALogDirectoryError(
+                f"{path} is a file, not a Kafka log directory; kafkastore dump shows single files"
+            )
         partitions = log_dir.partition_paths
     except PermissionError as error:
         raise NotALogDirectoryError(f"{path} can't be listed: no permission to read it") from error

@@ -2,7 +2,7 @@
 
 A broker that recovers a segment stops at the first broken batch and drops all behind it.  Most of
 that is as good as before: behind a wrong checksum the next batch begins where the frame says, and
-behind a broken frame it is searched for.
+behind a broken frame it is searched for. So it is behind bytes that the device can't read.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ from kafkastore.segment.log_file import LogFile
 _WINDOW_BYTES = 1 << 22
 # What a device that can't read gives up at least.
 _SECTOR_BYTES = 4096
+# Torn bytes are not taken for one batch where they are more than brokers are set up for.
+_LARGEST_GUESS = 1 << 26
+_LENGTH = slice(
+    batch_header.RECORD_BATCH_FIELDS["length"], batch_header.RECORD_BATCH_FIELDS["length"] + 4
+)
 
 
 class Stretch(NamedTuple):
@@ -66,7 +71,7 @@ def stretches(log: LogFile, base_offset: int, end_offset: int | None) -> Iterato
         if found is not None:
             yield found
             position, next_offset = found.end, found.next_offset
-        position = _next_batch(log, position, next_offset, last_offset)
+        position = next_batch(log, position, next_offset, last_offset)
 
 
 def _stretch(log: LogFile, position: int, min_offset: int, max_offset: int) -> Stretch | None:
@@ -106,16 +111,39 @@ def _end_of(header: Any) -> int:
 
 def _first_offset(log: LogFile, position: int) -> int:
     """Return the first offset of the batch at a position; the last one there can be without any."""
-    header = log.header_at(position)
+    header = _header(log, position)
     if header is None:
         return INT64_MAX
     return int(header["base_offset"] if header["base_offset"] >= 0 else header["last_offset"])
 
 
-def _next_batch(log: LogFile, position: int, min_offset: int, max_offset: int) -> int:
-    """Find where a good batch begins behind a broken one; the log's size where none does."""
+def _header(log: LogFile, position: int) -> Any | None:
+    """Read the header of the batch at a position; None where it is not whole or can't be read."""
+    try:
+        return log.header_at(position)
+    except CorruptionError:
+        return None
+
+
+def next_batch(log: LogFile, position: int, min_offset: int, max_offset: int) -> int:
+    """Find where the next good batch begins behind one that is broken or can't be read.
+
+    Parameters
+    ----------
+    log : LogFile
+        Open.
+    position : int
+        Where the broken one begins.
+    min_offset, max_offset : int
+        Inclusive: within which the good one's offsets lie.
+
+    Returns
+    -------
+    int
+        Its byte position; the log's size where there is none.
+    """
     # Where the frame says, first: what looks like a batch inside a broken one may be a value.
-    header = log.header_at(position)
+    header = _header(log, position)
     if header is not None and _is_good(log, position + int(header["size"])):
         return position + int(header["size"])
     at = position + 1
@@ -134,6 +162,8 @@ def _next_batch(log: LogFile, position: int, min_offset: int, max_offset: int) -
             break
         at += index
         if len(padded) - index < batch_header.LARGEST_HEADER:
+            if not is_end and index == 0:
+                at += len(data)  # too little before a sector that can't be read
             continue  # the rest of the window, and what follows
         if _is_good(log, at):
             return at
@@ -141,12 +171,42 @@ def _next_batch(log: LogFile, position: int, min_offset: int, max_offset: int) -
     return log.size
 
 
+def has_false_length(log: LogFile, position: int) -> bool:
+    """Tell whether the last batch seems torn just because its length is wrong.
+
+    Parameters
+    ----------
+    log : LogFile
+        Open.
+    position : int
+        Where the batch begins.
+
+    Returns
+    -------
+    bool
+        Whether its checksum is right if it ends where the file does.
+    """
+    length = log.size - position - batch_header.FRAME_OVERHEAD
+    if not batch_header.SMALLEST_LENGTH <= length <= _LARGEST_GUESS:
+        return False
+    data = bytearray(_read(log, position, log.size - position) or b"")
+    if len(data) < log.size - position:
+        return False
+    data[_LENGTH] = length.to_bytes(4, "big")
+    return _is_whole(data, position)
+
+
 def _is_good(log: LogFile, position: int) -> bool:
     """Tell whether a whole batch with a right checksum begins at a position."""
-    header = log.header_at(position)
+    header = _header(log, position)
     data = None if header is None else _read(log, position, int(header["size"]))
     if data is None:
         return False
+    return _is_whole(data, position)
+
+
+def _is_whole(data: bytes | bytearray, position: int) -> bool:
+    """Tell whether bytes begin with a whole batch that has a right checksum."""
     headers = np.empty(1, batch_header.BATCH_HEADER)
     count, *_ = batch_header.scan(data, position, headers, verify_crc=True)
     return count == 1 and bool(headers["crc_valid"][0] == 1)

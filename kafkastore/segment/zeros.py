@@ -19,11 +19,19 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
     Returns
     -------
     bool
-        True, too, where the file ends before.
+        True, too, where the file ends before; False where it can't be read.
+
+    Raises
+    ------
+    OSError
+        If the file can't be opened.
     """
     with open(file, "rb", buffering=0, closefd=not isinstance(file, int)) as opened:
         opened.seek(position)
-        while chunk := opened.read(_CHUNK_BYTES):
-            if chunk.strip(b"\0"):
-                return False
+        try:
+            while chunk := opened.read(_CHUNK_BYTES):
+                if chunk.strip(b"\0"):
+                    return False
+        except OSError:  # bytes that the device does not give are not known to be zeros
+            return False
     return True

@@ -13,7 +13,7 @@ from kafkastore.changes.plan import Inline, Plan, Prefix
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Power is lost only in our own model of it (`faults.PowerLoss`), which counts the calls."""
+    """Power is lost only in our own model of it (`power_loss`), which counts the calls."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 

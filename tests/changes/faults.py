@@ -1,13 +1,10 @@
-"""File systems that fail: at a chosen call, or by losing what was never flushed."""
+"""File systems that fail at a chosen call; `power_loss` has the one that forgets."""
 
 from __future__ import annotations
 
 import errno
 import os
-import random
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from kafkastore.fs import FileSystem
@@ -77,115 +74,6 @@ class CrashingFileSystem(CountingFileSystem):
         if name == "close":
             os.close(arguments[0])  # the kernel does when a process ends
         raise Crash
-
-
-class PowerLoss(CrashingFileSystem):
-    """Crashes, and then loses an arbitrary part of what was never flushed.
-
-    Bytes written since the file's last fsync may be gone, and so may the entries of a directory
-    since its last fsync: of one directory the first few survive, whatever happens in another.
-    """
-
-    def __init__(self, at: int, shadows: Path) -> None:
-        super().__init__(at)
-        shadows.mkdir()
-        self._shadows, self._count = shadows, 0
-        self._entries: dict[Path, list[Callable[[], None]]] = {}
-        self._unflushed: dict[int, tuple[int, int]] = {}  # inode -> our descriptor, flushed bytes
-
-    def lose(self, choose: random.Random) -> None:
-        """Take the power away."""
-        for ours, flushed in self._unflushed.values():
-            size = os.fstat(ours).st_size
-            if size > flushed:
-                os.ftruncate(ours, choose.randint(flushed, size))
-        for undos in self._entries.values():
-            for undo in reversed(undos[choose.randint(0, len(undos)) :]):
-                undo()
-        self.close_all()
-
-    def close_all(self) -> None:
-        """Close the descriptors this object keeps."""
-        for ours, _ in self._unflushed.values():
-            os.close(ours)
-        self._unflushed.clear()
-
-    def _pending(self, path: Path, undo: Callable[[], None]) -> None:
-        self._entries.setdefault(path.parent, []).append(undo)
-
-    def _shadow(self, path: Path) -> Path | None:
-        """Keep what a name stands for."""
-        if not path.is_file():
-            return None
-        self._count += 1
-        shadow = self._shadows / str(self._count)
-        os.link(path, shadow)
-        return shadow
-
-    def _written(self, descriptor: int) -> None:
-        status = os.fstat(descriptor)
-        if status.st_ino not in self._unflushed:
-            ours = os.open(f"/dev/fd/{descriptor}", os.O_WRONLY)
-            self._unflushed[status.st_ino] = ours, status.st_size
-
-    def create(self, path: Path, mode: int = 0o644) -> int:
-        descriptor = super().create(path, mode)
-        self._pending(path, lambda: path.unlink(missing_ok=True))
-        return descriptor
-
-    def open_append(self, path: Path) -> int:
-        if path.exists():
-            return super().open_append(path)
-        descriptor = super().open_append(path)
-        self._pending(path, lambda: path.unlink(missing_ok=True))
-        return descriptor
-
-    def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        self._written(descriptor)
-        return super().write(descriptor, data)
-
-    def fsync(self, descriptor: int) -> None:
-        inode = os.fstat(descriptor).st_ino
-        if inode in self._unflushed:
-            os.close(self._unflushed.pop(inode)[0])
-        super().fsync(descriptor)
-
-    def fsync_directory(self, path: Path) -> None:
-        self._entries.pop(path, None)
-        super().fsync_directory(path)
-
-    def mkdir(self, path: Path) -> None:
-        super().mkdir(path)
-        self._pending(path, lambda: shutil.rmtree(path, ignore_errors=True))
-
-    def link(self, source: Path, target: Path) -> None:
-        super().link(source, target)
-        self._pending(target, lambda: target.unlink(missing_ok=True))
-
-    def rename(self, source: Path, target: Path) -> None:
-        old, new = self._shadow(target), self._shadow(source)
-
-        def undo() -> None:
-            target.unlink(missing_ok=True)
-            if target.parent.is_dir():
-                if old is not None:
-                    os.link(old, target)
-                if new is not None:
-                    os.link(new, source)
-
-        super().rename(source, target)
-        self._pending(target, undo)
-
-    def unlink(self, path: Path) -> None:
-        old = self._shadow(path)
-
-        def undo() -> None:
-            if old is not None and path.parent.is_dir():
-                path.unlink(missing_ok=True)
-                os.link(old, path)
-
-        super().unlink(path)
-        self._pending(path, undo)
 
 
 class FailingFileSystem(CountingFileSystem):

@@ -1,4 +1,5 @@
 import errno
+import itertools
 import json
 import os
 import random
@@ -9,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from changes.faults import Crash, CrashingFileSystem
 from changes.small_store import MTIME_NS, change, contents, write
 
 from kafkastore.changes.apply import apply
-from kafkastore.changes.journal import Journal, find_journals, remove
+from kafkastore.changes.journal import Journal, find_half_removed, find_journals, remove
 from kafkastore.changes.plan import FileChange, Inline, Plan
 from kafkastore.changes.undo import resume, undo
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import FileSystem
 
 
 def test_apply_makes_exactly_what_the_plan_says(root, plan, planned):
@@ -447,6 +450,80 @@ def test_remove_deletes_a_finished_area_only(root, plan, planned, tmp_path):
     remove(resume(journal))
     assert contents(root) == planned
     assert [path.name for path in (tmp_path / "disk").iterdir()] == [root.name]
+
+
+def test_a_removal_that_was_killed_is_listed_and_finished(root, plan):
+    before = contents(root)
+    for at in itertools.count(1):  # at 0 nothing has happened yet
+        path = root / "orders-0" / f"{at}.tmp"
+        write(path, b"x", MTIME_NS)
+        removal = change(root, f"orders-0/{path.name}", None, None)
+        journal = apply(Plan(str(root), "test", (removal,)))
+        try:
+            remove(journal, fs=CrashingFileSystem(at))
+        except Crash:
+            for left in (*find_half_removed(root), *find_half_removed(root / "orders-0")):
+                if left.exists():
+                    remove(left)
+            assert not find_half_removed(root)
+            assert not find_journals(root)
+            assert [path.name for path in root.parent.iterdir()] == [root.name]
+        else:
+            break
+    assert at > 6
+    assert contents(root) == before
+
+
+def test_a_removed_area_is_no_area(root, plan):
+    journal = apply(plan)
+    remove(journal)
+    with pytest.raises(FileNotFoundError):
+        remove(journal)
+
+
+def test_copies_of_the_old_files_count_where_links_do_not_reach(root, plan, monkeypatch):
+    before = contents(root)
+    needed = plan.new_bytes + sum(each.before.size for each in plan.changes if each.before)
+
+    def disk_with(free):
+        status = os.statvfs(root)
+        fields = [1, 1, *status[2:4], free, *status[5:]]
+        monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
+
+    class NoLinks(FileSystem):
+        def link(self, source, target):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    disk_with(needed - 1)
+    with pytest.raises(ChangeRefusedError, match=f"copies of the old ones need {needed}"):
+        apply(plan, fs=NoLinks())
+    assert not find_journals(root)
+    assert contents(root) == before
+    disk_with(needed)
+    undo(apply(plan, fs=NoLinks()))
+    disk_with(plan.new_bytes)
+    undo(apply(plan))
+    disk_with(plan.new_bytes - 1)
+    with pytest.raises(ChangeRefusedError, match=f"the new files need {plan.new_bytes}"):
+        apply(plan)
+
+
+def test_undo_restores_times_and_modes_that_a_backup_of_the_area_lost(root, plan):
+    before = contents(root)
+    journal = apply(plan)
+    for path in (journal.area / "kept").rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+            os.utime(path)
+    undo(journal)
+    assert contents(root) == before
+
+
+def test_a_journal_knows_since_when_its_phase_is(plan):
+    earliest = time.time_ns() // 1_000_000
+    journal = apply(plan)
+    undone = undo(journal)
+    assert earliest <= journal.at_ms <= undone.at_ms <= time.time_ns() // 1_000_000
 
 
 def test_apply_works_on_a_directory_reached_through_a_symbolic_link(root, plan, planned, tmp_path):

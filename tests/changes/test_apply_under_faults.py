@@ -11,7 +11,6 @@ from changes.faults import (
     CrashingFileSystem,
     FailingFileSystem,
     FullDisk,
-    PowerLoss,
     ShortWrites,
     count_calls,
 )
@@ -20,7 +19,7 @@ from changes.small_store import contents
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import find_journals, remove
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.undo import undo
 
 
 @pytest.fixture
@@ -39,9 +38,6 @@ def half_planned(root, planned):
     }
 
 
-def resume_all(root):
-    for journal in find_journals(root):
-        resume(journal)
 
 
 @pytest.mark.parametrize("torn", [False, True])
@@ -111,64 +107,6 @@ def test_crash_after_crash_comes_to_an_end(root, short_plan, half_planned, check
             check_each_old_or_new()
         undo(journal)
         assert contents(root) == before
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_power_loss_at_any_call_of_apply_loses_nothing(
-    root, short_plan, half_planned, check_each_old_or_new, seed, tmp_path
-):
-    before = contents(root)
-    choose = random.Random(seed)
-    calls = count_calls(lambda fs: apply(short_plan, fs=fs))
-    remove(undo(apply(short_plan)))
-    for at in range(calls):
-        fs = PowerLoss(at, tmp_path / f"shadows-{at}")
-        with pytest.raises(Crash):
-            apply(short_plan, fs=fs)
-        fs.lose(choose)
-        check_each_old_or_new()
-        resume_all(root)
-        assert apply(short_plan).phase == "applied"
-        assert contents(root) == half_planned
-        remove(undo(apply(short_plan)))
-        assert contents(root) == before
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_power_loss_at_any_call_of_undo_loses_nothing(
-    root, short_plan, check_each_old_or_new, seed, tmp_path
-):
-    before = contents(root)
-    choose = random.Random(seed)
-    journal = apply(short_plan)
-    calls = count_calls(lambda fs: undo(journal, fs=fs))
-    remove(journal.area)
-    for at in range(calls):
-        journal = apply(short_plan)
-        fs = PowerLoss(at, tmp_path / f"shadows-{at}")
-        with pytest.raises(Crash):
-            undo(journal, fs=fs)
-        fs.lose(choose)
-        check_each_old_or_new()
-        undo(journal)
-        assert contents(root) == before
-        remove(journal)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_power_loss_after_apply_returned_loses_nothing(
-    root, short_plan, half_planned, seed, tmp_path
-):
-    before = contents(root)
-    fs = PowerLoss(10**9, tmp_path / "shadows")
-    journal = apply(short_plan, fs=fs)
-    fs.lose(random.Random(seed))
-    assert contents(root) == half_planned
-    fs = PowerLoss(10**9, tmp_path / "more shadows")
-    undo(journal, fs=fs)
-    fs.lose(random.Random(seed))
-    undo(journal)
-    assert contents(root) == before
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINTR, errno.EDQUOT])

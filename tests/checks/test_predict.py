@@ -4,6 +4,7 @@ import re
 
 import pytest
 from models.log_directory import Log, Segment
+from models.no_regular_file import KINDS
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
 from models.recovered_directory import files_after, files_of, indexes_and_logs
@@ -14,6 +15,7 @@ from kafkastore.errors import NotALogDirectoryError
 from kafkastore.formats.broker_rules import UnknownVersionError
 
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
+FROM_0_10_2 = ["0.10.2.*", *FROM_0_11]
 STARTED = ["crash*", "preallocate-killed", "broken-index-*", "wide"]
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
 SIZE = len(THIRTY[0].data)
@@ -48,7 +50,7 @@ def of_partitions(found):
     return {each.path.name: each for each in found if each.recovered is not None}
 
 
-@pytest.mark.golden_cases(names=STARTED, versions=FROM_0_11, answers="answers-recovered")
+@pytest.mark.golden_cases(names=STARTED, versions=FROM_0_10_2, answers="answers-recovered")
 def test_the_broker_loaded_and_left_what_was_predicted(golden_case):
     found = predictions(golden_case)
     assert not any(each.outcome is Outcome.STOPS_THE_START for each in found)
@@ -254,6 +256,50 @@ def test_nothing_is_altered(written):
     for broker in ("0.11.0.3", "2.4", "3.9", "4.1"):
         list(predict_start(root, broker))
     assert before == {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("base_offset", [0, 10, 20])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_log_that_is_no_file_is_passed_over(written, kind, base_offset):
+    root = written()
+    path = root / "t-0" / f"{base_offset:020}.log"
+    path.unlink()
+    KINDS[kind](path)
+    (found,) = predict_start(root, "2.4")
+    assert found.outcome is Outcome.LOSES_RECORDS
+    assert f"passes over {path.name}" in found.why
+    assert ("once more" in found.why) == (base_offset == 20)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_file_of_a_segment_that_is_none_stops_the_start(written, kind, suffix):
+    root = written()
+    path = root / "t-0" / f"{10:020}{suffix}"
+    path.unlink(missing_ok=True)
+    KINDS[kind](path)
+    (found,) = predict_start(root, "2.4")
+    assert (found.outcome, found.path) == (Outcome.STOPS_THE_START, path.parent)
+    assert str(path) in found.why
+    # Also beside one that would only be passed over.
+    (path.parent / f"{0:020}.log").unlink()
+    KINDS[kind](path.parent / f"{0:020}.log")
+    (found,) = predict_start(root, "2.4")
+    assert found.outcome is Outcome.STOPS_THE_START
+
+
+def test_partitions_are_chosen_however_they_are_named(written):
+    root = written(is_clean=True)
+    (whole,) = predict_start(root)
+    named = kafkastore.open(root).partitions
+    for chosen in (["t-0"], [("t", 0)], set(named)):
+        (found,) = predict_start(root, partitions=chosen)
+        assert (found.path, found.outcome) == (whole.path, whole.outcome)
+    assert not list(predict_start(root, partitions=[]))
+    with pytest.raises(KeyError, match="nope-0"):
+        list(predict_start(root, partitions=["t-0", "nope-0"]))
+    with pytest.raises(TypeError, match="collection"):
+        list(predict_start(root, partitions="t-0"))
 
 
 def test_wrong_use_is_said(tmp_path, written):

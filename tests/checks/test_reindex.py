@@ -255,3 +255,26 @@ def test_whole_entries_are_all_that_is_written(tmp_path):
     reindexed(root)
     for name, data in files_of(root / "t-0").items():
         assert len(data) % ENTRY_SIZES.get(name[20:], 1) == 0
+
+
+@pytest.mark.parametrize("rules", ["0.8.2.2", "0.9", "0.10.0"])
+def test_versions_without_time_indexes_make_none_and_leave_those_that_are_there(tmp_path, rules):
+    root = written(tmp_path, *thirty())
+    for base in (0, 10, 20):
+        (root / "t-0" / f"{base:020}.index").unlink()
+    (root / "t-0" / f"{10:020}.timeindex").unlink()
+    (root / "t-0" / f"{20:020}.timeindex").write_bytes(bytes(24))
+    plan = plan_reindex(root, rules)
+    assert [change.path for change in plan.changes] == [
+        f"t-0/{base:020}.index" for base in (0, 10, 20)
+    ]
+
+
+def test_zeros_behind_the_entries_of_an_index_are_trimmed(tmp_path):
+    root = written(tmp_path, *thirty())
+    paths = [*(root / "t-0").glob("*index")]
+    before = {path: path.read_bytes() for path in paths}
+    for path in paths:
+        path.write_bytes(before[path] + bytes(240))
+    reindexed(root, index_interval_bytes=200)
+    assert before == {path: path.read_bytes() for path in paths}

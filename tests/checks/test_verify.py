@@ -2,6 +2,7 @@
 import errno
 import os
 import shutil
+import threading
 
 import pytest
 
@@ -12,6 +13,7 @@ from kafkastore.checks.verify import verify
 HEALTHY = [
     "codecs", "create-time-*", "log-append-time", "headers-and-nulls", "leader-epochs",
     "roll-and-retention-by-time", "broken-index", "transactions", "compacted*", "old-formats",
+    "delete-records", "crash", "preallocate-killed", "kraft-metadata", "wide",
 ]
 WITH_TIME_INDEX = ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1"]
 
@@ -204,4 +206,119 @@ def test_a_file_that_may_not_be_opened_ends_the_check_or_is_told_and_the_rest_ch
     found = list(verify(logs, failed=lambda *failure: failed.append(failure)))
     ((topic_partition, error),) = failed
     assert (topic_partition, error.filename) == (partitions[0], str(locked))
-    assert {each.path.parent.name for each in found} <= {str(each) for each in partitions[1:]}
+    assert found == []  # not even of the other files of that partition
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_of_a_partition_with_a_file_that_can_not_be_opened_all_others_are_checked(
+    golden, writable_copy, monkeypatch, number
+):
+    logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    locked, harmed, *_ = sorted(logs.glob("broken-0/*.log"))
+    harmed.with_suffix(".timeindex").unlink()
+    (logs / "broken-0" / "leader-epoch-checkpoint").write_bytes(b"1")
+    really_open = os.open
+
+    def refuse(path, *arguments, **options):
+        if str(path) == str(locked):
+            raise OSError(number, os.strerror(number), str(path))
+        return really_open(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    failed = []
+    found = list(verify(logs, failed=lambda *failure: failed.append(failure)))
+    paths = [each.path for each in found if each.severity != Severity.STYLE]
+    others = [logs / "broken-0" / "leader-epoch-checkpoint", harmed.with_suffix(".timeindex")]
+    if number == errno.EIO:
+        assert failed == []
+        assert paths == [others[0], locked, others[1]]
+    else:
+        assert [str(error.filename) for _, error in failed] == [str(locked)]
+        assert paths == others
+
+
+def test_a_future_copy_is_checked_like_a_partition(golden, writable_copy):
+    logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    future = logs / f"broken-0.{'a' * 32}-future"
+    shutil.copytree(logs / "broken-0", future)
+    sorted(future.glob("*.timeindex"))[1].unlink()
+    (found,) = worse_than_style(logs)
+    assert found.path.parent == future
+
+
+@pytest.mark.golden_cases(names=["transactions", "compacted", "leader-epochs"], versions="2.4.0")
+def test_healthy_directories_have_no_finding_above_style_in_any_sample(golden_case):
+    for share in (0.01, 0.2, 0.5, 0.9):
+        findings = verify(golden_case.logs, sample=share)
+        assert [each for each in findings if each.severity != Severity.STYLE] == []
+
+
+def test_a_sample_reads_the_same_segments_of_every_copy(golden, writable_copy):
+    read = []
+    for copy in (writable_copy(golden("2.4.0", "wide", "answers").logs) for _ in range(2)):
+        checked = []
+        list(verify(copy, sample=0.4, progress=checked.append, threads=2))
+        read.append([(each.path.name, each.segments_read) for each in checked])
+        assert all(0 < each.segments_read <= each.segments for each in checked if each.segments)
+        assert sum(e.segments_read for e in checked) < sum(e.segments for e in checked)
+    assert read[0] == read[1]
+
+
+@pytest.mark.parametrize("sample", [0, -0.5, 1.01, float("nan")])
+def test_a_share_of_nothing_or_more_than_all_is_refused(golden, sample):
+    with pytest.raises(ValueError, match="sample is a share"):
+        list(verify(golden("2.4.0", "codecs", "answers").logs, sample=sample))
+
+
+def test_few_partitions_are_checked_ahead_and_none_when_nobody_listens(tmp_path, golden):
+    source = golden("2.4.0", "broken-index", "answers").logs / "broken-0"
+    for number in range(40):
+        shutil.copytree(source, tmp_path / f"broken-{number}")
+        (tmp_path / f"broken-{number}" / "00000000000000000022.timeindex").unlink()
+    checked = []
+    findings = verify(tmp_path, threads=2, progress=checked.append)
+    first = next(findings)
+    assert first.path.parent.name == "broken-0"
+    findings.close()
+    assert len(checked) == 0
+    assert not [thread for thread in threading.enumerate() if "verify" in thread.name]
+    assert len(list(verify(tmp_path, threads=3))) == 40
+
+
+def test_a_follower_that_appends_many_batches_at_once_has_nothing_found(tmp_path, golden):
+    leader = kafkastore.open(golden("2.4.0", "broken-index", "answers").logs)["broken-0"]
+    config = {"segment.bytes": 1 << 20, "index.interval.bytes": 100}
+    with kafkastore.LogDirWriter(tmp_path) as log_dir:
+        writer = log_dir.writer("a", 0, config)
+        for segment in leader.segments:
+            writer.append(segment.log_path.read_bytes(), as_follower=True)
+        assert len(writer.base_offsets) == 1
+    assert worse_than_style(tmp_path) == []
+
+
+def test_a_directory_that_can_not_be_listed_is_told_once_and_the_others_are_checked(
+    golden, writable_copy, monkeypatch
+):
+    logs = writable_copy(golden("2.4.0", "transactions", "answers").logs)
+    (logs / "txn-1" / "leader-epoch-checkpoint").write_bytes(b"1")
+    really_list = os.listdir
+
+    def refuse(path):
+        if str(path) == str(logs / "txn-0"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really_list(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    failed = []
+    (found,) = verify(logs, failed=lambda *failure: failed.append(failure))
+    assert found.path.parent.name == "txn-1"
+    assert [str(partition) for partition, _ in failed] == ["txn-0"]
+
+
+def test_an_interruption_ends_all_threads(golden):
+    def interrupt(checked):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(verify(golden("2.4.0", "wide", "answers").logs, threads=2, progress=interrupt))
+    assert not [thread for thread in threading.enumerate() if "verify" in thread.name]

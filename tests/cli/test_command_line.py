@@ -35,6 +35,18 @@ def test_the_version_is_that_of_the_package(run: Run) -> None:
     assert run("--version").out == f"kafkastore {version('kafkastore')}\n"
 
 
+def test_help_with_a_command_is_that_commands_help(run: Run) -> None:
+    assert run("help", "ls") == run("ls", "--help")
+    assert run("help") == run("--help")
+
+
+def test_a_slip_of_the_pen_gets_the_command_that_was_meant(run: Run) -> None:
+    ran = run("verfy", "logs")
+    assert (ran.code, ran.out) == (2, "")
+    assert "No such command 'verfy', did you mean verify?" in ran.err
+    assert "did you mean" not in run("xyz").err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_json(run: Run, name: str) -> None:
     ran = run(name, "--help")

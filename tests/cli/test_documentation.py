@@ -84,7 +84,7 @@ def test_fields_of_dump(run: Run, rich_logs: Path) -> None:
              if path.is_file() and path.suffix not in (".lock",)
              and path.name != ".lock"]
     rows = run("dump", "--records", "--json", *files).lines
-    records = documented("cat") | {"key", "value"}
+    records = documented("cat") | documented("dump", "record") | {"key", "value"}
     kinds = {row["kind"] for row in rows}
     assert kinds >= {"batch", "record", "offset_index_entry", "time_index_entry", "leader_epoch"}
     for kind in kinds:
@@ -102,8 +102,19 @@ def test_fields_of_cat_offsets_compare_and_verify(
     check(run("verify", sample_root, "--json").lines, documented("verify"))
 
 
+def test_fields_of_explanations(run: Run, sample_root: Path) -> None:
+    rows = run("offsets", sample_root, "--at", "2017-07-14T02:40:30Z", "--rules", "2.4",
+               "--rules", "correct", "--explain", "--json").lines
+    (line,) = re.findall(r"^\| `explanation` \|(.*)", section("offsets"), re.MULTILINE)
+    fields = set(re.findall(r"`([a-z_]+)`", line))
+    explanations = [row["explanation"] for row in rows]
+    check(explanations, fields)
+    check((each for told in explanations for each in told.values() if isinstance(each, dict)),
+          fields)
+
+
 def test_fields_of_migrate_and_changes(run: Run, sample_copy: Path) -> None:
     rows = run("migrate", sample_copy, "--in-place", "--yes", "--json").lines
-    for kind in ("plan", "change", "result"):
+    for kind in ("plan", "change", "answer", "answers", "result"):
         check((row for row in rows if row["kind"] == kind), documented("migrate", kind))
     check(run("changes", "list", sample_copy, "--json").lines, documented("changes"))

@@ -81,6 +81,17 @@ def test_the_largest_latency_may_be_given_measured_here_or_elsewhere(
     assert "show no latency of topic orders" in unmeasured.err
 
 
+def test_a_position_beyond_the_log_end_is_told(run: Run, clusters: tuple[Path, Path]) -> None:
+    for position, place in ((4, "in the log"), (5, "beyond the log end")):
+        given = ("--offsets", f"billing:orders:0:{position}")
+        ran = run("failover", *clusters, *given, "--json")
+        (row,) = ran.lines
+        assert (row["place"], row["source_offset"]) == (place, position)
+        assert ran.code == run("failover", *clusters, *given).code == int(position > 4)
+        told = "billing at orders-0: offset 5 lies beyond the log end of cluster 1, 4; "
+        assert (told in ran.err) == (position > 4)
+
+
 def test_what_would_be_lost_is_said_with_exit_code_1(run: Run, tmp_path: Path) -> None:
     """Cluster 2's clock is behind, and it stamps records itself."""
     one = write(tmp_path / "1", FIRST)

@@ -77,6 +77,31 @@ def test_positions_may_be_given_and_partitions_chosen(run: Run, root: Path) -> N
     assert re.search(r"^c +t-0 +1 +- +- +- +- +-  +no such partition here$", shown, re.MULTILINE)
 
 
+def test_an_offset_given_of_a_partition_that_is_not_here_is_a_problem(
+    run: Run, root: Path, tmp_path: Path
+) -> None:
+    """What a broker's own topic has of other brokers' partitions is none."""
+    here, elsewhere = ("--offsets", "g:orders:0:20"), ("--offsets", "g:orders:7:5")
+    assert run("lag", root, *here).code == 0
+    for form in ((), ("--json",)):
+        ran = run("lag", root, *here, *elsewhere, *form)
+        assert ran.code == 1
+        assert "no such partition here" in ran.out
+    saved = tmp_path / "positions"
+    saved.write_text('{"group": "g", "topic": "nope", "partition": 0, "offset": 1}\n')
+    assert run("lag", root, "--offsets-file", saved).code == 1
+    (root / "orders-0").rename(tmp_path / "orders-0")
+    ran = run("lag", root, "--group", "billing")
+    assert (ran.code, "no such partition here" in ran.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["g:orders:\u0660:5", "g:orders:0:\uff15", "g:orders:0:" + "9" * 5000]
+)
+def test_numbers_of_positions_are_of_ascii_digits(run: Run, root: Path, text: str) -> None:
+    assert_one_sentence(run("lag", root, "--offsets", text), "is not GROUP:TOPIC:PARTITION:OFFSET")
+
+
 def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
     run: Run, golden: Any
 ) -> None:

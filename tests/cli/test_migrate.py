@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,9 @@ def test_the_plan_printed_is_the_plan_applied(run: Run, sample_copy: Path) -> No
     planned = run("migrate", sample_copy, "--dry-run", "--json").lines
     done = run("migrate", sample_copy, "--in-place", "--yes", "--json").lines
     assert done[: len(planned)] == planned
-    for change in planned[1:]:
+    assert [each["kind"] for each in planned] == [
+        "plan", *["change"] * 11, *["answer"] * 58, "answers", "answers"]
+    for change in planned[1:12]:
         path = sample_copy / change["path"]
         assert path.stat().st_size == change["after"]["size"]
         assert path.stat().st_mtime_ns == change["after"]["mtime_ns"]
@@ -192,10 +195,165 @@ def test_a_segment_that_can_not_be_read_is_left_and_told(run: Run, sample_copy: 
         file.write(b"\xff\xff")
     ran = run("migrate", sample_copy, "--in-place", "--yes")
     assert ran.code == 1
-    assert ran.out.endswith("not done: 1 segment whose log can't be read to its end\n")
+    assert ran.out.endswith("not done: 1 segment: the log can't be read to its end\n")
     assert f"note: unreadable: {log}" in ran.err
     assert not log.with_suffix(".timeindex").exists()
     assert len(time_indexes(sample_copy)) == 10
+    left = {"kind": "unmigrated", "root": str(sample_copy), "path": f"up-1/{log.name}",
+            "reason": "the log can't be read to its end"}
+    assert left in run("migrate", sample_copy, "--json").lines
+
+
+def test_segments_that_a_broker_rebuilds_itself_are_left_and_told(
+    run: Run, sample_copy: Path
+) -> None:
+    (sample_copy / ".kafka_cleanshutdown").unlink()
+    active = max((sample_copy / "up-0").glob("*.log")).with_suffix(".timeindex")
+    active.touch()
+    ran = run("migrate", sample_copy, "--in-place", "--yes")
+    assert ran.code == 0
+    assert ran.out.endswith("not done: 1 segment: the next start of a broker rebuilds it\n")
+    assert active.read_bytes() == b""
+    assert len(time_indexes(sample_copy)) == 11
+
+
+UNTIMED = ["--mode", "kip-33", "--topic", "up-0"]
+LOST_NS = 1_700_000_000_000_000_000
+
+
+def lose_mtimes(root: Path) -> None:
+    for path in root.rglob("*.log"):
+        os.utime(path, ns=(1, LOST_NS))
+
+
+@pytest.mark.parametrize("into_a_copy", [False, True])
+def test_modification_times_are_saved_and_given_back(
+    run: Run, sample_copy: Path, tmp_path: Path, into_a_copy: bool
+) -> None:
+    saved, copy = tmp_path / "mtimes.json", tmp_path / "copy"
+    how = ["--copy-to", copy] if into_a_copy else ["--in-place", "--yes"]
+    assert run("migrate", sample_copy, "--save-mtimes", saved).code == 0
+    entries = [
+        json.loads(saved.read_text())[f"up-0/{base:020}.log"] for base in (0, 22, 44)
+    ]
+    lose_mtimes(sample_copy)
+    ran = run("migrate", sample_copy, *UNTIMED, *how, "--mtimes", saved)
+    assert (ran.code, ran.err) == (0, "")
+    migrated = copy if into_a_copy else sample_copy
+    for base, expected in zip((0, 22, 44), entries, strict=True):
+        (row,) = run("dump", migrated / "up-0" / f"{base:020}.timeindex", "--json").lines
+        assert row["timestamp"] == expected
+    # The files' own times stay as they are.
+    assert {path.stat().st_mtime_ns for path in migrated.rglob("*.log")} == {LOST_NS}
+
+
+def test_the_plan_with_given_modification_times_is_the_plan_applied(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    saved = tmp_path / "mtimes.json"
+    run("migrate", sample_copy, "--save-mtimes", saved)
+    lose_mtimes(sample_copy)
+    options = [*UNTIMED, "--mtimes", saved, "--json"]
+    planned = run("migrate", sample_copy, *options, "--dry-run").lines
+    done = run("migrate", sample_copy, *options, "--in-place", "--yes").lines
+    assert done[: len(planned)] == planned
+    assert "1500000120000 -> offset" in str(planned)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{", "is no JSON"), ("[]", "is not an object"), ('{"a": "b"}', "not a number of ms"),
+     ('{"00000000000000000000.log": 5}', "without a partition")],
+)
+def test_a_file_of_modification_times_that_is_none(
+    run: Run, sample_copy: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    copy = tmp_path / "copy"
+    ran = run("migrate", sample_copy, "--mtimes", tmp_path / "bad.json", "--copy-to", copy)
+    assert_one_sentence(ran, words)
+    assert not copy.exists()
+    assert_one_sentence(run("migrate", sample_copy, "--mtimes", tmp_path / "none"), "none")
+
+
+def test_modification_times_that_name_nothing_are_told(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other.json").write_text('{"other-0/00000000000000000000.log": 5}')
+    ran = run("migrate", sample_copy, "--mtimes", tmp_path / "other.json")
+    assert ran.err.startswith(f"note: {tmp_path / 'other.json'} names no segment")
+
+
+def test_modification_times_are_not_saved_into_the_directory(
+    run: Run, sample_copy: Path
+) -> None:
+    before = files_of(sample_copy)
+    ran = run("migrate", sample_copy, "--save-mtimes", sample_copy / "mtimes.json")
+    assert_one_sentence(ran, "name a file outside of it")
+    assert files_of(sample_copy) == before
+
+
+def test_of_a_copy_only_the_chosen_topic_is_migrated(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    planned = run("migrate", sample_copy, "--copy-to", copy, "--topic", "up-1", "--dry-run",
+                  "--json").lines
+    assert not copy.exists()
+    done = run("migrate", sample_copy, "--copy-to", copy, "--topic", "up-1", "--json").lines
+    assert done[: len(planned)] == planned
+    assert {path.parent.name for path in time_indexes(copy)} == {"up-1"}
+    assert {path.name for path in copy.iterdir()} >= {"up-0", "up-1", "up-compressed-0"}
+
+
+def test_a_topic_may_lie_in_one_of_several_directories(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (sample_copy / "up-1").rename(other / "up-1")
+    (other / ".kafka_cleanshutdown").touch()
+    ran = run("migrate", sample_copy, other, "--topic", "up-1", "--in-place", "--yes")
+    assert (ran.code, len(time_indexes(other)), time_indexes(sample_copy)) == (0, 3, [])
+    assert_one_sentence(run("migrate", sample_copy, other, "--topic", "down"), "no topic down")
+
+
+def test_answers_before_and_after_are_told(run: Run, sample_copy: Path) -> None:
+    ran = run("migrate", sample_copy, "--topic", "up-0")
+    assert (
+        "\nanswers of 2.4 and 4.1: 3 of 9 sample times right before, 9 after; "
+        "1 of 1 partition asked\n" in ran.out
+    )
+    assert ran.out.count("2.4, 4.1") == 5
+    assert "\n... and 1 more; --json has all\n" in ran.out
+    lines = run("migrate", sample_copy, "--topic", "up-0", "--json").lines
+    assert [each for each in lines if each["kind"] == "answers"] == [
+        {"kind": "answers", "root": str(sample_copy), "rules": rules, "times": 9,
+         "right_before": 3, "right_after": 9, "partitions": 1, "changed_partitions": 1}
+        for rules in ("2.4", "4.1")
+    ]
+    for each in lines:
+        if each["kind"] == "answer":
+            found = run("offsets", sample_copy, "--topic", "up-0", "--json", "--at",
+                        each["asked_timestamp"], "--rules", each["rules"]).lines
+            assert found[0]["offset"] == each["before"]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_answers_are_left_out_where_nobody_wants_them(
+    run: Run, sample_copy: Path, options: list[str]
+) -> None:
+    out = run("migrate", sample_copy, "--samples", 0, *options).out
+    assert "right before" not in out
+    assert '"kind": "answer' not in out
+
+
+def test_answers_of_records_without_timestamps(
+    run: Run, golden: Any, writable_copy: Callable[[Path], Path]
+) -> None:
+    logs = writable_copy(golden("0.8.2.2", "upgrade", "answers").logs)
+    told = "answers: no record has a timestamp to ask for; 4 of 4 partitions asked\n"
+    assert told in run("migrate", logs).out
 
 
 class Failing(FileSystem):
@@ -261,8 +419,10 @@ def test_an_undo_area_is_listed_undone_and_removed(run: Run, sample_copy: Path) 
     run("migrate", sample_copy, "--in-place", "--yes")
     (area,) = undo_areas(sample_copy)
     listed = run("changes", "list", sample_copy)
-    assert listed.out.splitlines()[-1].split() == [
-        str(area), "migrate", "(auto)", "applied", "11", "0", "B"]
+    place, *job, state, since, files, kept, unit = listed.out.splitlines()[-1].split()
+    assert (place, job, state, files, kept, unit) == (
+        str(area), ["migrate", "(auto)"], "applied", "11", "0", "B")
+    assert since.endswith("Z")
     assert_one_sentence(run("changes", "remove", area), "needs --yes")
     assert run("changes", "undo", area, "--json").lines[-1]["outcome"] == "undone"
     removed = run("changes", "remove", area, "--yes")

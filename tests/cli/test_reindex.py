@@ -84,6 +84,8 @@ def test_only_the_topics_chosen_are_indexed(run: Run, sample_copy: Path) -> None
 
 def test_a_version_that_is_none_is_refused(run: Run, sample_copy: Path) -> None:
     assert_one_sentence(run("reindex", sample_copy, "--rules", "new", "--dry-run"), "'new'")
+    # Before it is asked whether anybody can say yes.
+    assert_one_sentence(run("reindex", sample_copy, "--rules", "new"), "'new'")
 
 
 def test_an_interval_that_kafka_has_no_number_for_is_refused_in_a_sentence(

@@ -1,6 +1,8 @@
 """What ``kafkastore repair`` prints and does."""
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,8 +57,63 @@ def test_json_has_only_documented_fields(run: Run, harmed: Path) -> None:
         check((row for row in rows if row["kind"] == kind), documented("migrate", kind))
 
 
+def files_of(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("options", [[], ["--yes"], ["--dry-run"]])
+def test_without_a_choice_both_outcomes_are_shown_and_nothing_is_changed(
+    run: Run, harmed: Path, options: list[str]
+) -> None:
+    before = files_of(harmed.parent)
+    ran = run("repair", harmed, *options)
+    assert ran.code == 1
+    assert re.search(r"--like keep +190 +6$", ran.out, re.MULTILINE)
+    assert re.search(r"--like 2.4 +9,287 +17$", ran.out, re.MULTILINE)
+    assert "nothing was changed" in ran.out
+    assert files_of(harmed.parent) == before
+
+
+def test_the_choice_as_json_has_only_documented_fields(run: Run, harmed: Path) -> None:
+    rows = run("repair", harmed, "--json").lines
+    assert [(row["kind"], row["like"], row["lost_bytes"]) for row in rows] == [
+        ("choice", "keep", 190), ("choice", "2.4", 9287)
+    ]
+    check(rows, documented("repair", "choice"))
+    check(rows[0]["damages"], documented("repair", "damage"))
+
+
+def test_where_no_byte_of_a_log_leaves_no_choice_is_needed(run: Run, harmed: Path) -> None:
+    for path in harmed.glob("broken-0/*.log"):
+        data = bytearray(path.read_bytes())
+        if path == sorted(harmed.glob("broken-0/*.log"))[1]:
+            data[300] ^= 1
+        path.write_bytes(data)
+    index = sorted(harmed.glob("broken-0/*.index"))[1]
+    index.write_bytes(bytes(80))
+    assert run("verify", harmed).code == 1
+    ran = run("repair", harmed, "--yes")
+    assert ran.code == 0
+    assert "undo area: " in ran.out
+    assert run("verify", harmed).code == 0
+
+
+def test_what_is_no_file_is_named_and_the_rest_is_mended(run: Run, harmed: Path) -> None:
+    odd = sorted(harmed.glob("broken-0/*.timeindex"))[3]
+    odd.unlink()
+    os.mkfifo(odd)
+    ran = run("repair", harmed, "--like", "keep", "--yes")
+    assert ran.code == 1
+    assert ran.err.count("\n") == 1
+    assert f"left alone: {odd} is not a regular file" in ran.err
+    assert len(run("cat", harmed, "--json").lines) == 99
+    rows = run("repair", harmed, "--like", "keep", "--dry-run", "--json").lines
+    (left,) = (row for row in rows if row["kind"] == "left-alone")
+    check([left], documented("repair", "left-alone"))
+
+
 def test_wrong_use_is_one_sentence(run: Run, harmed: Path, tmp_path: Path) -> None:
-    assert_one_sentence(run("repair", harmed), "--like")
+    assert_one_sentence(run("repair", harmed, "--like", "best"), "best")
     assert_one_sentence(run("repair", harmed, "--like", "best", "--dry-run"), "best")
     assert_one_sentence(run("repair", harmed, "--like", "keep"), "--yes")
     assert_one_sentence(run("repair", tmp_path / "x", "--like", "keep", "--yes"), "x")

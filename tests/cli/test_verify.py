@@ -12,17 +12,57 @@ def test_findings_say_where_what_and_what_to_do(run: Run, sample_root: Path) -> 
     assert ran.code == 1
     lines = ran.out.splitlines()
     assert lines[0].startswith("wrong-answers: the time index is missing")
-    assert lines[2] == "    remedy: kafkastore migrate"
+    assert lines[2] == f"    remedy: kafkastore migrate --in-place {sample_root}/up-0"
     assert lines[3] == f"      {sample_root}/up-0/00000000000000000000.timeindex"
     assert lines[-1] == "4 partitions verified: 10 wrong-answers"
 
 
-def test_json_has_one_finding_a_line(run: Run, sample_root: Path) -> None:
+def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) -> None:
     ran = run("verify", sample_root, "--json")
     assert ran.code == 1
-    assert len(ran.lines) == 10
-    assert set(ran.lines[0]) == {
-        "severity", "path", "position", "what", "consequence", "remedy"}
+    *findings, summary = ran.lines
+    assert len(findings) == 10
+    for finding in findings:
+        assert list(finding) == [
+            "kind", "severity", "path", "position", "what", "consequence", "remedy"]
+    assert summary == {
+        "kind": "summary",
+        "partitions": 4,
+        "segments": 11,
+        "segments_read": 11,
+        "findings": {"data-loss-risk": 0, "wrong-answers": 10, "slow": 0, "style": 0},
+        "failures": 0,
+    }
+
+
+@pytest.mark.parametrize("share", ["1%", "0.01"])
+def test_of_a_sample_the_last_segments_are_always_read(
+    run: Run, sample_root: Path, share: str
+) -> None:
+    first, second = (run("verify", sample_root, "--sample", share, "--json") for _ in range(2))
+    assert first == second
+    summary = first.lines[-1]
+    assert summary["segments"] == 11
+    assert 4 <= summary["segments_read"] < 11
+    shown = run("verify", sample_root, "--sample", share).out.splitlines()[-1]
+    assert shown.startswith(
+        f"4 partitions verified ({summary['segments_read']} of 11 segments read): "
+    )
+
+
+@pytest.mark.parametrize("share", ["0", "0%", "-5%", "101%", "1.5", "five", "nan", "inf%", ""])
+def test_what_is_no_share_is_wrong_use(run: Run, sample_root: Path, share: str) -> None:
+    assert_one_sentence(run("verify", sample_root, "--sample", share), "5% or 0.05")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_findings_are_the_same_and_in_order_on_any_number_of_threads(
+    run: Run, golden: Any, threads: int
+) -> None:
+    logs = golden("2.4.0", "wide", "answers").logs
+    ran = run("verify", logs, "--json", "--threads", threads, "--fail-on", "style")
+    assert ran.lines[-1]["findings"]["style"] > 30
+    assert ran == run("verify", logs, "--json", "--fail-on", "style")
 
 
 @pytest.mark.parametrize(
@@ -46,11 +86,12 @@ def test_healthy_directories_are_as_they_should_be(run: Run, golden_case: Any) -
     ran = run("verify", golden_case.logs)
     assert ran.code == 0
     assert ran.out.endswith("verified: all as it should be\n")
-    assert run("verify", golden_case.logs, "--json").out == ""
+    (summary,) = run("verify", golden_case.logs, "--json").lines
+    assert set(summary["findings"].values()) == {0}
 
 
 def test_only_the_partitions_chosen_are_verified(run: Run, sample_root: Path) -> None:
-    assert len(run("verify", sample_root, "--topic", "up-1", "--json").lines) == 3
+    assert len(run("verify", sample_root, "--topic", "up-1", "--json").lines) == 3 + 1
     assert run("verify", sample_root, "--topic", "up-empty").code == 0
 
 

@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore.formats.broker_rules import rules_of
-from kafkastore.kip_33.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.kip_33.retention import DatedBy, retention, retention_of
 from kafkastore.kip_33.sizing import sizing_of
+from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import RetentionRule, SegmentFacts, find_deletable
 
@@ -196,6 +198,22 @@ def test_a_time_of_the_future_blocks_all_behind_it_and_is_doubted(log_dir):
     behind = [each for each in found.segments if each.base_offset > future.base_offset]
     assert list(found.blocked) == behind != []
     assert future.expires_at == future.largest_timestamp + 7 * DAY_MS + 1
+
+
+def test_segments_of_negative_times_are_dated_by_their_files(tmp_path):
+    """No time index has an entry below 0, so that a broker finds no time in the records."""
+    rows = [Row(offset, time) for offset, time in enumerate((-1_600_000_000_000, -7, -1))]
+    batches = tuple(Batch((row,)) for row in rows)
+    modified_ms = 1_500_000_000_000
+    negative = Segment(0, batches, modified_ms=modified_ms).indexed()
+    rows = [Row(3, -5), Row(4, 1_400_000_000_000), Row(5, -5)]
+    mixed = tuple(Batch((row,)) for row in rows)
+    positive = Segment(3, mixed, modified_ms=modified_ms).indexed()
+    assert negative.time_index == b""
+    log = kafkastore.open(Log((negative, positive), is_clean=True).write(tmp_path / "logs"))["t-0"]
+    first, second = retention_of(log, config=HOUR, now=modified_ms + 1).segments
+    assert (first.dated_by, first.largest_timestamp) == (DatedBy.MODIFICATION_TIME, modified_ms)
+    assert (second.dated_by, second.largest_timestamp) == (DatedBy.RECORDS, 1_400_000_000_000)
 
 
 def test_the_clock_at_which_a_time_is_over_is_told_to_the_ms(log_dir):

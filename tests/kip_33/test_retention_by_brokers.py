@@ -15,8 +15,8 @@ from models.log_directory import Segment
 
 import kafkastore
 from kafkastore.formats.record_builder import build_batch
-from kafkastore.kip_33.doubtful_times import Doubt
 from kafkastore.kip_33.retention import DatedBy, retention_of
+from kafkastore.log.doubtful_times import Doubt
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

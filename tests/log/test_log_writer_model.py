@@ -143,8 +143,13 @@ class Run:
 
     def reopen(self):
         self.log_dir.close()
-        trouble = {finding.severity for finding in kafkastore.verify(self.root)}
-        assert trouble <= {kafkastore.Severity.STYLE}
+        trouble = [
+            finding
+            for finding in kafkastore.verify(self.root)
+            # Cut within a gap, with a start behind it: a broker drops such a log, too.
+            if "below its start" not in finding.what
+        ]
+        assert {finding.severity for finding in trouble} <= {kafkastore.Severity.STYLE}
         self.open()
         self.model.flushed = len(self.model.batches)
         self.flushed_sizes = log_sizes(self.writer.path)

@@ -1,4 +1,4 @@
-"""The table of answers in docs/migration.md, worked out on files."""
+"""The table of answers in docs/migration.md, worked out on files; and its commands, run."""
 
 import os
 import struct
@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from cli.examples import blocks_of, commands_of, run_command
 
 import kafkastore
 
@@ -69,3 +70,11 @@ def test_the_documented_answers_are_those_of_the_files(partition, state, expecte
     log = kafkastore.open(partition)["t-0"]
     found = {time: log.offset_for_timestamp(time, rules) for time in expected}
     assert {time: each and each.offset for time, each in found.items()} == expected
+
+
+def test_the_documented_commands_print_what_is_said(tmp_path):
+    blocks = [block for block in blocks_of(DOCUMENT) if block.language == "console"]
+    commands = [command for block in blocks for command in commands_of(block)]
+    assert len(commands) == 5
+    for command in commands:
+        run_command(command, tmp_path)

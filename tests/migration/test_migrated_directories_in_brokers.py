@@ -1,12 +1,15 @@
 """Real brokers are started on directories that were migrated in every way."""
 
+import re
 import shutil
 
 import pytest
+from kafkastore.migration import plan, survey
 
 import kafkastore
+from kafkastore.changes.apply import apply
 
-from .directories import data, migrate
+from .directories import data, migrate, remove
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -18,22 +21,43 @@ WAYS = [
     ("kip-33", "first"),
     ("empty", "next"),
 ]
+INTERVAL = 200
+# What a broker logs of segments that it does not take as they are.
+MENDING = re.compile(
+    r"orrupt|ecovering|ebuilding|Could not find|(WARN|ERROR) .*(\[Log|index|segment|\.log\.)"
+)
 PARTITIONS = ("up-0", "up-1", "up-compressed-0")
 
 
 @pytest.fixture
-def migrated(golden, tmp_path):
-    """A clean root with the old partitions, each migrated in each way, as a topic of its own."""
-    root = tmp_path / "migrated" / "logs"
+def old_partitions(golden, tmp_path):
+    """The old partitions, as a topic of its own for each way to migrate them."""
+    root = tmp_path / "old" / "logs"
     root.mkdir(parents=True)
     (root / ".kafka_cleanshutdown").touch()
     for old in OLD:
         logs = golden(old, "upgrade", "answers").logs
         for mode, entry_offset in WAYS:
             for number, name in enumerate(PARTITIONS):
-                partition = root / f"from.{old}.{mode}.{entry_offset}-{number}"
-                shutil.copytree(logs / name, partition)
-                migrate(partition, mode, entry_offset, index_interval_bytes=200)
+                shutil.copytree(logs / name, root / f"from.{old}.{mode}.{entry_offset}-{number}")
+    return root
+
+
+def migrate_in_each_way(root):
+    """Migrate the partitions of a log directory; each way leaves its undo area beside it."""
+    for mode, entry_offset in WAYS:
+        chosen = [path.name for path in root.glob(f"from.*.{mode}.{entry_offset}-*")]
+        found = survey(root, index_interval_bytes=INTERVAL, partitions=chosen)
+        apply(plan(found, mode, entry_offset=entry_offset))
+    areas = list(root.parent.glob(f"{root.name}.kafkastore-undo-*"))
+    assert len(areas) == len(WAYS)
+
+
+@pytest.fixture
+def migrated(old_partitions, writable_copy):
+    """A clean root with the old partitions, each migrated in each way."""
+    root = writable_copy(old_partitions)
+    migrate_in_each_way(root)
     return root
 
 
@@ -43,35 +67,60 @@ def answer(log, timestamp, rules):
 
 
 def original(golden, name):
-    """The records of a partition before its migration."""
+    """What its broker said of a partition before its migration."""
     old = next(each for each in OLD if name.startswith(f"from.{each}."))
     way = int(name.rpartition("-")[2])
-    partition = golden(old, "upgrade", "answers").answers["partitions"][PARTITIONS[way]]
+    return golden(old, "upgrade", "answers").answers["partitions"][PARTITIONS[way]]
+
+
+def records_of(partition):
     return [
         (offset, stamp, key, value) for offset, stamp, _, key, value, *_ in partition["records"]
     ]
 
 
-def test_the_broker_that_wrote_a_directory_loads_it_migrated(golden, migrated, load_into_broker):
+def answers_v0(partition):
+    return {
+        (row["timestamp"], row["max_num_offsets"]): (row["error"], row["offsets"])
+        for row in partition["list_offsets_v0"]
+    }
+
+
+def load(old_partitions, load_into_broker, version, **options):
+    """What a broker says of a root that was migrated below it, its undo areas beside it."""
+    return load_into_broker(
+        sorted(old_partitions.glob("from.0.*")), version, prepare=migrate_in_each_way, **options
+    )
+
+
+def test_the_broker_that_wrote_a_directory_loads_it_migrated_and_answers_as_before(
+    golden, old_partitions, migrated, load_into_broker
+):
     # 0.10.0.1 knows no time index; of the other two only v0 messages could be its own.
-    said = load_into_broker(sorted(migrated.glob("from.0.*")), "0.10.0.1")
+    said = load(old_partitions, load_into_broker, "0.10.0.1")
     for name, partition in said.answers["partitions"].items():
-        records = [(o, stamp, k, v) for o, stamp, _, k, v, *_ in partition["records"]]
-        assert records == original(golden, name), name
+        before = original(golden, name)
+        assert records_of(partition) == records_of(before), name
+        answers, answers_before = answers_v0(partition), answers_v0(before)
+        asked = answers.keys() & answers_before.keys()
+        assert len(asked) > 20
+        assert {each: answers[each] for each in asked} == {
+            each: answers_before[each] for each in asked
+        }, name
         assert data(said.logs / name, "*.timeindex") == data(migrated / name, "*.timeindex")
+    assert not [line for line in said.answers["broker_log"] if MENDING.search(line)]
 
 
 @pytest.mark.parametrize("version", ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1"])
 def test_newer_brokers_load_migrated_directories_and_answer_as_our_rules_say(
-    golden, migrated, load_into_broker, version
+    golden, old_partitions, migrated, load_into_broker, version
 ):
-    said = load_into_broker(sorted(migrated.glob("from.0.*")), version)
+    said = load(old_partitions, load_into_broker, version)
     store = kafkastore.open(migrated)
     asked = 0
     assert len(said.answers["partitions"]) == len(OLD) * len(WAYS) * len(PARTITIONS)
     for name, partition in said.answers["partitions"].items():
-        records = [(o, stamp, k, v) for o, stamp, _, k, v, *_ in partition["records"]]
-        assert records == original(golden, name), name
+        assert records_of(partition) == records_of(original(golden, name)), name
         for row in partition["list_offsets"]:
             if row["timestamp"] < 0 or row["isolation"]:
                 continue
@@ -82,4 +131,27 @@ def test_newer_brokers_load_migrated_directories_and_answer_as_our_rules_say(
         # Loading, answering and stopping alters none of what the migration made.
         assert data(said.logs / name, "*.timeindex") == data(migrated / name, "*.timeindex"), name
     assert asked > 1000
-    assert not [line for line in said.answers["broker_log"] if "orrupt" in line]
+    logged = said.answers["broker_log"]
+    assert len(logged) > len(said.answers["partitions"])
+    assert not [line for line in logged if MENDING.search(line)]
+
+
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1"])
+def test_mode_rebuild_makes_what_the_same_broker_makes_when_it_must_recover(
+    golden, writable_copy, load_into_broker, tmp_path, version
+):
+    made = {}
+    for old in OLD:
+        case = golden(old, "upgrade", "answers")
+        for number, name in enumerate(PARTITIONS):
+            partition = writable_copy(case.logs / name)
+            made[f"from.{old}-{number}"] = partition
+            shutil.copytree(partition, tmp_path / "harmed" / f"from.{old}-{number}")
+            remove(partition, "*.index")
+            migrate(partition, "rebuild", index_interval_bytes=INTERVAL)
+    said = load_into_broker(sorted((tmp_path / "harmed").iterdir()), version, recover=True)
+    assert any("ecover" in line for line in said.answers["broker_log"])
+    for name, partition in made.items():
+        for pattern in ("*.timeindex", "*.index"):
+            assert data(partition, pattern) == data(said.logs / name, pattern), name
+    assert any(data(each, "*.timeindex").values() for each in made.values())

@@ -6,6 +6,7 @@ import pytest
 from kafkastore.migration import MODES, plan, survey
 
 import kafkastore
+from kafkastore import Severity
 from kafkastore.changes.undo import undo
 
 from .directories import contents, data, entries, migrate, remove
@@ -108,6 +109,56 @@ def test_after_a_rebuild_the_broker_s_rules_give_the_right_answer(golden, writab
         right = answer(before[name], timestamp, "correct")
         assert answer(store[name], timestamp, "2.4") == right, (name, timestamp)
         assert answer(store[name], timestamp, "correct") == right, (name, timestamp)
+
+
+def grave(root):
+    return [each for each in kafkastore.verify(root) if each.severity is not Severity.STYLE]
+
+
+@pytest.mark.golden_cases(versions=OLD)
+def test_after_auto_and_rebuild_verify_finds_nothing_that_an_index_could_mend(
+    golden_case, writable_copy
+):
+    for mode in ("auto", "rebuild"):
+        root = writable_copy(golden_case.logs)
+        migrate(root, mode)
+        found = grave(root)
+        if golden_case.name == "crash-bad-crc" and not golden_case.logs.name.endswith("recovered"):
+            assert any("checksum" in each.what for each in found)  # what repair is for
+        else:
+            assert found == []
+
+
+HARM = {
+    "missing": lambda path, content: path.unlink(),
+    "empty": lambda path, content: path.write_bytes(b""),
+    "zeros": lambda path, content: path.write_bytes(bytes(1200)),
+    "zeros behind": lambda path, content: path.write_bytes(content + bytes(1200)),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.golden_cases(
+    versions=["0.10.2.2", "2.4.0", "3.9.1"],
+    names=["create-time-out-of-order", "transactions"],
+    answers="answers",
+)
+def test_time_indexes_of_newer_brokers_that_are_gone_or_zeros_are_mended(
+    golden_case, writable_copy, harm
+):
+    root = writable_copy(golden_case.logs)
+    for path in root.glob("*/*.timeindex"):
+        HARM[harm](path, path.read_bytes())
+    found = grave(root)
+    assert found
+    migrate(root)
+    mended = grave(root)
+    if harm == "zeros behind":  # these have entries; verify names what trims them
+        assert {each.path for each in mended} <= {each.path for each in found}
+        assert all("kafkastore reindex" in each.remedy for each in mended)
+        kafkastore.apply(kafkastore.plan_reindex(root))
+        mended = grave(root)
+    assert mended == []
 
 
 @pytest.mark.parametrize(("old", "entry_offset"), [*itertools.product(OLD, ["next", "first"])])

@@ -178,6 +178,20 @@ def test_an_mtime_entry_s_offset_fits_31_bits(following, next_offset, expected):
     time_index.check(change.content.data, 100)
 
 
+@pytest.mark.parametrize("mode", ["auto", "kip-33"])
+def test_a_segment_that_holds_no_record_gets_no_entry(mode):
+    no_bytes = dataclasses.replace(LOG, size=0)
+    for each in (
+        segment(timestamps=False, log=no_bytes, scan=Scan()),
+        segment(timestamps=False, log=no_bytes, read=False),
+        segment(timestamps=False, scan=Scan()),  # preallocated
+    ):
+        if each.scan is None and mode == "auto":
+            continue
+        assert mtime_entry(each) is None
+        assert outcome(each, mode) == "empty"
+
+
 @pytest.mark.parametrize("mtime_ms", [0, -1])
 def test_a_time_before_1970_makes_no_entry(mtime_ms):
     each = segment(timestamps=False, mtime_ms=mtime_ms)

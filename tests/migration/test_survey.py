@@ -327,6 +327,33 @@ def test_given_times_take_the_place_of_lost_ones(old, writable_copy):
     assert {path.stat().st_mtime_ns for path in lost.rglob("*.log")} == {1_700_000_000 * SECOND_NS}
 
 
+def test_given_times_are_named_by_partition_or_in_a_partition_alone_by_file(old):
+    name = f"{0:020}.log"
+    for path, mtimes, expected in (
+        (old, {f"up-0/{name}": 7}, [("up-0", 7)]),
+        (old / "up-0", {f"up-0/{name}": 7}, [("", 7)]),
+        (old / "up-0", {name: 7}, [("", 7)]),
+        (old / "up-1", {f"up-0/{name}": 7}, []),
+        (old, {name: 7}, []),  # of which partition?
+    ):
+        given = [
+            (partition.directory, segment.mtime_ms)
+            for partition in survey(path, mtimes).partitions
+            for segment in partition.segments
+            if segment.mtime_is_given
+        ]
+        assert given == expected
+
+
+def test_only_chosen_partitions_are_surveyed(stamped):
+    whole = survey(stamped)
+    found = survey(stamped, partitions=["up-1", ("up", 0)])
+    assert found.partitions == whole.partitions[:2]
+    assert survey(stamped, partitions=[]).partitions == ()
+    with pytest.raises(KeyError, match="up-7"):
+        survey(stamped, partitions=["up-7"])
+
+
 def test_directories_that_are_no_partitions_are_named(stamped):
     (stamped / "up-2.0123456789abcdef0123456789abcdef-delete").mkdir()
     (stamped / "lost+found").mkdir()

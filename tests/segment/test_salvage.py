@@ -5,12 +5,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.checked_segments import lose
 from models.record_format import Batch, Row
 from models.record_strategies import batches, bounded, in_a_row
 
 from kafkastore.formats import batch_header
 from kafkastore.segment.log_file import LogFile
-from kafkastore.segment.salvage import stretches
+from kafkastore.segment.salvage import has_false_length, stretches
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +147,49 @@ def test_the_search_for_a_header_tells_where_it_has_too_few_bytes():
     assert batch_header.find(bytes(100), 0, 10) == 100 - 60
     assert batch_header.find(b"x" * 7 + WHOLE, 0, 10) == 7
     assert batch_header.find(WHOLE, 3, 10) == 3 * SIZE
+
+
+THOUSAND = in_a_row([batch(0) for _ in range(1000)])
+LONG = b"".join(each.data for each in THOUSAND)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 4096), (4096, 8192), (8192 + 512, 9216), (40960, 81920), (4096, 4097)]
+)
+def test_bytes_that_the_device_can_not_read_are_passed_over(monkeypatch, tmp_path, start, end):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(LONG)
+    lose(monkeypatch, path, start, end)
+    with LogFile(path) as log:
+        found = list(stretches(log, 0, None))
+    # At most the batches that have such a byte, and those up to the next sector's start.
+    first = start // SIZE
+    behind = -(-(-(-end // 4096) * 4096) // SIZE)
+    if first:
+        assert found[0] == (0, first * SIZE, 0, first)
+    assert found[-1].end == len(LONG)
+    assert found[-1].start <= behind * SIZE
+    assert len(found) == (2 if first else 1)
+
+
+def test_a_log_of_which_nothing_can_be_read_has_no_stretch(monkeypatch, tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(LONG)
+    lose(monkeypatch, path, 0, len(LONG))
+    with LogFile(path) as log:
+        assert list(stretches(log, 0, None)) == []
+
+
+def test_a_last_batch_whose_length_alone_is_wrong_is_told_from_a_torn_one(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    for data, is_false in (
+        (with_byte(WHOLE, 9 * SIZE + 9, 0x7F), True),
+        (with_byte(WHOLE, 9 * SIZE + 9, 0x7F)[:-1], False),
+        (WHOLE[:-1], False),
+        (WHOLE + b"\0" * 5, False),
+    ):
+        path.write_bytes(data)
+        with LogFile(path) as log:
+            assert has_false_length(log, 9 * SIZE) == is_false
+            assert not has_false_length(log, len(data) - 5)
+            assert not has_false_length(log, len(data))

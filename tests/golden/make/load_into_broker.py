@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +52,8 @@ class LoadOptions:
         Also what a read_committed consumer gets, and every look-up with both isolations.
     appended_timestamps : sequence of int
         Of records that are produced to each partition once it has been asked about.
+    prepare : callable, optional
+        Called with the log directory when the files are in it, before the broker starts there.
     """
 
     recover: bool = False
@@ -61,6 +63,7 @@ class LoadOptions:
     extra_timestamps: Iterable[int] = ()
     committed: bool = False
     appended_timestamps: Sequence[int] = ()
+    prepare: Callable[[Path], object] | None = None
 
 
 def load_into_broker(
@@ -114,7 +117,7 @@ def load_into_broker(
         context.stop()
         lines = context.log_lines(*(re.escape(topic) for topic in topics))
         kept = [line for line in lines if "Completed request" not in line]
-        context.extra["broker_log"] = kept[:200]
+        context.extra["broker_log"] = kept[:2000]
         context.save()
     answers: dict[str, Any] = json.loads((out / "answers.json").read_text())
     return answers
@@ -159,6 +162,8 @@ def broker_on(
             for name, source in sources.items():
                 _replace_files(source, context.cluster.logs / name)
             _set_checkpoints(context.cluster.logs, sources, options)
+            if options.prepare is not None:
+                options.prepare(context.cluster.logs)
             context.start()
             yield context
         finally:

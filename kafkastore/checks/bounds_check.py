@@ -1,0 +1,99 @@
+"""The checkpoints of a log directory against the end of one log.
+
+Source: Kafka 2.4.0 ``Log.recoverLog``, ``Partition.createLog``; 3.9.0 and 4.1 ``LogLoader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.formats.file_names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from kafkastore.log.log_dir import LogDir
+from kafkastore.log.partition_log import PartitionLog
+
+_NONE_NEEDED = "none is needed; where the last segments are lost, look for them first"
+
+
+def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
+    """Compare what the checkpoints say of a partition with its log.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    log_end_offset : int
+        Exclusive: behind its last whole batch.
+
+    Yields
+    ------
+    Finding
+    """
+    if log.log_dir is None:
+        return
+    partition = log.topic_partition
+    start = _offset(log.log_dir, LOG_START_OFFSET_CHECKPOINT, partition)
+    if start is not None and log_end_offset < start:
+        yield Finding(
+            Severity.DATA_LOSS_RISK,
+            log.path,
+            None,
+            f"the log ends at {log_end_offset}, below its start {start} in "
+            f"{LOG_START_OFFSET_CHECKPOINT}",
+            "a broker from 2.3 on deletes all its segments when it starts",
+            f"look for lost segments; else take the line of {partition} out of "
+            f"{LOG_START_OFFSET_CHECKPOINT} before a broker starts",
+        )
+    recovery_point = _offset(log.log_dir, RECOVERY_POINT_CHECKPOINT, partition)
+    if recovery_point is not None and log.is_clean and recovery_point < log_end_offset:
+        # A closed log is flushed to its end: true of every version.
+        yield Finding(
+            Severity.WRONG_ANSWERS,
+            log.path,
+            None,
+            f"the log was closed at offset {recovery_point}, by {RECOVERY_POINT_CHECKPOINT}, and "
+            f"ends at {log_end_offset} now",
+            "the offset of its last batch is damaged, or batches were added since",
+            _NONE_NEEDED,
+        )
+    elif recovery_point is not None and recovery_point > log_end_offset:
+        yield Finding(
+            Severity.STYLE,
+            log.path,
+            None,
+            f"the recovery point {recovery_point} lies behind the log's end {log_end_offset}",
+            "records that were flushed are not here, or the log was cut: a broker lowers it",
+            _NONE_NEEDED,
+        )
+    high_watermark = _offset(log.log_dir, HIGH_WATERMARK_CHECKPOINT, partition)
+    if high_watermark is None:
+        return
+    if high_watermark > log_end_offset:
+        yield Finding(
+            Severity.STYLE,
+            log.path,
+            None,
+            f"the high watermark {high_watermark} lies behind the log's end {log_end_offset}",
+            "records that were replicated are not here, or the log was cut: a broker lowers it",
+            _NONE_NEEDED,
+        )
+    elif high_watermark < log.log_start_offset:
+        yield Finding(
+            Severity.STYLE,
+            log.path,
+            None,
+            f"the high watermark {high_watermark} lies before the log's start "
+            f"{log.log_start_offset}",
+            "a broker raises it",
+            "none is needed",
+        )
+
+
+def _offset(log_dir: LogDir, name: str, partition: TopicPartition) -> int | None:
+    """Return what a checkpoint says; of a damaged one the check of the store tells."""
+    return log_dir.checkpoint(name).offsets.get(partition)

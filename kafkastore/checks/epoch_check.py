@@ -1,0 +1,189 @@
+"""The leader epoch checkpoint against the epochs in the headers of the log's batches.
+
+A replica asks where an epoch ends to learn where its log must be cut, so that a wrong line costs
+records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kafkastore.checks.findings import Finding, Severity, command
+from kafkastore.errors import CorruptCheckpointError, CorruptionError
+from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
+from kafkastore.formats.file_names import LEADER_EPOCH_CHECKPOINT
+from kafkastore.formats.java_text import lines_with_positions
+from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.small_file import read_if_there
+
+# Version and number of lines.
+_HEAD_LINES = 2
+
+
+class EpochCheck:
+    """The checkpoint of one partition, beside its log as that is gone over.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    """
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self._path = log.path / LEADER_EPOCH_CHECKPOINT
+        self._entries: tuple[EpochStart, ...] = ()
+        self._line_positions: list[int] = []
+        self._is_told = False
+
+    def read(self) -> Iterator[Finding]:
+        """Read the checkpoint; tell where no broker could, or it contradicts itself.
+
+        Yields
+        ------
+        Finding
+        """
+        try:
+            data = read_if_there(self._path, CorruptCheckpointError)
+            entries = () if data is None else parse_leader_epoch_checkpoint(data)
+        except CorruptCheckpointError as error:
+            self._is_told = True
+            yield Finding(
+                Severity.WRONG_ANSWERS,
+                self._path,
+                error.position,
+                error.reason,
+                "a broker gives up the log directory, or does not start",
+                command("repair", self._log.path),
+            )
+            return
+        lines = [position for position, _ in lines_with_positions(data or b"")]
+        self._entries, self._line_positions = entries, lines[_HEAD_LINES:]
+        before = EpochStart(-1, -1)
+        for slot, entry in enumerate(entries):
+            if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
+                yield self._wrong(
+                    slot,
+                    f"epoch {entry.epoch} from offset {entry.start_offset} on does not follow "
+                    f"epoch {before.epoch} from offset {before.start_offset} on",
+                )
+                return
+            before = entry
+
+    def batches(self, segment: LogSegment, epochs: Sequence[tuple[int, int]]) -> Iterator[Finding]:
+        """Compare the epochs of a segment's batches; the first contradiction is told.
+
+        Parameters
+        ----------
+        segment : LogSegment
+            The segment.
+        epochs : sequence of (int, int)
+            Epochs of its batches, with the first offset of each; both rise.
+
+        Yields
+        ------
+        Finding
+        """
+        if self._is_told or not self._entries:
+            return
+        known = LeaderEpochs(self._entries)
+        starts = {entry.epoch: (slot, entry) for slot, entry in enumerate(known.entries)}
+        for epoch, first_offset in epochs:
+            here = known.epoch_for_offset(first_offset)
+            if epoch < 0 or here is None:
+                continue
+            if here == epoch:
+                slot, entry = starts[epoch]
+                yield from self._batch_before(segment, slot, entry, first_offset)
+            elif here > epoch or not self._is_recovered(segment):
+                yield self._wrong(
+                    starts[here][0],
+                    f"offset {first_offset} is in epoch {here}, its batch in "
+                    f"{segment.log_path.name} has epoch {epoch}",
+                )
+            if self._is_told:
+                return
+
+    def _batch_before(
+        self, segment: LogSegment, slot: int, entry: EpochStart, first_offset: int
+    ) -> Iterator[Finding]:
+        """Tell of a batch between where an epoch should begin and where its batches do."""
+        if not segment.base_offset <= entry.start_offset < first_offset:
+            return
+        try:
+            found = segment.translate_offset(entry.start_offset)
+            if found is None or found.offset >= first_offset:
+                return
+            with segment.open_log() as log:
+                header = log.header_at(found.position)
+        except (CorruptionError, OSError):
+            return  # told by the check of the segment
+        if header is not None and 0 <= header["leader_epoch"] != entry.epoch:
+            yield self._wrong(
+                slot,
+                f"offset {entry.start_offset} is in epoch {entry.epoch}, its batch in "
+                f"{segment.log_path.name} at byte {found.position} has epoch "
+                f"{header['leader_epoch']}",
+            )
+
+    def end(self, log_end_offset: int, *, has_epochs: bool) -> Iterator[Finding]:
+        """Compare with the end of the log.
+
+        Parameters
+        ----------
+        log_end_offset : int
+            Exclusive.
+        has_epochs : bool
+            Whether any batch has an epoch.
+
+        Yields
+        ------
+        Finding
+        """
+        if self._is_told:
+            return
+        if not self._entries and has_epochs:
+            yield Finding(
+                Severity.STYLE,
+                self._path,
+                None,
+                "no leader epochs are kept, although batches have them",
+                "replicas of this log cut theirs at their high watermarks",
+                "none is needed: a broker begins anew with its next epoch",
+            )
+        beyond = [slot for slot, each in enumerate(self._entries) if
+                  each.start_offset > log_end_offset]
+        if beyond:
+            entry = self._entries[beyond[0]]
+            yield Finding(
+                Severity.STYLE,
+                self._path,
+                self._position(beyond[0]),
+                f"epoch {entry.epoch} begins at offset {entry.start_offset}, behind the log's end "
+                f"{log_end_offset}",
+                "a broker drops the line when it starts",
+                "none is needed",
+            )
+
+    def _is_recovered(self, segment: LogSegment) -> bool:
+        """Tell whether a broker's next start adds the epochs of a segment's batches by itself."""
+        if self._log.is_clean or self._log.log_dir is None:
+            return False
+        end = segment.next_base_offset
+        return end is None or end > (self._log.recovery_point or 0)
+
+    def _position(self, slot: int) -> int | None:
+        return self._line_positions[slot] if slot < len(self._line_positions) else None
+
+    def _wrong(self, slot: int, what: str) -> Finding:
+        self._is_told = True
+        return Finding(
+            Severity.WRONG_ANSWERS,
+            self._path,
+            self._position(slot),
+            f"leader epochs: {what}",
+            "replicas that ask where an epoch ends cut their logs at a wrong offset",
+            command("repair", self._log.path),
+        )

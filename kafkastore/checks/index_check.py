@@ -1,0 +1,392 @@
+"""The offset and the time index of one segment: what they say by themselves, and beside the log.
+
+`formats.batch_sequence` says what an entry promises, and judges each on the way over the log. Here
+is what that means for a broker: zeros where entries should be, entries behind the end of the log,
+files that are missing.
+
+Source: Kafka 2.4.0 ``AbstractIndex``, ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.checks.findings import Finding, Severity, command, no_file
+from kafkastore.errors import CorruptIndexError, NotAFileError
+from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.batch_sequence import BatchSequence
+from kafkastore.formats.entries import OFFSET_ENTRY, TIME_ENTRY
+from kafkastore.segment.log_segment import LogSegment
+
+#: A log of more bytes than any usual index interval that still has no offset index entry.
+LARGE_WITHOUT_ENTRIES = 1 << 20
+#: More than clocks differ.
+_DAY_MS = 24 * 60 * 60 * 1000
+_MIGRATE = "migrate --in-place"
+_MADE_ANEW = "a broker makes the index anew at its next start"
+
+
+class _IndexCheck:
+    """What the checks of both indexes have in common.
+
+    Parameters
+    ----------
+    segment : LogSegment
+        Whose index.
+    will_be_recovered : bool
+        Whether a broker makes the index anew at its start, so that its padding is no harm.
+    """
+
+    _name: ClassVar[Literal["offset_index", "time_index"]]
+    _format: ClassVar[ModuleType]
+    _dtype: ClassVar[np.dtype[np.void]]
+
+    def __init__(self, segment: LogSegment, *, will_be_recovered: bool) -> None:
+        self.segment = segment
+        self.will_be_recovered = will_be_recovered
+        self.path: Path = getattr(segment, f"{self._name}_path")
+        self.unreadable: Finding | None = None
+        self._index: Any = None
+        try:
+            self._index = getattr(segment, self._name)
+        except NotAFileError as error:
+            self.unreadable = no_file(error)
+        except CorruptIndexError as error:
+            self.unreadable = self._finding(
+                Severity.WRONG_ANSWERS,
+                error.position,
+                error.reason,
+                "a broker gives up the log directory at the first such error",
+            )
+
+    @cached_property
+    def entries(self) -> NDArray[Any]:
+        """All entries, without zero padding; none where the file is missing or can't be read."""
+        if self._index is None:
+            return np.empty(0, self._dtype)
+        entries: NDArray[Any] = self._index.entries()
+        return entries
+
+    def _finding(
+        self,
+        severity: Severity,
+        position: int | None,
+        what: str,
+        consequence: str,
+        mended_by: str = "reindex",
+    ) -> Finding:
+        """Tell of this file."""
+        remedy = command(mended_by, self.segment.directory)
+        return Finding(severity, self.path, position, what, consequence, remedy)
+
+    @property
+    def _entry_size(self) -> int:
+        size: int = self._format.ENTRY_SIZE
+        return size
+
+    @property
+    def _zero_count(self) -> int:
+        """Zero entries behind the last one."""
+        count: int = self._index.entry_count - self._index.used_entry_count
+        return count
+
+    def _odd_bytes(self) -> Iterator[Finding]:
+        """Tell of a part of an entry at the end."""
+        size, entry_size = self._index.size, self._entry_size
+        if size % entry_size:
+            yield self._finding(
+                Severity.WRONG_ANSWERS,
+                size - size % entry_size,
+                f"{size} bytes are not a whole number of {entry_size}-byte entries",
+                "a broker drops the odd bytes from view, and entries behind the cut are lost",
+            )
+
+    def _first_false(self, slot_by_log: int, behind_end: NDArray[np.bool_]) -> int:
+        """Return the first slot that is not as it should be, or -1."""
+        slots = [self._index.first_disorder(), slot_by_log]
+        if behind_end.any():
+            slots.append(int(np.argmax(behind_end)))
+        return min((slot for slot in slots if slot >= 0), default=-1)
+
+    def _is_left_of_crash(self, *, is_torn: bool) -> bool:
+        """Tell whether an entry behind the log's end may be of the batch that was cut short."""
+        return self.will_be_recovered and is_torn
+
+
+class OffsetIndexCheck(_IndexCheck):
+    """The check of an offset index."""
+
+    _name: ClassVar[Literal["offset_index", "time_index"]] = "offset_index"
+    _format: ClassVar[ModuleType] = offset_index
+    _dtype: ClassVar[np.dtype[np.void]] = OFFSET_ENTRY
+
+    def findings(self, log: BatchSequence | None, *, is_torn: bool = False) -> Iterator[Finding]:
+        """Tell what is wrong.
+
+        Parameters
+        ----------
+        log : BatchSequence or None
+            The whole log; None where it was not read.
+        is_torn : bool
+            Whether its last batch was cut short.
+
+        Yields
+        ------
+        Finding
+        """
+        if self.unreadable is not None:
+            yield self.unreadable
+        elif self._index is None:
+            yield self._finding(
+                Severity.SLOW,
+                None,
+                "the offset index is missing",
+                "a broker reads the whole segment at its next start to rebuild it",
+            )
+        else:
+            yield from self._odd_bytes()
+            yield from self._zeros()
+            yield from self._false_entry(log, is_torn=is_torn)
+
+    def _zeros(self) -> Iterator[Finding]:
+        if self._zero_count and not self.will_be_recovered:
+            yield self._finding(
+                Severity.WRONG_ANSWERS,
+                self._index.used_entry_count * self._entry_size,
+                f"{self._zero_count} zero entries behind the last one",
+                "a broker that loads this counts them as entries and searches among them",
+            )
+        elif self.segment.size > LARGE_WITHOUT_ENTRIES and not len(self.entries):
+            yield self._finding(
+                Severity.SLOW,
+                None,
+                "the offset index is empty",
+                "each read in this segment begins at its start",
+            )
+
+    def _false_entry(self, log: BatchSequence | None, *, is_torn: bool) -> Iterator[Finding]:
+        segment, entries = self.segment, self.entries
+        if log is None:
+            next_offset, size = _next_offset(segment, log), segment.size
+            behind_end = entries["position"] >= size
+        else:
+            next_offset, size = _next_offset(segment, log), log.end_position
+            behind_end = entries["position"] >= max(size, 1)
+        if next_offset is not None:
+            behind_end = behind_end | (entries["offset"] >= next_offset)
+        slot = self._first_false(-1 if log is None else log.false_offset_entry, behind_end)
+        if slot < 0:
+            return
+        entry = f"offset index entry {slot} (offset {entries[slot]['offset']}, position"
+        entry += f" {entries[slot]['position']})"
+        if behind_end[slot]:
+            severity, consequence = Severity.WRONG_ANSWERS, "reads that begin there find nothing"
+            if self._is_left_of_crash(is_torn=is_torn):
+                severity, consequence = Severity.STYLE, _MADE_ANEW
+            elif segment.is_active and not self.will_be_recovered:
+                severity = Severity.DATA_LOSS_RISK
+                consequence = "a broker that loads this takes the segment for empty, and writes "
+                consequence += "offsets anew"
+            yield self._finding(
+                severity,
+                slot * self._entry_size,
+                f"{entry} does not lead to its batch, but behind the log's end at offset "
+                f"{next_offset} and byte {size}",
+                consequence,
+            )
+        else:
+            yield self._finding(
+                Severity.WRONG_ANSWERS,
+                slot * self._entry_size,
+                f"{entry} does not lead to its batch",
+                "reads and lookups that begin there miss records or fail",
+            )
+
+
+class TimeIndexCheck(_IndexCheck):
+    """The check of a time index.
+
+    Parameters
+    ----------
+    segment : LogSegment
+        Whose index.
+    will_be_recovered : bool
+        As in `OffsetIndexCheck`.
+    is_clean : bool
+        Whether the log's broker was shut down cleanly.
+    """
+
+    _name: ClassVar[Literal["offset_index", "time_index"]] = "time_index"
+    _format: ClassVar[ModuleType] = time_index
+    _dtype: ClassVar[np.dtype[np.void]] = TIME_ENTRY
+
+    def __init__(self, segment: LogSegment, *, will_be_recovered: bool, is_clean: bool) -> None:
+        super().__init__(segment, will_be_recovered=will_be_recovered)
+        self.is_clean = is_clean
+
+    def findings(
+        self, log: BatchSequence | None, *, is_torn: bool = False, has_damage: bool = False
+    ) -> Iterator[Finding]:
+        """Tell what is wrong.
+
+        Parameters
+        ----------
+        log : BatchSequence or None
+            The whole log; None where it was not read.
+        is_torn : bool
+            Whether its last batch was cut short.
+        has_damage : bool
+            Whether some of it can't be read, so that there may be later timestamps.
+
+        Yields
+        ------
+        Finding
+        """
+        if self.unreadable is not None:
+            yield self.unreadable
+            return
+        if self._index is None:
+            yield from self._without_entries(log, "the time index is missing")
+            return
+        yield from self._odd_bytes()
+        zero_count = self._zero_count
+        if not self._index.used_entry_count and zero_count and self._begins_at_zero(log):
+            zero_count -= 1  # the only true entry that looks like padding
+            if zero_count == 0 and (log is None or log.largest_timestamp == 0):
+                return
+        if zero_count and not self.will_be_recovered:
+            yield self._zeros(zero_count)
+        if not self._index.used_entry_count:
+            if not self._index.entry_count and not self.will_be_recovered:
+                yield from self._without_entries(log, "the time index is empty")
+        elif log is not None and log.largest_timestamp < 0:
+            if not has_damage:
+                yield from self._entries_without_timestamps(log)
+        else:
+            yield from self._false_entry(log, is_torn=is_torn)
+
+    def _begins_at_zero(self, log: BatchSequence | None) -> bool:
+        """Tell whether (0, base offset) may be an entry."""
+        return log is None or log.begins_at_time_zero
+
+    def _zeros(self, count: int) -> Finding:
+        is_active = self.segment.is_active
+        return self._finding(
+            Severity.WRONG_ANSWERS if is_active else Severity.DATA_LOSS_RISK,
+            (self._index.entry_count - count) * self._entry_size,
+            f"{count} zero entries behind the last one",
+            "a broker that loads this takes 0 (1970) for the segment's largest timestamp: "
+            "lookups pass it over"
+            + ("" if is_active else ", and time-based retention deletes it"),
+        )
+
+    def _without_entries(self, log: BatchSequence | None, what: str) -> Iterator[Finding]:
+        """Tell of an index without an entry, if that is not as it should be."""
+        segment = self.segment
+        if log is None:
+            if self._index is None and not segment.is_active:
+                yield self._finding(
+                    Severity.STYLE,
+                    None,
+                    f"{what}; whether records have timestamps was not looked at",
+                    "a broker dates the segment by its modification time",
+                    _MIGRATE,
+                )
+        elif log.largest_timestamp < 0:
+            if segment.size and not segment.is_active:
+                found = self._finding(
+                    Severity.STYLE,
+                    None,
+                    f"{what}, and no record has a timestamp",
+                    "a broker dates the segment by its modification time, which copies may lose; "
+                    "an entry keeps it (KIP-33)",
+                    _MIGRATE,
+                )
+                if self._index is not None:  # as brokers from 0.10.1 on leave it
+                    found = found._replace(remedy="none is needed; cp -a and rsync -a keep times")
+                yield found
+        elif self._index is None or not segment.is_active or self.is_clean:
+            yield self._finding(
+                Severity.WRONG_ANSWERS,
+                None,
+                f"{what}, although records have timestamps",
+                "a broker dates the segment by its modification time: lookups by time go wrong",
+                _MIGRATE,
+            )
+
+    def _entries_without_timestamps(self, log: BatchSequence) -> Iterator[Finding]:
+        """Tell of entries where no record has a timestamp, but for one that dates the segment.
+
+        It is a modification time, and so none of the future.
+        """
+        entries, segment = self.entries, self.segment
+        dated_up_to = segment.next_base_offset
+        if dated_up_to is None:
+            dated_up_to = log.next_offset
+        if (
+            log.batch_count
+            and len(entries) == 1
+            and 0 <= entries["timestamp"][0] <= time.time_ns() // 1_000_000 + _DAY_MS
+            and segment.base_offset <= entries["offset"][0] <= dated_up_to
+        ):
+            return
+        yield self._finding(
+            Severity.WRONG_ANSWERS,
+            0,
+            f"{len(entries)} time index entries, up to timestamp {entries['timestamp'][-1]} at "
+            f"offset {entries['offset'][-1]}, although no record has a timestamp",
+            "a broker dates the segment by the last: lookups by time and retention go wrong",
+        )
+
+    def _false_entry(self, log: BatchSequence | None, *, is_torn: bool) -> Iterator[Finding]:
+        entries = self.entries
+        next_offset = _next_offset(self.segment, log)
+        behind_end = np.zeros(len(entries), bool)
+        if next_offset is not None:
+            # Without the log: an entry made from a modification time has the end itself (KIP-33).
+            behind_end = entries["offset"] >= next_offset + (log is None)
+        slot = self._first_false(-1 if log is None else log.false_time_entry, behind_end)
+        if slot >= 0:
+            entry = f"time index entry {slot} (timestamp {entries[slot]['timestamp']}, offset"
+            entry += f" {entries[slot]['offset']})"
+            is_behind = bool(behind_end[slot])
+            is_left = is_behind and self._is_left_of_crash(is_torn=is_torn)
+            yield self._finding(
+                Severity.STYLE if is_left else Severity.WRONG_ANSWERS,
+                slot * self._entry_size,
+                f"{entry} is not what the log says"
+                + (f", which ends at offset {next_offset}" if is_behind else ""),
+                _MADE_ANEW
+                if is_left
+                else "lookups by time may pass over records or end without an answer",
+            )
+        elif log is not None and not self._is_growing:
+            last_timestamp = self._index.last_entry.timestamp
+            if last_timestamp < log.largest_timestamp:
+                yield self._finding(
+                    Severity.WRONG_ANSWERS,
+                    self._index.size,
+                    f"the last time index entry has {last_timestamp}, the log goes up to "
+                    f"{log.largest_timestamp}",
+                    "lookups between the two pass this segment over",
+                )
+
+    @property
+    def _is_growing(self) -> bool:
+        """Whether the index gets its last entry yet: when its segment is rolled, or rebuilt."""
+        return self.segment.is_active or bool(self._zero_count and self.will_be_recovered)
+
+
+def _next_offset(segment: LogSegment, log: BatchSequence | None) -> int | None:
+    """Return the offset behind the last one that there can be; None where that is not known."""
+    if log is None or log.ends_in_damage:
+        return segment.next_base_offset
+    return log.next_offset

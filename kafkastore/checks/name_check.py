@@ -1,0 +1,125 @@
+"""The names in a partition directory, and the id of its topic.
+
+Source: Kafka 2.4.0 ``Log.loadSegmentFiles``; 3.9.0 ``LogLoader``, ``PartitionMetadataFile``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from kafkastore.changes.undo_area import AREA_MARK
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.errors import CorruptCheckpointError
+from kafkastore.formats.checkpoints import parse_partition_metadata
+from kafkastore.formats.file_names import (
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    parse_segment_file,
+)
+from kafkastore.log.partition_files import INDEX_SUFFIXES
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.small_file import read_if_there
+
+_LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
+#: A file that a job was writing, see `changes.undo_area.temporary_beside`.
+_HALF_MADE = re.compile(r"kafkastore-([0-9a-f]+)\..*\.new")
+
+TOPIC_ID_REMEDY = (
+    "copy the file of another partition of this topic; where there is none, write 'version: 0' and "
+    "'topic_id: ID' (kafka-topics.sh --describe shows the id)"
+)
+
+
+def check_names(log: PartitionLog) -> Iterator[Finding]:
+    """Find leftovers, indexes whose segment is gone, and names that no broker gives.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+
+    Yields
+    ------
+    Finding
+    """
+    for note in log.leftovers:
+        yield Finding(
+            Severity.STYLE,
+            note.path,
+            None,
+            note.what,
+            f"at a broker's next start: {note.at_next_start}",
+            "leave it, or move it away; of an index, look for the lost .log first",
+        )
+    for name in sorted(os.listdir(log.path)):
+        if match := _HALF_MADE.fullmatch(name):
+            yield _half_made(log.path / name, match[1])
+        elif name.endswith(_LOADED) and parse_segment_file(name) is None:
+            yield Finding(
+                Severity.WRONG_ANSWERS,
+                log.path / name,
+                None,
+                "its name is not 20 digits and a suffix",
+                "a broker does not start, or takes it for a segment of another name; its records "
+                "are not seen here",
+                "give it its right name, or move it away",
+            )
+
+
+def _half_made(path: Path, plan_id: str) -> Finding:
+    root = path.parent.parent.resolve()
+    area = root.with_name(f"{root.name}{AREA_MARK}{plan_id}")
+    if area.is_dir():
+        remedy = f"kafkastore changes resume {shlex.quote(str(area))}"
+    else:
+        remedy = (
+            f"find its undo area, {area.name}, for kafkastore changes resume; without one, remove "
+            "the file"
+        )
+    return Finding(
+        Severity.STYLE,
+        path,
+        None,
+        "the unfinished file of a job that was killed",
+        "nothing reads it; the job may have changed other files already",
+        remedy,
+    )
+
+
+def check_topic_id(log: PartitionLog) -> Generator[Finding, None, str | None]:
+    """Read ``partition.metadata``.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+
+    Returns
+    -------
+    str or None
+        The topic's id; None where there is none.
+
+    Yields
+    ------
+    Finding
+    """
+    path = log.path / PARTITION_METADATA
+    try:
+        data = read_if_there(path, CorruptCheckpointError)
+        if data is not None:
+            return parse_partition_metadata(data)
+    except CorruptCheckpointError as error:
+        yield Finding(
+            Severity.WRONG_ANSWERS,
+            path,
+            error.position,
+            error.reason,
+            "a broker from 2.8 on gives up the log directory",
+            TOPIC_ID_REMEDY,
+        )
+    return None

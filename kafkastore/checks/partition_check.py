@@ -1,0 +1,275 @@
+"""One partition's files against each other: what reaches over more than one segment.
+
+The segments are gone over one after the other (`segment_check`), and beside them the names in the
+directory, the producer snapshots, the leader epochs, the topic id, the checkpoints of the log
+directory, and modification times.
+
+Source: Kafka 2.4.0 ``Log.loadSegments``, ``ProducerStateManager``, ``LogManager.loadLog``; 3.9.0
+and 4.1 ``LogLoader``, ``PartitionMetadataFile``, ``LogManager.isStrayKraftReplica``.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafkastore.checks.bounds_check import check_bounds
+from kafkastore.checks.epoch_check import EpochCheck
+from kafkastore.checks.findings import Finding, Severity, no_file
+from kafkastore.checks.name_check import check_names, check_topic_id
+from kafkastore.checks.segment_check import SegmentCheck
+from kafkastore.checks.snapshot_check import SnapshotCheck
+from kafkastore.checks.time_check import TimeCheck
+from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.log_segment import LogSegment
+
+#: How often a segment is checked whose files change while it is.
+_MOST_CHECKS = 5
+_NO_PERMISSION = (errno.EACCES, errno.EPERM)
+_WHOLE = 1 << 64
+
+
+@dataclass(slots=True)
+class CheckedPartition:
+    """What came of checking one partition directory.
+
+    Attributes
+    ----------
+    path : Path
+        The directory.
+    findings : list of Finding
+        In the order of its segments.
+    failures : list of Exception
+        Why files could not be looked at; all others were.
+    segments, segments_read : int
+        How many there are, and of how many the log was read.
+    topic_id : str or None
+        What ``partition.metadata`` says.
+    """
+
+    path: Path
+    findings: list[Finding] = field(default_factory=list)
+    failures: list[OSError | KafkaStoreError] = field(default_factory=list)
+    segments: int = 0
+    segments_read: int = 0
+    topic_id: str | None = None
+
+
+def check_partition(
+    log: PartitionLog,
+    *,
+    sample: float = 1.0,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> CheckedPartition:
+    """Check all files of a partition; a file that can't be opened does not end the check.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    sample : float
+        Of how many of its segments the logs are read, above 0 and up to 1; always of the last one.
+    is_stopped : callable
+        Asked before each segment whether to give up.
+
+    Returns
+    -------
+    CheckedPartition
+    """
+    check = _PartitionCheck(log, sample)
+    check.run(is_stopped)
+    return check.checked
+
+
+class _PartitionCheck:
+    """The pass over one partition."""
+
+    def __init__(self, log: PartitionLog, sample: float) -> None:
+        self.log = log
+        self.sample = sample
+        self.checked = CheckedPartition(log.path)
+        self.gaps: list[tuple[int, int]] = []
+        self.has_epochs = False
+        self.before: SegmentCheck | None = None
+        # Behind the segment before, if its log was read to its end.
+        self.next_offset: int | None = None
+
+    def run(self, is_stopped: Callable[[], bool]) -> None:
+        """Take all steps; what fails is noted, and the next one taken."""
+        try:
+            segments = self.log.segments
+            self.snapshots = SnapshotCheck(self.log)
+        except (OSError, KafkaStoreError) as error:
+            self.checked.failures.append(error)
+            return
+        self._step(check_names(self.log))
+        self._step(self._topic_id())
+        self.epochs = EpochCheck(self.log)
+        self.times = TimeCheck(self.log, int(time.time() * 1000))
+        self.checked.segments = len(segments)
+        self._step(self.epochs.read())
+        if segments:
+            self._step(self.snapshots.below_first_segment(segments[0].base_offset))
+        for segment in segments:
+            if is_stopped():
+                return
+            self._step(self._segment(segment))
+        self._step(self._whole(segments))
+
+    def _step(self, findings: Iterator[Finding]) -> None:
+        """Take in findings, as far as they come."""
+        try:
+            for finding in findings:
+                self.checked.findings.append(finding)
+        except NotAFileError as error:
+            self.checked.findings.append(no_file(error))
+        except SegmentGoneError:
+            pass  # deleted after it was listed
+        except OSError as error:
+            if error.errno in _NO_PERMISSION or error.filename is None:
+                self.checked.failures.append(error)
+            else:
+                self.checked.findings.append(_not_opened(error))
+        except KafkaStoreError as error:
+            self.checked.failures.append(error)
+
+    def _topic_id(self) -> Iterator[Finding]:
+        self.checked.topic_id = yield from check_topic_id(self.log)
+
+    def _segment(self, segment: LogSegment) -> Iterator[Finding]:
+        """Check one segment, and what lies between it and the one before."""
+        before, expected = self.before, self.next_offset
+        self.before = self.next_offset = None  # as long as it is not known that all went well
+        if expected is not None and segment.base_offset > expected:
+            self.gaps.append((expected, segment.base_offset))
+        reads_log = segment.is_active or _is_chosen(self.log, segment, self.sample)
+        check, findings = _check_segment(
+            self.log, segment, expected or 0, before if expected is not None else None,
+            reads_log=reads_log,
+        )
+        yield from findings
+        if check is None:
+            return
+        self.before = check
+        if reads_log:
+            self.checked.segments_read += 1
+            self.next_offset = max(check.next_offset, segment.base_offset)
+            self.has_epochs |= any(epoch >= 0 for epoch, _ in check.epochs)
+            yield from self.epochs.batches(segment, check.epochs)
+        self.times.add(check.segment, check if reads_log else None)
+        yield from self.snapshots.behind_segment(
+            self.next_offset, segment.next_base_offset, check.producers
+        )
+
+    def _whole(self, segments: tuple[LogSegment, ...]) -> Iterator[Finding]:
+        """Say what only the whole log tells."""
+        yield from self._gaps()
+        yield from self.times.findings()
+        end = self.next_offset if segments else self.log.log_start_offset
+        if end is None:
+            return
+        yield from self.epochs.end(end, has_epochs=self.has_epochs)
+        yield from check_bounds(self.log, end)
+        producers = None if self.before is None else self.before.producers
+        if producers is not None and (transactions := producers.open_transactions):
+            producer_id, first_offset = min(transactions.items(), key=lambda each: each[1])
+            many = len(transactions)
+            yield Finding(
+                Severity.STYLE,
+                segments[-1].log_path,
+                None,
+                f"{many} {'transactions are' if many > 1 else 'transaction is'} open at the end of "
+                f"the log, the oldest of producer {producer_id} since offset {first_offset}",
+                "readers of committed records wait there until it ends or times out",
+                "none is needed while its producer runs; else kafka-transactions.sh abort",
+            )
+
+    def _gaps(self) -> Iterator[Finding]:
+        """Tell of offsets that are missing between segments, once for the partition."""
+        if not self.gaps:
+            return
+        start, end = self.gaps[0]
+        later = len(self.gaps) - 1
+        yield Finding(
+            Severity.STYLE,
+            self.log.path,
+            None,
+            f"offsets {start} to {end - 1} are missing between two segments"
+            + (f", and others in {later} more places" if later else ""),
+            "usual where the log was compacted or repaired; else a segment is lost",
+            "none is needed where that is so; else look for the lost segment",
+        )
+
+
+def _is_chosen(log: PartitionLog, segment: LogSegment, sample: float) -> bool:
+    """Tell whether a segment is in the sample; the same ones in every run, wherever they lie."""
+    if sample >= 1:
+        return True
+    name = f"{log.topic_partition}/{segment.log_path.name}".encode()
+    digest = hashlib.blake2b(name, digest_size=8).digest()
+    return int.from_bytes(digest, "big") < sample * _WHOLE
+
+
+def _check_segment(
+    log: PartitionLog,
+    segment: LogSegment,
+    next_offset: int,
+    before: SegmentCheck | None,
+    *,
+    reads_log: bool,
+) -> tuple[SegmentCheck | None, list[Finding]]:
+    """Check one segment, and once more where its files changed meanwhile; None if it is gone.
+
+    A broker that rolls, truncates or deletes lets files contradict each other for a moment.
+    """
+    for _ in range(_MOST_CHECKS):
+        # What it reads of its indexes goes with it, and not with the log.
+        fresh = LogSegment(
+            segment.directory, segment.base_offset, segment.next_base_offset, segment.temporary
+        )
+        states = _states(fresh)
+        check = SegmentCheck(log, fresh, next_offset, reads_log=reads_log, before=before)
+        try:
+            findings = list(check.findings())
+        except SegmentGoneError as error:
+            if os.path.lexists(error.path):
+                return None, [no_file(NotAFileError(error.path, "a link to nothing"))]
+            return None, []
+        if not findings or states == _states(fresh):
+            break
+    return check, findings
+
+
+def _states(segment: LogSegment) -> list[tuple[int, int] | None]:
+    """Return size and modification time of a segment's files; None where there is none."""
+    found: list[tuple[int, int] | None] = []
+    for path in (
+        segment.log_path,
+        segment.offset_index_path,
+        segment.time_index_path,
+        segment.transaction_index_path,
+    ):
+        try:
+            status = path.stat()
+            found.append((status.st_size, status.st_mtime_ns))
+        except FileNotFoundError:
+            found.append(None)
+    return found
+
+
+def _not_opened(error: OSError) -> Finding:
+    """Tell of a file that the system does not open."""
+    return Finding(
+        Severity.DATA_LOSS_RISK,
+        Path(os.fsdecode(error.filename)),
+        None,
+        f"it can't be opened ({error.strerror})",
+        "a broker gives up the log directory, or does not start",
+        "copy what can be read (ddrescue) and work on the copy",
+    )

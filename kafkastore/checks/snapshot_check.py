@@ -1,0 +1,184 @@
+"""Producer snapshots against the log: what they say of producers is what its batches say.
+
+Only differences that the log proves are told.  A snapshot may know producers that the log knows no
+more, for retention and compaction remove batches, and it may lack some that were quiet for too
+long.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.checks.findings import Finding, Severity, command
+from kafkastore.errors import CorruptCheckpointError, KafkaStoreError
+from kafkastore.formats import producer_snapshot
+from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
+from kafkastore.formats.producer_state import ProducerState
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.small_file import read_if_there
+
+
+class SnapshotCheck:
+    """The snapshots of one partition, met one after the other as its log is gone over.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    """
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self._left = deque(log.files.producer_snapshots)
+
+    def below_first_segment(self, base_offset: int) -> Iterator[Finding]:
+        """Tell of the snapshots that lie before the log.
+
+        Parameters
+        ----------
+        base_offset : int
+            Of the first segment.
+
+        Yields
+        ------
+        Finding
+        """
+        while self._left and self._left[0] < base_offset:
+            yield self._outside(self._left.popleft(), f"the log begins at {base_offset}")
+
+    def behind_segment(
+        self, next_offset: int | None, end: int | None, state: ProducerState | None
+    ) -> Iterator[Finding]:
+        """Check the snapshots up to where the next segment begins.
+
+        Parameters
+        ----------
+        next_offset : int or None
+            Behind the last batch so far; None where that is not known.
+        end : int or None
+            Base offset of the next segment, inclusive; None behind the last one.
+        state : ProducerState or None
+            What the log says of producers so far; None: nothing.
+
+        Yields
+        ------
+        Finding
+        """
+        while self._left and (end is None or self._left[0] <= end):
+            offset = self._left.popleft()
+            if end is None and next_offset is not None and offset > next_offset:
+                yield self._outside(offset, f"the log ends at {next_offset}")
+                continue
+            is_known = next_offset is not None and offset >= next_offset
+            yield from self._check(offset, state if is_known else None)
+
+    def _path(self, offset: int) -> Path:
+        return self._log.path / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
+
+    def _outside(self, offset: int, why: str) -> Finding:
+        return Finding(
+            Severity.STYLE,
+            self._path(offset),
+            None,
+            f"a producer snapshot of offset {offset}: {why}",
+            "a broker deletes it when it starts",
+            "none is needed",
+        )
+
+    def _check(self, offset: int, state: ProducerState | None) -> Iterator[Finding]:
+        path = self._path(offset)
+        try:
+            data = read_if_there(path, CorruptCheckpointError)
+            if data is None:
+                return  # deleted after it was listed
+            entries = producer_snapshot.parse(data)
+        except CorruptCheckpointError as error:
+            yield Finding(
+                Severity.SLOW,
+                path,
+                error.position,
+                error.reason,
+                "a broker deletes it when it starts, and reads the log from an older snapshot on",
+                command("repair", self._log.path),
+            )
+            return
+        behind = np.flatnonzero(entries["last_offset"] >= offset)
+        if len(behind):
+            entry = entries[behind[0]]
+            yield self._wrong(
+                path,
+                int(behind[0]),
+                f"producer {entry['producer_id']} has its last batch at offset "
+                f"{entry['last_offset']}, and the snapshot is of offset {offset}",
+                len(behind),
+            )
+        elif state is not None:
+            yield from self._compare(path, entries, state.entries())
+
+    def _compare(
+        self, path: Path, entries: NDArray[np.void], of_log: NDArray[np.void]
+    ) -> Iterator[Finding]:
+        """Compare the producers that both know; tell of the first that differs."""
+        _, here, there = np.intersect1d(
+            entries["producer_id"], of_log["producer_id"], return_indices=True
+        )
+        differing = [
+            (int(slot), said)
+            for slot, other in zip(here, there, strict=True)
+            if (said := self._difference(entries[slot], of_log[other])) is not None
+        ]
+        if differing:
+            slot, said = min(differing)
+            yield self._wrong(path, slot, said, len(differing))
+
+    def _difference(self, entry: Any, of_log: Any) -> str | None:
+        """Say in what a snapshot contradicts the log about one producer; None if it does not."""
+        who = f"producer {entry['producer_id']}"
+        last_offset, in_log = int(entry["last_offset"]), int(of_log["last_offset"])
+        if in_log < 0:
+            return None  # of its batches none is left, only the end of a transaction
+        if last_offset < in_log and entry["producer_epoch"] <= of_log["producer_epoch"]:
+            return f"{who} has its last batch at offset {last_offset}, in the log at {in_log}"
+        if last_offset > in_log:
+            other = self._producer_at(last_offset)
+            if other is None or other == entry["producer_id"]:
+                return None  # compaction removed it, or it is a marker
+            return f"{who} has its last batch at offset {last_offset}, which is of {other}"
+        if last_offset == in_log:
+            for name in ("producer_epoch", "last_sequence"):
+                if entry[name] != of_log[name]:
+                    said = name.replace("_", " ")
+                    return f"{who} has {said} {entry[name]}, in the log {of_log[name]}"
+        return None
+
+    def _producer_at(self, offset: int) -> int | None:
+        """Find whose batch holds an offset; None where none does, or it can't be read."""
+        try:
+            for segment in self._log.segments_between(offset, offset + 1):
+                found = segment.translate_offset(offset)
+                if found is None:
+                    continue
+                with segment.open_log() as log:
+                    header = log.header_at(found.position)
+                if header is not None and 0 <= header["base_offset"] <= offset:
+                    return int(header["producer_id"])
+        except (KafkaStoreError, OSError):
+            pass  # told by the check of the segment
+        return None
+
+    def _wrong(self, path: Path, slot: int, what: str, count: int) -> Finding:
+        more = f"; {count - 1} more differ" if count > 1 else ""
+        return Finding(
+            Severity.WRONG_ANSWERS,
+            path,
+            producer_snapshot.ENTRIES_AT + slot * producer_snapshot.ENTRY_SIZE,
+            f"the snapshot differs from the log: {what}{more}",
+            "a broker that begins with it takes a batch twice, or refuses one that is right",
+            command("repair", self._log.path),
+        )

@@ -1,0 +1,147 @@
+"""The times of one partition: modification times that look lost, timestamps that look wrong.
+
+Source: KIP-33; Kafka 2.4.0 ``LogSegment.largestTimestamp``,
+``Log.deleteRetentionMsBreachedSegments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.segment_check import SegmentCheck
+from kafkastore.errors import CorruptIndexError, NotAFileError
+from kafkastore.log.doubtful_times import Doubt, find_doubt
+from kafkastore.log.modification_times import (
+    SegmentTimes,
+    in_the_future,
+    of_a_copy,
+    older_than_records,
+)
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.log_segment import LogSegment
+
+#: By how much a file is older than its newest record where clocks alone can't be the reason.
+_DAY_MS = 86_400_000
+
+
+class TimeCheck:
+    """The times of one partition's segments, taken in one after the other.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    now_ms : int
+        The clock, ms since 1970.
+    """
+
+    def __init__(self, log: PartitionLog, now_ms: int) -> None:
+        self._log, self._now_ms = log, now_ms
+        self._times: list[SegmentTimes] = []
+        self._all_known = True
+        self._dated_by_mtime: list[str] = []
+        self._future = 0
+        self._first_future: tuple[LogSegment, int, int] | None = None
+
+    def add(self, segment: LogSegment, check: SegmentCheck | None) -> None:
+        """Take in a segment.
+
+        Parameters
+        ----------
+        segment : LogSegment
+            The segment.
+        check : SegmentCheck or None
+            Its check, done; None where its log was not read.
+        """
+        if not segment.size:
+            return
+        name = segment.log_path.name
+        newest = None
+        if check is None:
+            self._all_known = False
+        elif check.largest_timestamp >= 0:
+            newest = check.largest_timestamp
+            doubt = find_doubt(newest, self._now_ms)
+            if doubt is Doubt.FUTURE:
+                self._future += 1
+                where = segment, check.position_of_largest_timestamp, newest
+                self._first_future = self._first_future or where
+            if doubt is not None:
+                newest = None  # another unit is told by the check of the segment
+        self._times.append(SegmentTimes(name, segment.last_modified_ms, newest))
+        if not segment.is_active and not _has_entries(segment):
+            self._dated_by_mtime.append(name)
+
+    def findings(self) -> Iterator[Finding]:
+        """Say what the times of all segments together tell.
+
+        Yields
+        ------
+        Finding
+        """
+        yield from self._modification_times()
+        if self._first_future is not None:
+            yield self._of_the_future(*self._first_future)
+
+    def _modification_times(self) -> Iterator[Finding]:
+        dated = self._dated_by_mtime
+        why = self._why_lost(is_relied_on=bool(dated))
+        if why is None:
+            return
+        # Where no record tells, a log that was written in one go looks the same.
+        is_proved = any(each.newest_ms is not None for each in self._times)
+        yield Finding(
+            Severity.WRONG_ANSWERS if dated and is_proved else Severity.STYLE,
+            self._log.path,
+            None,
+            f"modification times look lost: {why}",
+            f"{len(dated)} segments without time index entries, such as {dated[0]}, are dated by "
+            "them: lookups and retention by time go wrong" if dated else
+            "no segment is dated by them as long as their time indexes are there",
+            "set them right (touch -d), or give them to kafkastore migrate --mtimes where time "
+            "indexes are missing" if dated else
+            "none is needed",
+        )
+
+    def _why_lost(self, *, is_relied_on: bool) -> str | None:
+        """Say why the modification times look lost; None if they do not.
+
+        Those of a topic that was filled with old data look like a copy's: no matter where no
+        segment is dated by them.
+        """
+        times = self._times
+        older = [
+            each
+            for each in older_than_records(times)
+            if each.newest_ms is not None and each.newest_ms - each.mtime_ms > _DAY_MS
+        ]
+        if older:
+            return (
+                f"{len(older)} of {len(times)} segments were modified days before their newest "
+                f"record, such as {older[0].path}"
+            )
+        if future := in_the_future(times, self._now_ms):
+            return f"{len(future)} segments were modified in the future, such as {future[0].path}"
+        return of_a_copy(times, all_known=self._all_known) if is_relied_on else None
+
+    def _of_the_future(self, segment: LogSegment, position: int, newest: int) -> Finding:
+        more = f", and so do those of {self._future - 1} more segments" if self._future > 1 else ""
+        return Finding(
+            Severity.STYLE,
+            segment.log_path,
+            position,
+            f"timestamp {newest} lies in the future{more}",
+            "lookups find what the records say; retention by time waits until then, with all that "
+            "lies behind",
+            "none is needed if that is meant",
+        )
+
+
+def _has_entries(segment: LogSegment) -> bool:
+    """Tell whether a time index dates a segment; one that can't be read is told elsewhere."""
+    try:
+        index = segment.time_index
+    except (CorruptIndexError, NotAFileError):
+        return True
+    return index is not None and index.used_entry_count > 0

@@ -1,0 +1,242 @@
+"""The transaction index of one segment against the markers in its log.
+
+An entry is judged by what it promises: the marker of its last offset aborts a transaction of its
+producer; no transactional batch of that one lies before its first offset; every transaction that
+began below its last stable offset was decided. A transaction that began before what was read, or
+whose batches compaction took away, can't be found again in the log: less is asked of its entry.
+
+Source: Kafka 2.4.0 ``TransactionIndex``, ``ProducerStateManager``, ``CleanedTransactionMetadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.checks.findings import Finding, Severity, command, no_file
+from kafkastore.errors import CorruptIndexError, CorruptionError, NotAFileError
+from kafkastore.formats.control_records import (
+    ControlRecord,
+    ControlRecordType,
+    first_control_record,
+)
+from kafkastore.formats.java_text import INT64_MAX
+from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.transaction_index import ENTRY_SIZE
+from kafkastore.formats.transactions import is_control
+
+if TYPE_CHECKING:
+    from kafkastore.formats.batch_sequence import BatchSequence
+    from kafkastore.segment.log_file import BatchRun
+    from kafkastore.segment.log_segment import LogSegment
+    from kafkastore.segment.transaction_index_file import TransactionIndex
+
+_SERVED = "consumers that read committed records alone are given those of aborted transactions"
+_WITHHELD = "consumers that read committed records alone miss some of them"
+
+
+class TransactionCheck:
+    """The check of a transaction index, beside the pass over the log.
+
+    Parameters
+    ----------
+    segment : LogSegment
+        Whose index.
+    before : TransactionCheck or None
+        That of the segment before, all of it gone over; None where that was not.
+
+    Attributes
+    ----------
+    producers : ProducerState or None
+        Behind the last batch; None as long as no batch has had a producer id.
+    known_from : int
+        From which offset on all was read; transactions that began before may not be known.
+    has_gaps : bool
+        Whether batches may be missing since, as behind compaction.
+    """
+
+    def __init__(self, segment: LogSegment, before: TransactionCheck | None) -> None:
+        self.segment = segment
+        self.producers: ProducerState | None = None if before is None else before.producers
+        self.known_from: int = segment.base_offset if before is None else before.known_from
+        self.has_gaps: bool = before is not None and before.has_gaps
+        self._is_own = False
+        self._has_damage = False
+        self._aborted: list[NDArray[np.void]] = []
+        self._abort_markers: dict[int, int] = {}
+        self._bad_marker: CorruptionError | None = None
+
+    def append(self, run: BatchRun, count: int) -> None:
+        """Go on with the first batches of a run, some of which have producers."""
+        headers = run.headers[:count]
+        asked = headers[(headers["producer_id"] >= 0) & (headers["magic"] == 2)]
+        if not self._is_own:  # the state of the segment before is not to be changed
+            entries = None if self.producers is None else self.producers.entries()
+            self.producers, self._is_own = ProducerState(entries), True
+        assert self.producers is not None
+        controls = []
+        if (is_control(asked)).any():
+            markers = is_control(headers) & (headers["producer_id"] >= 0)
+            controls = [self._control(run, index) for index in np.flatnonzero(markers).tolist()]
+        aborted = self.producers.replay(asked, controls)
+        if len(aborted):
+            self._aborted.append(aborted)
+        # What waits for replication is of no use here, and would be kept.
+        self.producers.on_high_watermark(int(headers["last_offset"][-1]) + 1)
+
+    def _control(self, run: BatchRun, index: int) -> ControlRecord | None:
+        """Read a marker, and note it if it aborts a transaction."""
+        header = run.headers[index]
+        try:
+            batch = RecordBatch(bytes(run.batch(index)), int(header["position"]))
+            control = first_control_record(batch)
+        except CorruptionError as error:
+            self._bad_marker = self._bad_marker or error
+            return None
+        if control is not None and control.type == ControlRecordType.ABORT:
+            self._abort_markers[int(header["last_offset"])] = int(header["producer_id"])
+        return control
+
+    def skip(self, next_offset: int) -> None:
+        """Take note that batches can't be read; those behind begin at or after an offset."""
+        self.known_from, self._has_damage = next_offset, True
+
+    def findings(self, log: BatchSequence) -> Iterator[Finding]:
+        """Tell what is wrong, once the whole log was gone over.
+
+        Parameters
+        ----------
+        log : BatchSequence
+            The whole log.
+
+        Yields
+        ------
+        Finding
+        """
+        self.has_gaps = self.has_gaps or log.has_gaps
+        if self._bad_marker is not None:
+            yield Finding(
+                Severity.DATA_LOSS_RISK,
+                self.segment.log_path,
+                self._bad_marker.position,
+                f"a transaction marker can't be read: {self._bad_marker.reason}",
+                "a broker that recovers this segment cuts the log here",
+                "keep a copy of the partition before a broker starts here",
+            )
+        try:
+            index = self.segment.transaction_index
+            entries = index.entries()
+        except NotAFileError as error:
+            yield no_file(error)
+            return
+        except CorruptIndexError as error:
+            yield self._finding(
+                error.position, error.reason, "a broker gives up the log directory, or reads on"
+            )
+            return
+        if index.size % ENTRY_SIZE:
+            yield self._finding(
+                index.size - index.size % ENTRY_SIZE,
+                f"{index.size} bytes are not a whole number of {ENTRY_SIZE}-byte entries",
+                "a broker writes its next entry behind the odd bytes, and reads wrong ones from "
+                "then on",
+            )
+        if len(entries) or self._aborted:
+            in_log = self._in_log()
+            yield from self._false_entries(index, entries, in_log, log)
+            yield from self._missing_entries(entries, in_log)
+
+    def _false_entries(
+        self,
+        index: TransactionIndex,
+        entries: NDArray[Any],
+        in_log: dict[int, Any],
+        log: BatchSequence,
+    ) -> Iterator[Finding]:
+        """Tell of the first entry that breaks its promise."""
+        disorder = index.first_disorder()
+        later_begin = np.append(entries["first_offset"], INT64_MAX)[::-1]
+        later_begin = np.minimum.accumulate(later_begin)[::-1][1:]
+        for slot in range(len(entries)):
+            entry = entries[slot]
+            wrong = (
+                ("breaks the order of entries", _SERVED)
+                if slot == disorder
+                else self._what_is_wrong(entry, int(later_begin[slot]), in_log, log)
+            )
+            if wrong is not None:
+                what, consequence = wrong
+                yield self._finding(
+                    slot * ENTRY_SIZE,
+                    f"transaction index entry {slot} (producer {entry['producer_id']}, offsets "
+                    f"{entry['first_offset']} to {entry['last_offset']}, last stable offset "
+                    f"{entry['last_stable_offset']}) {what}",
+                    consequence,
+                )
+                return
+
+    def _what_is_wrong(
+        self, entry: Any, later_begin: int, in_log: dict[int, Any], log: BatchSequence
+    ) -> tuple[str, str] | None:
+        """Return what is wrong with an entry, and what that does; None of a true one."""
+        producer_id, first, last, stable = entry.tolist()
+        if self._abort_markers.get(last) != producer_id:
+            if self._has_damage and last not in self._abort_markers:
+                return None  # the marker may be among what can't be read
+            return "has no marker in the log that aborts it", _WITHHELD
+        known = in_log.get(last)
+        begins = last if known is None else int(known["first_offset"])
+        if known is not None and first > begins >= self.known_from and begins < last:
+            return f"begins behind offset {begins}, as the log has it", _SERVED
+        if begins > first >= self.known_from and not self.has_gaps:
+            return f"begins before offset {begins}, as the log has it", _WITHHELD
+        if stable > log.next_offset and not log.ends_in_damage:
+            return f"has a last stable offset behind the log's end at {log.next_offset}", _SERVED
+        oldest_open = later_begin
+        if known is not None and not (self._has_damage or self.has_gaps):
+            at_marker = int(known["last_stable_offset"])
+            oldest_open = min(oldest_open, at_marker if at_marker < last else INT64_MAX)
+        if stable > oldest_open:
+            return f"leaves a transaction out that began at offset {oldest_open}", _SERVED
+        return None
+
+    def _missing_entries(
+        self, entries: NDArray[Any], in_log: dict[int, Any]
+    ) -> Iterator[Finding]:
+        """Tell of aborted transactions without an entry; one without a batch needs none."""
+        indexed = set(entries["last_offset"].tolist())
+        missing = [
+            txn
+            for last, txn in in_log.items()
+            if last not in indexed and txn["first_offset"] < last
+        ]
+        if missing:
+            yield self._finding(
+                None,
+                f"{len(missing)} aborted transactions are not in the transaction index; the first "
+                f"is that of producer {missing[0]['producer_id']}, offsets "
+                f"{missing[0]['first_offset']} to {missing[0]['last_offset']}",
+                _SERVED,
+            )
+
+    def _in_log(self) -> dict[int, Any]:
+        """Aborted transactions as the log has them, by last offset."""
+        if not self._aborted:
+            return {}
+        found = np.concatenate(self._aborted)
+        return dict(zip(found["last_offset"].tolist(), found, strict=True))
+
+    def _finding(self, position: int | None, what: str, consequence: str) -> Finding:
+        """Tell of the index."""
+        return Finding(
+            Severity.WRONG_ANSWERS,
+            self.segment.transaction_index_path,
+            position,
+            what,
+            consequence,
+            command("reindex", self.segment.directory),
+        )

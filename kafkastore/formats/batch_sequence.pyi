@@ -1,0 +1,49 @@
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+FAULTS: tuple[str, ...]
+
+class BatchFault(NamedTuple):
+    kind: str
+    position: int
+    last_offset: int
+    value: int
+    batch_count: int
+
+class BatchSequence:
+    epochs: list[tuple[int, int]]
+    def __init__(
+        self,
+        base_offset: int,
+        end_offset: int | None,
+        next_offset: int,
+        offset_entries: NDArray[Any],
+        time_entries: NDArray[Any],
+    ) -> None: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def end_position(self) -> int: ...
+    @property
+    def largest_timestamp(self) -> int: ...
+    @property
+    def position_of_largest_timestamp(self) -> int: ...
+    @property
+    def batch_count(self) -> int: ...
+    @property
+    def has_producers(self) -> bool: ...
+    @property
+    def has_gaps(self) -> bool: ...
+    @property
+    def begins_at_time_zero(self) -> bool: ...
+    @property
+    def ends_in_damage(self) -> bool: ...
+    @property
+    def faults(self) -> list[BatchFault]: ...
+    @property
+    def false_offset_entry(self) -> int: ...
+    @property
+    def false_time_entry(self) -> int: ...
+    def append(self, headers: NDArray[Any]) -> int: ...
+    def skip_to(self, position: int, *, is_end: bool = False) -> None: ...

@@ -1,0 +1,152 @@
+"""Each job that alters a directory, on a small real store: what it starts from, and its plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from changes.small_store import MTIME_NS, Contents, contents
+from kafkastore.migration import plan as plan_migration
+from kafkastore.migration import plan_convert, survey
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
+from models.record_strategies import in_a_row
+
+from kafkastore.changes.plan import Plan
+from kafkastore.checks.reindex import plan_reindex
+from kafkastore.checks.repair import plan_repair
+
+INDEX_INTERVAL_BYTES = 100
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan, and what is around it before and after.
+
+    Parameters
+    ----------
+    top : Path
+        The disk: the root and, beside it, the undo area.
+    """
+
+    top: Path
+    plan: Plan
+    before: Contents
+
+    @property
+    def root(self) -> Path:
+        return Path(self.plan.root)
+
+
+def _batches(magic: int, count: int, *, timestamps: bool = True) -> list[Batch]:
+    return in_a_row(
+        [
+            Batch((Row(0, 100 + slot if timestamps else -1, b"k", b"v" * 20),), magic=magic)
+            for slot in range(count)
+        ]
+    )
+
+
+def _old_store(root: Path) -> None:
+    """Segments of messages with and without timestamps, and no time index."""
+    with_times, without = _batches(1, 6), _batches(0, 12, timestamps=False)[6:9]
+    last = _batches(1, 12)[9:]
+    segments = [
+        Segment(base, tuple(batches)).indexed(interval=INDEX_INTERVAL_BYTES)
+        for base, batches in ((0, with_times), (6, without), (9, last))
+    ]
+    Log(tuple(segments), is_clean=True).write(root)
+    for path in root.rglob("*.timeindex"):
+        path.unlink()
+
+
+def _new_store(root: Path) -> Path:
+    """Three segments of five batches; returns the partition."""
+    batches = _batches(2, 15)
+    segments = [
+        Segment(base, tuple(batches[base : base + 5])).indexed(interval=INDEX_INTERVAL_BYTES)
+        for base in (0, 5, 10)
+    ]
+    Log(tuple(segments), is_clean=True).write(root)
+    return root / "t-0"
+
+
+def _harm(path: Path, batch: int) -> None:
+    size = len(_batches(2, 1)[0].data)
+    data = bytearray(path.read_bytes())
+    data[batch * size + 70] ^= 0x55
+    path.write_bytes(data)
+
+
+def _migrate(mode: str, entry_offset: str = "next") -> Callable[[Path], Plan]:
+    def make(root: Path) -> Plan:
+        _old_store(root)
+        _age(root)
+        surveyed = survey(root, index_interval_bytes=INDEX_INTERVAL_BYTES)
+        return plan_migration(surveyed, mode, entry_offset=entry_offset)
+
+    return make
+
+
+def _reindex(root: Path) -> Plan:
+    partition = _new_store(root)
+    (partition / f"{0:020}.index").unlink()
+    (partition / f"{5:020}.timeindex").write_bytes(bytes(120))
+    (partition / f"{10:020}.index").write_bytes(b"")
+    _age(root)
+    return reindexed(root)
+
+
+def reindexed(root: Path) -> Plan:
+    """Indexes made anew, up to where a log is broken."""
+    return plan_reindex(root, "2.4", INDEX_INTERVAL_BYTES, up_to_damage=True)
+
+
+def _repair(like: str, *places: tuple[int, int]) -> Callable[[Path], Plan]:
+    def make(root: Path) -> Plan:
+        partition = _new_store(root)
+        for base_offset, batch in places:
+            _harm(partition / f"{base_offset:020}.log", batch)
+        _age(root)
+        return plan_repair(root, like, index_interval_bytes=INDEX_INTERVAL_BYTES)
+
+    return make
+
+
+def _convert(root: Path) -> Plan:
+    _old_store(root)
+    _age(root)
+    return plan_convert(root, "gzip", index_interval_bytes=INDEX_INTERVAL_BYTES, untimed="mtime")
+
+
+def _age(root: Path) -> None:
+    """Give every file an odd time and mode of its own."""
+    for number, path in enumerate(sorted(root.rglob("*"))):
+        if path.is_file():
+            os.chmod(path, 0o640 if number % 2 else 0o604)
+            os.utime(path, ns=(MTIME_NS + number, MTIME_NS + number))
+
+
+JOBS: dict[str, Callable[[Path], Plan]] = {
+    "migrate auto": _migrate("auto"),
+    "migrate kip-33": _migrate("kip-33"),
+    "migrate kip-33 first": _migrate("kip-33", "first"),
+    "migrate empty": _migrate("empty"),
+    "reindex": _reindex,
+    # In the middle of a segment: the rest becomes a new one; at its start: it gets another name.
+    "repair keep": _repair("keep", (5, 2)),
+    "repair keep from a later batch": _repair("keep", (5, 0)),
+    # The log is cut there, and the segment behind goes.
+    "repair like 2.4": _repair("2.4", (5, 2)),
+    "convert": _convert,
+}
+
+
+def make(name: str, top: Path) -> Job:
+    """Make a job's store below `top`, and plan it."""
+    root = top / "kafka-logs"
+    plan = JOBS[name](root)
+    assert plan.changes
+    return Job(top, plan, contents(root))

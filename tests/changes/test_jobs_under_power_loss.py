@@ -1,0 +1,219 @@
+"""Each job, cut off at every call, with every loss that POSIX allows of what was not yet flushed.
+
+`changes.power_loss` says what the model is.  A random choice is only made where there is too much
+to try it all; its seed is `KAFKASTORE_SEED`, and each failure names it.
+"""
+
+import os
+import random
+import re
+from contextlib import suppress
+
+import pytest
+from changes import jobs
+from changes.faults import Crash
+from changes.power_loss import RecordedDisk, states_of
+from changes.small_store import contents
+from changes.trial import SEED, Trial
+
+from kafkastore.changes.apply import apply
+from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
+from kafkastore.changes.journal import find_journals
+from kafkastore.changes.undo import resume, undo
+from kafkastore.errors import KafkaStoreError
+
+
+@pytest.fixture(autouse=True)
+def _same_time_always(monkeypatch):
+    """Two runs that write the same are to leave the same state."""
+    monkeypatch.setattr("time.time_ns", lambda: 1_600_000_000_000_000_000)
+
+
+@pytest.fixture
+def top(tmp_path):
+    top = tmp_path / "disk"
+    top.mkdir()
+    return top
+
+
+@pytest.fixture(params=jobs.JOBS)
+def job(request, top):
+    return jobs.make(request.param, top)
+
+
+def chosen(states, count=None):
+    """Some of many states, by the seed; all if no count is given."""
+    if count is None or len(states) <= count:
+        return states
+    return random.Random(SEED).sample(states, count)
+
+
+@pytest.fixture
+def trial(job):
+    return Trial(job)
+
+
+def test_power_loss_while_a_job_applies(trial):
+    trial.check(states_of(trial.applying, random.Random(SEED)))
+
+
+def test_power_loss_while_a_job_is_undone(trial):
+    trial.check(chosen(states_of(trial.undone(), random.Random(SEED)), 25))
+
+
+@pytest.mark.soak
+def test_power_loss_while_a_job_is_undone_in_many_states(trial):
+    trial.check(chosen(states_of(trial.undone(), random.Random(SEED)), 80))
+
+
+def test_nothing_that_was_reported_as_done_is_lost(trial):
+    """A job has returned: whatever was not flushed is not needed."""
+    job = trial.job
+    for disk, wanted in ((trial.applying, trial.planned), (trial.undone(), job.before)):
+        disk.moments[:-1] = []
+        for state in states_of(disk, random.Random(SEED)):
+            state.write(job.top)
+            assert contents(job.root) == wanted
+            (journal,) = find_journals(job.root)
+            assert journal.is_finished
+
+
+def killed_then_powerless(trial, at, run_again):
+    """Record a run that is killed, and the one after it, whose kernel has not flushed the first."""
+    trial.start.write(trial.job.top)
+    disk = RecordedDisk(trial.job.top)
+    disk.crash_at = at
+    with suppress(Crash):
+        apply(trial.job.plan, fs=disk)
+    disk.crash_at = None
+    disk.moments.clear()
+    for journal in find_journals(trial.job.root):
+        run_again(journal, fs=disk)
+    disk.note()
+    return disk
+
+
+def killed_states(trial, points, run_again):
+    """The states after a kill and a loss of power that the loss alone could not leave."""
+    known = {state.seen() for state in states_of(trial.applying, random.Random(SEED))}
+    found = {}
+    for at in points:
+        disk = killed_then_powerless(trial, at, run_again)
+        for state in states_of(disk, random.Random(SEED)):
+            if state.seen() not in known:
+                found.setdefault(state.seen(), state)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("run_again", [resume, undo], ids=["resume", "undo"])
+@pytest.mark.parametrize("name", ["repair keep", "reindex"])
+def test_power_loss_in_the_run_after_a_kill(top, name, run_again):
+    trial = Trial(jobs.make(name, top))
+    points = random.Random(SEED).sample(range(trial.applying.calls), 20)
+    trial.check(chosen(killed_states(trial, sorted(points), run_again), 60))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("run_again", [resume, undo], ids=["resume", "undo"])
+@pytest.mark.parametrize("name", ["migrate auto", "repair like 2.4", "convert"])
+def test_power_loss_in_the_run_after_a_kill_at_many_calls(top, name, run_again):
+    trial = Trial(jobs.make(name, top))
+    points = range(SEED % 9, trial.applying.calls, 9)
+    trial.check(chosen(killed_states(trial, points, run_again), 40))
+
+
+class CarelessDisk(RecordedDisk):
+    """Leaves out every flush of one kind of thing."""
+
+    def __init__(self, top, kind):
+        super().__init__(top)
+        self._kind = kind
+
+    def _flush(self, node):
+        path = {node: path for path, node in self.live.paths()}.get(node, "")
+        if not re.fullmatch(self._kind, path):
+            super()._flush(node)
+
+
+UNDO_AREA = r"[^/]+kafkastore-undo-[^/]+"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(r".*\.log\.new", id="new logs"),
+        pytest.param(r".*index\.new", id="new indexes"),
+        pytest.param(r".*plan\.json\.new", id="the plan"),
+        pytest.param("", id="the name of the undo area"),
+        pytest.param(UNDO_AREA, id="names in the undo area"),
+        pytest.param(UNDO_AREA + "/kept", id="names of directories of kept files"),
+        pytest.param(UNDO_AREA + "/kept/.+", id="names of kept files"),
+        pytest.param("kafka-logs/.+", id="names of logs"),
+    ],
+)
+def test_the_trial_finds_flushes_that_are_left_out(top, kind):
+    trial = Trial(jobs.make("repair keep", top))
+    trial.start.write(top)
+    disk = CarelessDisk(top, kind)
+    apply(trial.job.plan, fs=disk)
+    disk.note()
+    with pytest.raises((AssertionError, KafkaStoreError)):
+        trial.check(states_of(disk, random.Random(SEED)))
+    trial.start.write(top)
+    disk = CarelessDisk(top, "nothing")
+    apply(trial.job.plan, fs=disk)
+    assert disk.calls == trial.applying.calls
+
+
+@pytest.fixture
+def copying(top):
+    """A recorded copy: where to, and what it should be."""
+    job = jobs.make("migrate auto", top)
+    disk = RecordedDisk(top)
+    start, destination = disk.live.copy(), top / "copy"
+    copy_store(job.root, destination, fs=disk)
+    disk.note()
+    return job.root, destination, start, disk
+
+
+def test_power_loss_while_a_store_is_copied(top, copying):
+    root, destination, _, disk = copying
+    before = contents(root)
+    for state in states_of(disk, random.Random(SEED)):
+        check_copy(state, top, root, destination, before)
+    disk.moments[:-1] = []
+    for state in states_of(disk, random.Random(SEED)):
+        state.write(top)
+        assert contents(destination) == before
+
+
+@pytest.mark.soak
+def test_power_loss_in_the_copying_after_a_kill(top, copying):
+    root, destination, start, complete = copying
+    before, seen = contents(root), set()
+    for at in range(SEED % 8, complete.calls, 8):
+        start.write(top)
+        disk = RecordedDisk(top)
+        disk.crash_at = at
+        with suppress(Crash):
+            copy_store(root, destination, fs=disk)
+        disk.crash_at = None
+        disk.moments.clear()
+        if not destination.exists():
+            copy_store(root, destination, fs=disk)
+        disk.note()
+        for state in states_of(disk, random.Random(SEED)):
+            if state.seen() not in seen:
+                seen.add(state.seen())
+                check_copy(state, top, root, destination, before)
+
+
+def check_copy(state, top, root, destination, before):
+    """The original is as it was; the copy is whole, or comes about when it is made again."""
+    state.write(top)
+    assert contents(root) == before
+    assert set(os.listdir(top)) <= {root.name, "copy", "copy" + COPYING_SUFFIX}
+    if not destination.exists():
+        copy_store(root, destination)
+    assert contents(destination) == before
+    assert sorted(os.listdir(top)) == ["copy", root.name]

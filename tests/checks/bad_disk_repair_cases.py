@@ -1,0 +1,65 @@
+"""Logs with sectors that can't be read, mended: what can be read on both sides is kept.
+
+`test_repair_on_bad_disks.py` runs these where compiled code meets such sectors too.
+"""
+
+import pytest
+from models.bad_disk import BadDisk
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
+
+import kafkastore
+from kafkastore import Severity
+from kafkastore.checks.repair import plan_repair
+
+SECTOR = 4096
+
+
+def segment(first, count):
+    batches = tuple(
+        Batch((Row(offset, 10 * offset, b"k", bytes([offset]) * 400),))
+        for offset in range(first, first + count)
+    )
+    return Segment(first, batches).indexed(interval=600)
+
+
+LOG = Log((segment(0, 60), segment(60, 60), segment(120, 60)), recovery_point=0)
+SIZE = len(LOG.batches[0].data)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    return BadDisk(monkeypatch)
+
+
+@pytest.fixture
+def logs(tmp_path):
+    return LOG.write(tmp_path / "logs")
+
+
+@pytest.mark.parametrize("base_offset", [0, 60, 120])
+@pytest.mark.parametrize("sectors", [(0, 1), (2, 3), (3, 5), (6, 99)])
+def test_what_can_be_read_on_both_sides_is_kept(logs, disk, base_offset, sectors):
+    path = logs / "t-0" / f"{base_offset:020}.log"
+    start, end = (min(each * SECTOR, 60 * SIZE) for each in sectors)
+    disk.harm(path, start, end)
+    gone = {base_offset + at for at in range(start // SIZE, -(-end // SIZE))}
+    damages = []
+    journal = kafkastore.apply(plan_repair(logs, "keep", found=damages.append))
+    (log,) = kafkastore.open(logs)
+    assert [record.offset for record in log.records()] == [
+        offset for offset in range(180) if offset not in gone
+    ]
+    assert sum(each.size for each in damages) == len(gone) * SIZE
+    assert not [each for each in kafkastore.verify(logs) if each.severity is not Severity.STYLE]
+    kafkastore.undo(journal)
+    assert path.stat().st_size == 60 * SIZE
+
+
+@pytest.mark.parametrize("version", ["2.4", "4.1"])
+def test_a_broker_fails_on_it_and_keeping_is_offered(logs, disk, version):
+    disk.harm(logs / "t-0" / f"{60:020}.log", SECTOR, 2 * SECTOR)
+    left = []
+    plan = plan_repair(logs, version, left=left.append)
+    assert not [change for change in plan.changes if change.path.endswith(".log")]
+    assert any("--like keep keeps what can be read" in str(each.error) for each in left)

@@ -1,0 +1,525 @@
+"""Every kind of harm that verification finds: what is done to a golden copy, and what is told.
+
+A harm is a function of a ``log.dirs`` root, which it alters; it returns the paths to check where
+those are more than the root. Its row says what must be found, and what mends it where the remedy is
+no command.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import kafkastore
+from kafkastore.checks.findings import Severity
+from kafkastore.formats import producer_snapshot, transaction_index
+from kafkastore.formats.checkpoints import pack_offset_checkpoint
+from kafkastore.formats.file_names import TopicPartition
+
+STYLE, SLOW = Severity.STYLE, Severity.SLOW
+WRONG, RISK = Severity.WRONG_ANSWERS, Severity.DATA_LOSS_RISK
+DAY_NS = 86_400 * 10**9
+
+INDEXES = ("2.4.0", "broken-index")
+TRANSACTIONS = ("2.4.0", "transactions")
+EPOCHS = ("2.4.0", "leader-epochs")
+OLD = ("2.4.0", "old-formats")
+KRAFT = ("4.1.1", "transactions")
+
+
+@dataclass(frozen=True)
+class Harm:
+    """One harm.
+
+    Attributes
+    ----------
+    name : str
+        Of the test.
+    case : (str, str)
+        Version and name of the golden directory.
+    do : callable
+        Harms a copy of it.
+    severity : Severity
+        Of what is found.
+    file : str
+        Pattern of the finding's path, relative to the root.
+    words : str
+        In what is found.
+    position : int or None
+        Byte position; -1: any.
+    mend : callable or None
+        What the remedy says in words, done by hand; None where it is a command.
+    """
+
+    name: str
+    case: tuple[str, str]
+    do: Callable[[Path], object]
+    severity: Severity
+    file: str
+    words: str
+    position: int | None = None
+    mend: Callable[[Path], object] | None = field(default=None)
+
+
+def none_needed(root: Path) -> None:
+    """Mend what needs no mending."""
+
+
+def segments(root: Path, pattern: str = "broken-0/*", suffix: str = ".log") -> list[Path]:
+    return sorted(root.glob(f"{pattern}{suffix}"))
+
+
+def flip(path: Path, position: int, mask: int = 1) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    rewrite(path, bytes(data))
+
+
+def rewrite(path: Path, data: bytes) -> None:
+    """Write other bytes, and keep the modification time."""
+    status = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def second(root: Path, suffix: str, pattern: str = "broken-0/*") -> Path:
+    return segments(root, pattern, suffix)[1]
+
+
+def lose(suffix: str) -> Callable[[Path], None]:
+    return lambda root: second(root, suffix).unlink()
+
+
+def empty(suffix: str) -> Callable[[Path], None]:
+    return lambda root: rewrite(second(root, suffix), b"")
+
+
+def pad(suffix: str, entries: int, size: int) -> Callable[[Path], None]:
+    def do(root: Path) -> None:
+        path = second(root, suffix)
+        rewrite(path, path.read_bytes() + bytes(entries * size))
+
+    return do
+
+
+def tear(suffix: str, size: int) -> Callable[[Path], None]:
+    def do(root: Path) -> None:
+        path = second(root, suffix)
+        rewrite(path, path.read_bytes() + b"\x01" * size)
+
+    return do
+
+
+def fifo(root: Path) -> None:
+    path = second(root, ".index")
+    path.unlink()
+    os.mkfifo(path)
+
+
+def torn_tail(root: Path, *, clean: bool) -> None:
+    log = segments(root)[-1]
+    rewrite(log, log.read_bytes() + log.read_bytes()[:50])
+    if not clean:
+        (root / ".kafka_cleanshutdown").unlink()
+
+
+def snapshot(root: Path) -> Path:
+    """Choose one of a segment's start, with entries."""
+    path = segments(root, "txn-0/*", ".snapshot")[0]
+    assert len(producer_snapshot.parse(path.read_bytes()))
+    return path
+
+
+def other_snapshot(**fields: int) -> Callable[[Path], None]:
+    def do(root: Path) -> None:
+        path = snapshot(root)
+        entries = producer_snapshot.parse(path.read_bytes())
+        for name, value in fields.items():
+            entries[0][name] += value
+        rewrite(path, producer_snapshot.pack(entries))
+
+    return do
+
+
+def move_snapshot(offset: int) -> Callable[[Path], None]:
+    def do(root: Path) -> None:
+        path = snapshot(root)
+        shutil.copy2(path, path.with_name(f"{offset:020}.snapshot"))
+
+    return do
+
+
+def epochs(*entries: tuple[int, int]) -> Callable[[Path], None]:
+    def do(root: Path) -> None:
+        path = root / "epochs-0" / "leader-epoch-checkpoint"
+        lines = b"".join(b"%d %d\n" % each for each in entries)
+        path.write_bytes(b"0\n%d\n" % len(entries) + lines)
+
+    return do
+
+
+def write(name: str, data: bytes) -> Callable[[Path], None]:
+    return lambda root: (root / name).write_bytes(data)
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda root: (root / name).unlink()
+
+
+def checkpoint(name: str, partition: tuple[str, int], offset: int) -> Callable[[Path], None]:
+    lines = {TopicPartition(*partition): offset}
+    return write(name, pack_offset_checkpoint(lines))
+
+
+def directory(name: str) -> Callable[[Path], None]:
+    return lambda root: (root / name).mkdir()
+
+
+def twins(root: Path) -> list[Path]:
+    copy = root.with_name("twin")
+    shutil.copytree(root, copy)
+    (copy / "meta.properties").unlink()
+    return [root, copy]
+
+
+def of_another(key: bytes, value: bytes) -> Callable[[Path], list[Path]]:
+    """Put another log directory beside, without partitions."""
+
+    def do(root: Path) -> list[Path]:
+        other = root.with_name("other")
+        other.mkdir()
+        lines = (root / "meta.properties").read_bytes().splitlines()
+        lines = [key + b"=" + value if line.startswith(key + b"=") else line for line in lines]
+        if key != b"directory.id":
+            lines = [line for line in lines if not line.startswith(b"directory.id")]
+        (other / "meta.properties").write_bytes(b"\n".join(lines))
+        return [root, other]
+
+    return do
+
+
+def without_other(root: Path) -> None:
+    shutil.rmtree(root.with_name("other"))
+
+
+def age(pattern: str, days: int) -> Callable[[Path], None]:
+    """Set modification times back."""
+
+    def do(root: Path) -> None:
+        for log in segments(root, pattern):
+            status = log.stat()
+            os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns - days * DAY_NS))
+
+    return do
+
+
+def lost_end(root: Path) -> None:
+    """Lose the last two segments of a partition."""
+    for log in segments(root)[-2:]:
+        for path in log.parent.glob(f"{log.stem}.*"):
+            path.unlink()
+    (root / "broken-0" / "00000000000000000100.snapshot").unlink()
+
+
+def start_behind_end(root: Path) -> None:
+    checkpoint("log-start-offset-checkpoint", ("broken", 0), 500)(root)
+
+
+def high_watermark_before_start(root: Path) -> None:
+    checkpoint("log-start-offset-checkpoint", ("broken", 0), 50)(root)
+    checkpoint("replication-offset-checkpoint", ("broken", 0), 9)(root)
+
+
+def lose_aborted(root: Path) -> None:
+    path = next(each for each in segments(root, "txn-0/*", ".txnindex") if each.stat().st_size)
+    rewrite(path, path.read_bytes()[: -transaction_index.ENTRY_SIZE])
+
+
+def open_transaction(root: Path) -> None:
+    """End a log before its first marker behind transactional records."""
+    log = kafkastore.open(root)["txn-0"]
+    markers = [batch.base_offset for batch in log.batches() if batch.is_control]
+    begun = next(batch.base_offset for batch in log.batches() if batch.is_transactional)
+    end = next(offset for offset in markers if offset > begun)
+    *_, last = [each for each in log.segments if each.base_offset <= end]
+    found = last.translate_offset(end)
+    assert found is not None
+    for path in log.path.iterdir():
+        if path.name[:20].isdigit() and int(path.name[:20]) > last.base_offset:
+            path.unlink()
+    os.truncate(last.log_path, found.position)
+    kafkastore.apply(kafkastore.plan_reindex(log.path))
+
+
+def move_away(name: str) -> Callable[[Path], None]:
+    def do(root: Path) -> None:
+        path = next(iter(root.glob(name)))
+        path.rename(root.parent / f"away-{path.name}")
+
+    return do
+
+
+def half_made(root: Path) -> None:
+    (root / "broken-0" / "kafkastore-8a5e.00000000000000000022.timeindex.new").write_bytes(b"")
+
+
+def other_topic_id(root: Path) -> None:
+    write("txn-1/partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")(root)
+
+
+def copy_topic_id(root: Path) -> None:
+    shutil.copy(root / "txn-0" / "partition.metadata", root / "txn-1" / "partition.metadata")
+
+
+def do_nothing(root: Path) -> None:
+    """Leave a directory that is so already."""
+
+
+CHECKPOINT_NAMES = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+ENTRIES_AT, ENTRY = producer_snapshot.ENTRIES_AT, producer_snapshot.ENTRY_SIZE
+
+HARMS = [
+    # Of one segment.
+    Harm("index missing", INDEXES, lose(".index"), SLOW, "broken-0/*22.index", "missing"),
+    Harm(
+        "time index missing", INDEXES, lose(".timeindex"), WRONG, "broken-0/*22.timeindex",
+        "missing",
+    ),
+    Harm(
+        "time index empty", INDEXES, empty(".timeindex"), WRONG, "broken-0/*22.timeindex",
+        "empty",
+    ),
+    Harm(
+        "index torn", INDEXES, tear(".index", 3), WRONG, "broken-0/*22.index",
+        "not a whole number", -1,
+    ),
+    Harm(
+        "time index torn", INDEXES, tear(".timeindex", 5), WRONG, "broken-0/*22.timeindex",
+        "not a whole number", -1,
+    ),
+    Harm(
+        "index false", INDEXES, lambda root: flip(second(root, ".index"), 7), WRONG,
+        "broken-0/*22.index", "offset index entry 0", 0,
+    ),
+    Harm(
+        "time index false", INDEXES, lambda root: flip(second(root, ".timeindex"), 7), WRONG,
+        "broken-0/*22.timeindex", "is not what the log says", -1,
+    ),
+    Harm(
+        "time index padded", INDEXES, pad(".timeindex", 50, 12), RISK, "broken-0/*22.timeindex",
+        "50 zero entries", -1,
+    ),
+    Harm(
+        "index padded", INDEXES, pad(".index", 50, 8), WRONG, "broken-0/*22.index",
+        "zero entries", -1,
+    ),
+    Harm(
+        "index a FIFO", INDEXES, fifo, RISK, "broken-0/*22.index",
+        "a FIFO and not a regular file", None, move_away("broken-0/*22.index"),
+    ),
+    Harm(
+        "bad checksum", INDEXES, lambda root: flip(second(root, ".log"), 100), RISK,
+        "broken-0/*22.log", "checksum", 0,
+    ),
+    Harm(
+        "torn tail of a clean log", INDEXES, lambda root: torn_tail(root, clean=True), RISK,
+        "broken-0/*81.log", "behind the last whole batch", -1,
+    ),
+    Harm(
+        "torn tail of a killed broker", INDEXES, lambda root: torn_tail(root, clean=False),
+        STYLE, "broken-0/*81.log", "behind the last whole batch", -1, none_needed,
+    ),
+    Harm(
+        "aborted transaction lost", TRANSACTIONS, lose_aborted, WRONG, "txn-0/*.txnindex",
+        "not in the transaction index",
+    ),
+    # Producers.
+    Harm(
+        "snapshot damaged", TRANSACTIONS, lambda root: flip(snapshot(root), ENTRIES_AT), SLOW,
+        "txn-0/*.snapshot", "checksum", producer_snapshot.CRC_AT,
+    ),
+    Harm(
+        "snapshot lags", TRANSACTIONS, other_snapshot(last_offset=-1), WRONG, "txn-0/*.snapshot",
+        "in the log at", -1,
+    ),
+    Harm(
+        "snapshot ahead of itself", TRANSACTIONS, other_snapshot(last_offset=5000), WRONG,
+        "txn-0/*.snapshot", "the snapshot is of offset", ENTRIES_AT,
+    ),
+    Harm(
+        "snapshot of another sequence", TRANSACTIONS, other_snapshot(last_sequence=1), WRONG,
+        "txn-0/*.snapshot", "has last sequence", -1,
+    ),
+    Harm(
+        "snapshot of another epoch", TRANSACTIONS, other_snapshot(producer_epoch=7), WRONG,
+        "txn-0/*.snapshot", "has producer epoch", -1,
+    ),
+    Harm(
+        "snapshot behind the log", TRANSACTIONS, move_snapshot(5000), STYLE,
+        "txn-0/*5000.snapshot", "the log ends at", None, none_needed,
+    ),
+    Harm(
+        "open transaction", TRANSACTIONS, open_transaction, STYLE, "txn-0/*21.log",
+        "open at the end of the log", None, none_needed,
+    ),
+    # Leader epochs.
+    Harm(
+        "epochs damaged", EPOCHS, write("epochs-0/leader-epoch-checkpoint", b"0\n1\nmany 0\n"),
+        WRONG, "epochs-0/leader-epoch-checkpoint", "many", 4,
+    ),
+    Harm(
+        "epochs out of order", EPOCHS, epochs((0, 0), (6, 12), (2, 24)), WRONG,
+        "epochs-0/leader-epoch-checkpoint", "does not follow", 13,
+    ),
+    Harm(
+        "epoch begins early", EPOCHS, epochs((0, 0), (2, 6), (6, 24)), WRONG,
+        "epochs-0/leader-epoch-checkpoint", "is in epoch 2", 8,
+    ),
+    Harm(
+        "epoch begins late", EPOCHS, epochs((0, 0), (2, 18), (6, 24)), WRONG,
+        "epochs-0/leader-epoch-checkpoint", "has epoch 2", 4,
+    ),
+    Harm(
+        "epoch unknown", EPOCHS, epochs((0, 0), (6, 24)), WRONG,
+        "epochs-0/leader-epoch-checkpoint", "has epoch 2", 4,
+    ),
+    Harm(
+        "epoch behind the log", EPOCHS, epochs((0, 0), (2, 12), (6, 24), (9, 5000)), STYLE,
+        "epochs-0/leader-epoch-checkpoint", "behind the log's end", 18, none_needed,
+    ),
+    Harm(
+        "epochs lost", EPOCHS, remove("epochs-0/leader-epoch-checkpoint"), STYLE,
+        "epochs-0/leader-epoch-checkpoint", "no leader epochs are kept", None, none_needed,
+    ),
+    # Names.
+    Harm(
+        "log lost", INDEXES, lambda root: second(root, ".log").rename(root.parent / "lost"),
+        STYLE, "broken-0/*22.index", "an index of a segment that is not here", None, none_needed,
+    ),
+    Harm(
+        "segment lost", INDEXES, lambda root: [p.unlink() for p in root.glob("broken-0/*22.*")],
+        STYLE, "broken-0", "are missing between two segments", None, none_needed,
+    ),
+    Harm(
+        "leftover", INDEXES, write("broken-0/00000000000000000000.log.deleted", b""), STYLE,
+        "broken-0/*.deleted", "set aside to be deleted", None, none_needed,
+    ),
+    Harm(
+        "half-made file", INDEXES, half_made, STYLE, "broken-0/kafkastore-8a5e.*.new",
+        "a job that was killed", None, none_needed,
+    ),
+    Harm(
+        "odd name", INDEXES, write("broken-0/7.log", b""), WRONG, "broken-0/7.log",
+        "not 20 digits", None, move_away("broken-0/7.log"),
+    ),
+    Harm(
+        "odd directory", INDEXES, directory("lost+found"), WRONG, "lost+found",
+        "not read as a partition", None, move_away("lost+found"),
+    ),
+    Harm(
+        "partition once more", INDEXES, directory("broken-00"), WRONG, "broken-00", "once more",
+        None, move_away("broken-00"),
+    ),
+    Harm(
+        "deleted partition", INDEXES, directory(f"old-0.{'a' * 32}-delete"), STYLE, "old-0.*",
+        "a -delete directory", None, none_needed,
+    ),
+    Harm(
+        "moved partition", INDEXES, directory(f"old-0.{'a' * 32}-future"), STYLE, "old-0.*",
+        "a -future directory", None, none_needed,
+    ),
+    Harm(
+        "stray partition", INDEXES, directory(f"old-0.{'a' * 32}-stray"), STYLE, "old-0.*",
+        "a -stray directory", None, none_needed,
+    ),
+    Harm(
+        "twin", INDEXES, twins, WRONG, "broken-0", "is once more in", None,
+        lambda root: shutil.rmtree(root.with_name("twin")),
+    ),
+    # Topic ids and identities.
+    Harm(
+        "topic id damaged", KRAFT,
+        write("txn-1/partition.metadata", b"version: 0\ntopic_id: nonsense"), WRONG,
+        "txn-1/partition.metadata", "topic id", 11, copy_topic_id,
+    ),
+    Harm(
+        "topic id lost", KRAFT, remove("txn-1/partition.metadata"), WRONG,
+        "txn-1/partition.metadata", "the topic id is missing", None, copy_topic_id,
+    ),
+    Harm(
+        "two topic ids", KRAFT, other_topic_id, WRONG, "txn-1/partition.metadata",
+        "topic txn has id", None, move_away("txn-1"),
+    ),
+    Harm(
+        "identity damaged", KRAFT, write("meta.properties", b"\\u00"), WRONG, "meta.properties",
+        "", -1, write("meta.properties", b"version=1\nnode.id=1\n"),
+    ),
+    Harm(
+        "two clusters", KRAFT, of_another(b"cluster.id", b"other"), WRONG,
+        "../other/meta.properties", "it is of cluster other", None, without_other,
+    ),
+    Harm(
+        "two brokers", KRAFT, of_another(b"node.id", b"7"), WRONG, "../other/meta.properties",
+        "it is of broker 7", None, without_other,
+    ),
+    Harm(
+        "one directory twice", KRAFT, of_another(b"directory.id", b"C8Mh_Djhkg5pqH9A7KgMSw"),
+        WRONG, "../other/meta.properties", "is also that of", None, without_other,
+    ),
+    # Checkpoints.
+    *(
+        Harm(
+            f"{name} damaged", INDEXES, write(name, b"0\n1\nt 0 many\n"),
+            WRONG, name, "many", 4, move_away(name),
+        )
+        for name in CHECKPOINT_NAMES
+    ),
+    Harm(
+        "start behind the end", INDEXES, start_behind_end, RISK, "broken-0", "below its start",
+        None, move_away("log-start-offset-checkpoint"),
+    ),
+    Harm(
+        "recovery point behind the end", INDEXES, lost_end, STYLE, "broken-0",
+        "the recovery point 100 lies behind", None, none_needed,
+    ),
+    Harm(
+        "high watermark behind the end", INDEXES, lost_end, STYLE, "broken-0",
+        "the high watermark 100 lies behind", None, none_needed,
+    ),
+    Harm(
+        "high watermark before the start", INDEXES,
+        high_watermark_before_start, STYLE, "broken-0", "before the log's start", None, none_needed,
+    ),
+    Harm(
+        "lines of no partition", INDEXES,
+        checkpoint("replication-offset-checkpoint", ("gone", 3), 9), STYLE,
+        "replication-offset-checkpoint", "it has lines of 1 partition (gone-3)", None,
+        none_needed,
+    ),
+    Harm(
+        "partition without a line", INDEXES,
+        checkpoint("recovery-point-offset-checkpoint", ("gone", 3), 9), STYLE,
+        "recovery-point-offset-checkpoint", "it has no lines of 1 partition (broken-0)", None,
+        none_needed,
+    ),
+    # Times.
+    Harm(
+        "modification times lost", OLD, age("formats-0/*", 30), WRONG, "formats-0",
+        "modification times look lost", None, age("formats-0/*", -30),
+    ),
+    Harm(
+        "modification times lost, not needed", INDEXES, age("broken-0/*", 30), STYLE, "broken-0",
+        "modification times look lost", None, none_needed,
+    ),
+    Harm(
+        "records of the future", ("2.4.0", "create-time-out-of-order"), do_nothing, STYLE,
+        "ooo-0/*.log", "lies in the future", -1, none_needed,
+    ),
+]

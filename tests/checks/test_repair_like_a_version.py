@@ -1,0 +1,152 @@
+"""Logs mended as a broker's recovery would: the files are those that were worked out for it."""
+
+import os
+
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
+from models.record_strategies import in_a_row
+from models.recovered_directory import files_after, files_of, indexes_and_logs
+
+import kafkastore
+from kafkastore.checks.repair import plan_repair
+from kafkastore.errors import KafkaStoreError
+from kafkastore.log.recovery import recover_log
+
+INTERVAL = 200
+VERSIONS = ["1.1", "2.4", "3.9", "4.1"]
+FORTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(40)])
+SIZE = len(FORTY[0].data)
+
+
+def segments(*bases):
+    ends = [*bases[1:], 40]
+    return [
+        Segment(base, tuple(FORTY[base:end])).recovered(INTERVAL)
+        for base, end in zip(bases, ends, strict=True)
+    ]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Four segments of ten records, whose broker was killed."""
+    return Log(tuple(segments(0, 10, 20, 30))).write(tmp_path / "logs") / "t-0"
+
+
+def mended(directory, version):
+    """Repair, and compare with what was worked out; return the files and the damages."""
+    (log,) = kafkastore.open(directory.parent)
+    recovered = recover_log(
+        log, version, index_interval_bytes=INTERVAL, clean=False, recovery_point=0
+    )
+    expected = indexes_and_logs(files_after(recovered))
+    before = {path.name: (data, (directory / path.name).stat().st_mtime_ns)
+              for path in directory.iterdir() for data in [path.read_bytes()]}
+    damages = []
+    plan = plan_repair(
+        directory.parent, version, index_interval_bytes=INTERVAL, found=damages.append
+    )
+    journal = kafkastore.apply(plan)
+    after = files_of(directory)
+    assert {name: data for name, data in indexes_and_logs(after).items() if data} == {
+        name: data for name, data in expected.items() if data
+    }
+    assert not plan_repair(directory.parent, version, index_interval_bytes=INTERVAL).changes
+    kafkastore.undo(journal)
+    assert before == {
+        path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()
+    }
+    return after, damages
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("torn", [1, SIZE // 2, SIZE - 12])
+def test_a_torn_batch_at_the_end_is_cut_off(directory, version, torn):
+    os.truncate(directory / f"{30:020}.log", 10 * SIZE - torn)
+    after, (damage,) = mended(directory, version)
+    assert len(after[f"{30:020}.log"]) == 9 * SIZE
+    assert (damage.position, damage.size) == (9 * SIZE, SIZE - torn)
+
+
+@pytest.mark.parametrize("version", ["2.4", "4.1"])
+def test_a_swap_takes_the_place_of_what_it_replaces(directory, version):
+    (swap,) = (Segment(10, tuple(FORTY[10:30:2])).recovered(INTERVAL),)
+    swap.write(directory)
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"{10:020}{suffix}").rename(directory / f"{10:020}{suffix}.swap")
+    segments(0, 10, 20, 30)[1].write(directory)
+    after, damages = mended(directory, version)
+    assert after[f"{10:020}.log"] == swap.log
+    assert not [name for name in after if name.endswith(".swap")]
+    assert f"{20:020}.log" not in after
+    assert not damages
+
+
+@pytest.mark.parametrize("version", ["2.4", "4.1"])
+def test_a_swap_whose_last_batch_is_broken_is_cut_where_it_is(directory, version):
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"{10:020}{suffix}").rename(directory / f"{10:020}{suffix}.swap")
+    path = directory / f"{10:020}.log.swap"
+    data = bytearray(path.read_bytes())
+    data[4 * SIZE + 70] ^= 1
+    path.write_bytes(data)
+    after, damages = mended(directory, version)
+    assert len(after[f"{10:020}.log"]) == 4 * SIZE
+    assert damages
+
+
+@pytest.mark.parametrize("version", ["2.4", "4.1"])
+def test_a_segment_whose_offsets_do_not_fit_is_split(tmp_path, version):
+    far = [batch.with_offset(2**31 + 1 + slot) for slot, batch in enumerate(FORTY[20:30])]
+    root = Log((Segment(0, (*FORTY[:20], *far)),)).write(tmp_path / "logs")
+    after, damages = mended(root / "t-0", version)
+    assert len(after[f"{0:020}.log"]) == 20 * SIZE
+    assert len(after[f"{2**31 + 1:020}.log"]) == 10 * SIZE
+    assert not damages
+
+
+def test_a_log_that_a_broker_would_delete_whole_is_left_alone(tmp_path):
+    root = Log(tuple(segments(0, 10)), checkpointed_start=100).write(tmp_path / "logs")
+    os.truncate(root / "t-0" / f"{10:020}.log", 30 * SIZE - 5)
+    left = []
+    plan = plan_repair(root, "2.4", left=left.append)
+    assert not [change for change in plan.changes if change.path.endswith(".log")]
+    assert "deletes all of" in str(left[0].error)
+    (cut,) = (each for each in plan_repair(root, "2.2").changes if each.path.endswith(".log"))
+    assert cut.after.size == 29 * SIZE
+
+
+def test_what_a_broker_fails_on_is_told_and_no_log_is_changed(directory):
+    os.truncate(directory / f"{10:020}.log", 10 * SIZE - 9)
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
+    left = []
+    plan = plan_repair(directory.parent, "2.4", left=left.append)
+    paths = {change.path for change in plan.changes}
+    assert "t-0/leader-epoch-checkpoint" in paths
+    assert not [path for path in paths if path.endswith(".log")]
+    (alone,) = left
+    assert "does not start on it" in str(alone.error)
+    with pytest.raises(KafkaStoreError, match="does not start on it"):
+        plan_repair(directory.parent, "2.4")
+    kafkastore.apply(plan)
+    mended(directory, "2.4")
+
+
+@pytest.mark.golden_cases(
+    names=["crash*"], versions=["2.*", "3.*", "4.*"], answers="answers-recovered"
+)
+def test_logs_end_where_the_real_broker_ended_them(golden_case, writable_copy):
+    root = writable_copy(golden_case.root / "logs")
+    kafkastore.apply(plan_repair(root, golden_case.version, index_interval_bytes=200))
+    for log in kafkastore.open(root):
+        recovered = files_of(golden_case.logs / log.path.name)
+        logs = {name: data for name, data in files_of(log.path).items() if name.endswith(".log")}
+        kept = {name: data for name, data in recovered.items() if name.endswith(".log")}
+        assert logs == kept
+
+
+def test_an_index_that_is_missing_of_a_segment_that_goes_is_not_made(directory):
+    os.truncate(directory / f"{10:020}.log", 10 * SIZE - 9)
+    (directory / f"{20:020}.timeindex").unlink()
+    after, _ = mended(directory, "2.4")
+    assert f"{20:020}.timeindex" not in after

@@ -1,0 +1,211 @@
+"""Transaction indexes, producer snapshots and leader epochs made anew; and what can't be mended."""
+
+import os
+from itertools import product
+
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row, marker
+from models.record_strategies import in_a_row
+
+import kafkastore
+from kafkastore import Severity
+from kafkastore.checks.repair import plan_repair
+from kafkastore.errors import ChangeRefusedError, InvalidConfigError, NotAFileError
+from kafkastore.formats import producer_snapshot
+from kafkastore.formats.checkpoints import parse_leader_epoch_checkpoint
+
+THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
+SIZE = len(THIRTY[0].data)
+TOLD = ["producer_id", "last_sequence", "last_offset"]
+FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Three segments of ten records, closed in order."""
+    segments = [Segment(base, tuple(THIRTY[base : base + 10])).indexed() for base in (0, 10, 20)]
+    return Log(tuple(segments), is_clean=True).write(tmp_path / "logs")
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x55
+    path.write_bytes(data)
+
+
+def findings(root):
+    return [each for each in kafkastore.verify(root) if each.severity is not Severity.STYLE]
+
+
+def repaired(root, like="keep", **options):
+    left = []
+    kafkastore.apply(plan_repair(root, like, left=left.append, **options))
+    return left
+
+
+@pytest.mark.parametrize("like", ["keep", "2.4"])
+@pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
+def test_a_transaction_index_that_is_not_true_is_made_anew(golden_case, writable_copy, like):
+    root = writable_copy(golden_case.logs)
+    harmed = [path for path in root.rglob("*.txnindex") if path.stat().st_size]
+    before = {path: path.read_bytes() for path in harmed}
+    for path in harmed:
+        flip(path, 20)
+    assert not repaired(root, like)
+    assert before == {path: path.read_bytes() for path in harmed}
+    assert not findings(root)
+
+
+@pytest.mark.parametrize("harm", ["flipped", "emptied"])
+@pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
+def test_a_producer_snapshot_that_can_t_be_read_is_made_anew(golden_case, writable_copy, harm):
+    root = writable_copy(golden_case.logs)
+    snapshots = {}
+    for path in root.glob("t*/*.snapshot"):
+        entries = producer_snapshot.parse(path.read_bytes())
+        if len(entries):
+            snapshots[path] = entries[TOLD].tolist()
+    assert snapshots
+    for path in snapshots:
+        if harm == "flipped":
+            flip(path, 30)
+        else:
+            path.write_bytes(b"")
+    assert not repaired(root, golden_case.version)
+    for path, told in snapshots.items():
+        known = {entry[0]: entry for entry in told}
+        for entry in producer_snapshot.parse(path.read_bytes())[TOLD].tolist():
+            assert known.get(entry[0], entry) == entry
+    assert not findings(root)
+
+
+@pytest.mark.golden_cases(names="leader-epochs", versions=FROM_0_11, answers="answers")
+def test_leader_epochs_are_found_again_in_the_batches(golden_case, writable_copy):
+    root = writable_copy(golden_case.logs)
+    paths = [path for path in root.rglob("leader-epoch-checkpoint")
+             if not path.parent.name.startswith("__")]
+    before = {path: parse_leader_epoch_checkpoint(path.read_bytes()) for path in paths}
+    assert any(len(entries) > 1 for entries in before.values())
+    for path in paths:
+        path.write_bytes(b"0\n9\nx y\n")
+    assert not repaired(root)
+    for path, entries in before.items():
+        (log,) = (each for each in kafkastore.open(root) if each.path == path.parent)
+        found = parse_leader_epoch_checkpoint(path.read_bytes())
+        # An epoch without a batch is in no log.
+        assert set(found) <= {*entries}
+        assert [each.epoch for each in found] == sorted(
+            {batch.leader_epoch for batch in log.batches()}
+        )
+    assert not findings(root)
+
+
+def test_snapshots_and_epochs_behind_a_log_that_is_cut_go_with_it(root):
+    directory = root / "t-0"
+    (directory / f"{30:020}.snapshot").write_bytes(producer_snapshot.pack([]))
+    (directory / f"{20:020}.snapshot").write_bytes(producer_snapshot.pack([]))
+    (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n7 30\n")
+    os.truncate(directory / f"{20:020}.log", 10 * SIZE - 3)
+    assert not repaired(root)
+    assert not (directory / f"{30:020}.snapshot").exists()
+    assert (directory / f"{20:020}.snapshot").exists()
+    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    assert not list(kafkastore.verify(root))
+
+
+def test_a_torn_tail_is_cut_and_preallocated_space_is_not(root):
+    path = root / "t-0" / f"{20:020}.log"
+    data = path.read_bytes()
+    path.write_bytes(data + bytes(5000))
+    assert plan_repair(root, "keep").changes  # a broker would append behind the zeros
+    (root / ".kafka_cleanshutdown").unlink()
+    assert not plan_repair(root, "keep").changes
+    path.write_bytes(data + THIRTY[0].data[:60])
+    damages = []
+    kafkastore.apply(plan_repair(root, "keep", found=damages.append))
+    assert path.read_bytes() == data
+    assert [(each.position, each.size) for each in damages] == [(10 * SIZE, 60)]
+
+
+def test_a_segment_without_anything_readable_still_holds_its_offsets(root):
+    path = root / "t-0" / f"{20:020}.log"
+    path.write_bytes(b"\xff" * 500)
+    repaired(root)
+    assert path.read_bytes() == b""
+    (log,) = kafkastore.open(root)
+    assert log.log_end_offset == 20
+    assert [record.offset for record in log.records()] == list(range(20))
+
+
+def test_the_reason_of_a_missing_index_is_that_it_is_missing(root):
+    (root / "t-0" / f"{20:020}.index").unlink()
+    (change,) = plan_repair(root, "keep").changes
+    assert (change.reason, change.before) == ("it is missing", None)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "kind"),
+    [
+        *product([".log", ".index", ".timeindex"], ["fifo", "link", "directory"]),
+        *product([".txnindex", ".snapshot"], ["fifo", "directory"]),
+    ],
+)
+def test_what_is_no_file_is_left_alone_and_the_rest_is_mended(root, suffix, kind):
+    odd, zeros = root / "t-0" / f"{10:020}{suffix}", root / "t-0" / f"{0:020}.timeindex"
+    odd.unlink(missing_ok=True)
+    match kind:
+        case "fifo":
+            os.mkfifo(odd)
+        case "link":
+            odd.symlink_to("/nowhere/at-all")
+        case "directory":
+            odd.mkdir()
+    true = zeros.read_bytes()
+    zeros.write_bytes(bytes(120))
+    flip(root / "t-0" / f"{20:020}.log", 3 * SIZE + 70)
+    left = repaired(root, index_interval_bytes=0)
+    assert {each.path for each in left} == {odd}
+    assert zeros.read_bytes()[-12:] == true[-12:]
+    (log,) = kafkastore.open(root)
+    assert {23} == set(range(20, 30)) - {
+        record.offset for record in log.records(start_offset=20)
+    }
+    assert {each.path for each in findings(root)} == {odd}
+    with pytest.raises((NotAFileError, ChangeRefusedError, FileNotFoundError)):
+        plan_repair(root, "keep")
+
+
+def test_wrong_intervals_are_refused(root):
+    with pytest.raises(InvalidConfigError):
+        plan_repair(root, "keep", index_interval_bytes=-1)
+
+
+def test_transactions_reach_over_segments_that_are_not_changed(tmp_path):
+    begun = Batch((Row(0, 5),), producer_id=7, producer_epoch=0, base_sequence=0,
+                  is_transactional=True)
+    abort = marker(0, 9, is_commit=False, producer_id=7)
+    log = in_a_row([begun, *(Batch((Row(0, 6),)) for _ in range(4)), abort,
+                    *(Batch((Row(0, 7),)) for _ in range(4))])
+    segments = [Segment(0, tuple(log[:3])).indexed(), Segment(3, tuple(log[3:])).indexed()]
+    root = Log(tuple(segments), is_clean=True).write(tmp_path / "logs")
+    flip(root / "t-0" / f"{3:020}.log", 40)
+    repaired(root)
+    (opened,) = kafkastore.open(root)
+    aborted = [each for s in opened.segments for each in s.transaction_index.entries().tolist()]
+    assert [each[:3] for each in aborted] == [(7, 0, 5)]
+
+
+def test_a_swap_that_alone_has_the_records_keeps_what_can_be_read(root):
+    directory = root / "t-0"
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"{10:020}{suffix}").rename(directory / f"{10:020}{suffix}.swap")
+    flip(directory / f"{10:020}.log.swap", 3 * SIZE + 70)
+    (log,) = kafkastore.open(root)
+    assert log.segments[1].temporary
+    assert not repaired(root)
+    assert not [*directory.glob("*.swap")]
+    (log,) = kafkastore.open(root)
+    assert [each.base_offset for each in log.segments] == [0, 10, 14, 20]
+    assert [record.offset for record in log.records()] == [*range(13), *range(14, 30)]
+    assert not findings(root)

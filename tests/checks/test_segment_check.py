@@ -1,0 +1,239 @@
+"""What the pass over one segment's log finds, and that it goes on behind what is broken."""
+
+import struct
+
+import pytest
+from models.checked_segments import checks_of, findings_of, lose
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row, crc32c
+from models.record_strategies import in_a_row
+
+from kafkastore.checks.findings import Severity
+
+NOW = 1_500_000_000_000
+
+
+def batch(number=0, *, value=b"v" * 300, **fields):
+    return Batch((Row(0, NOW + number, b"k", value),), **fields)
+
+
+BATCHES = in_a_row([batch(number) for number in range(60)])
+SIZE = len(BATCHES[0].data)
+
+
+def written(root, batches=BATCHES, *, is_clean=True, **changes):
+    """A log directory of one segment with its indexes, and the path of its log."""
+    segment = Segment(0, tuple(batches), **changes).indexed(interval=1000)
+    logs = Log((segment,), is_clean=is_clean).write(root)
+    return logs, logs / "t-0" / f"{0:020}.log"
+
+
+def change(path, position, data):
+    content = bytearray(path.read_bytes())
+    content[position : position + len(data)] = data
+    path.write_bytes(content)
+
+
+def test_a_whole_segment_gives_no_finding_and_tells_what_it_has(tmp_path):
+    logs, _ = written(tmp_path / "logs", in_a_row(
+        [batch(5), batch(9), batch(9), batch(2, leader_epoch=3), batch(1, leader_epoch=7)]))
+    ((check, findings),) = checks_of(logs)
+    assert findings == []
+    assert check.next_offset == 5
+    assert (check.largest_timestamp, check.position_of_largest_timestamp) == (NOW + 9, SIZE)
+    assert check.epochs == [(0, 0), (3, 3), (7, 4)]
+    assert check.producers is None
+
+
+# Byte of a batch that is changed -> what is said of it.
+BROKEN = {
+    9: "goes on behind the end of the file",
+    11: "checksum",
+    16: "magic",
+    20: "checksum of the batch that ends with offset 20",
+    100: "checksum",
+}
+
+
+@pytest.mark.parametrize("byte", BROKEN)
+def test_behind_a_broken_batch_the_check_goes_on_and_says_what_a_broker_would_drop(tmp_path, byte):
+    logs, log = written(tmp_path / "logs")
+    at = 20 * SIZE + byte
+    change(log, at, bytes([log.read_bytes()[at] ^ 0x55]))
+    (found,) = findings_of(logs)
+    assert (found.severity, found.path, found.position) == (
+        Severity.DATA_LOSS_RISK, log, 20 * SIZE)
+    assert BROKEN[byte] in found.what
+    assert f"{SIZE} bytes are lost, {39 * SIZE:,} good bytes in 39 batches" in found.what
+    assert "deletes what is good behind it" in found.consequence
+    assert found.remedy == f"kafkastore repair --like keep {log.parent}"
+
+
+def test_the_indexes_behind_a_broken_batch_are_checked(tmp_path):
+    logs, log = written(tmp_path / "logs")
+    change(log, 20 * SIZE + 100, b"\xff")
+    for suffix in (".index", ".timeindex"):
+        index = log.with_suffix(suffix)
+        entries = index.read_bytes()
+        index.write_bytes(entries[:-3] + bytes([entries[-3] ^ 1]) + entries[-2:])
+    assert [found.path.suffix for found in findings_of(logs)] == [".log", ".index", ".timeindex"]
+
+
+def test_entries_that_lead_to_broken_bytes_are_not_judged(tmp_path):
+    logs, log = written(tmp_path / "logs")
+    for first in range(3, 50, 7):
+        change(log, first * SIZE + 8, b"\xff" * (4 * SIZE))
+    assert {found.path for found in findings_of(logs)} == {log}
+
+
+def test_each_damaged_place_tells_how_much_is_good_behind_it(tmp_path):
+    logs, log = written(tmp_path / "logs")
+    for number in (10, 30, 59):
+        change(log, number * SIZE + 100, b"\xff")
+    found = findings_of(logs)
+    assert [each.position // SIZE for each in found] == [10, 30, 59]
+    assert f"{47 * SIZE:,} good bytes in 47 batches" in found[0].what
+    assert f"{28 * SIZE:,} good bytes in 28 batches" in found[1].what
+    assert "nothing good" in found[2].what
+
+
+def test_of_many_damaged_places_the_first_sixteen_are_told(tmp_path):
+    logs, log = written(tmp_path / "logs")
+    for number in range(0, 60, 2):
+        change(log, number * SIZE + 100, b"\xff")
+    found = findings_of(logs)
+    assert len(found) == 16
+    assert found[-1].what.endswith("so are 14 more places behind it")
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 4096), (4096, 8192), (8192, 20480), (58 * SIZE, 60 * SIZE)]
+)
+def test_behind_sectors_that_can_not_be_read_the_check_goes_on(
+    tmp_path, monkeypatch, start, end
+):
+    logs, log = written(tmp_path / "logs")
+    lose(monkeypatch, log, start, end)
+    (found,) = findings_of(logs)
+    assert found.severity == Severity.DATA_LOSS_RISK
+    assert "can't be read (Input/output error)" in found.what
+    behind = -(-end // SIZE)
+    assert found.position in range(start - SIZE, end)
+    if behind < 60:
+        assert f"{60 - behind} batches lie behind" in found.what
+    assert "gives the log directory up" in found.consequence
+
+
+def test_a_torn_batch_is_usual_only_for_a_broker_that_was_killed(tmp_path):
+    tail = batch().data[:-1]
+    for is_clean, severity in ((False, Severity.STYLE), (True, Severity.DATA_LOSS_RISK)):
+        logs, _ = written(tmp_path / str(is_clean), BATCHES, is_clean=is_clean, tail=tail)
+        (found,) = findings_of(logs, with_style=True)
+        assert (found.severity, found.position) == (severity, 60 * SIZE)
+        assert found.what == f"{SIZE - 1} bytes behind the last whole batch"
+    assert "appends behind them" in found.consequence
+
+
+def test_zeros_behind_the_log_are_no_harm_where_a_start_cuts_them_off(tmp_path):
+    logs, _ = written(tmp_path / "logs", is_clean=False, tail=bytes(9000))
+    assert findings_of(logs, with_style=True) == []
+
+
+def test_zeros_are_a_data_loss_risk_where_a_broker_appends_behind_them_or_cuts_what_follows(
+    tmp_path
+):
+    logs, _ = written(tmp_path / "clean", is_clean=True, tail=bytes(9000))
+    (found,) = findings_of(logs)
+    assert (found.severity, found.position) == (Severity.DATA_LOSS_RISK, 60 * SIZE)
+    assert "appends behind them" in found.consequence
+    first = Segment(0, tuple(BATCHES[:30]), tail=bytes(9000)).indexed(interval=1000)
+    second = Segment(30, tuple(BATCHES[30:])).indexed(interval=1000)
+    (found,) = findings_of(Log((first, second), is_clean=False).write(tmp_path / "inactive"))
+    assert (found.severity, found.position) == (Severity.DATA_LOSS_RISK, 30 * SIZE)
+    assert "deletes all later segments" in found.consequence
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_last_batch_that_seems_torn_for_its_length_alone_is_told(tmp_path, magic):
+    logs, log = written(tmp_path / "logs", in_a_row(
+        [batch(magic=magic) for _ in range(3)]), is_clean=False)
+    last = 2 * (log.stat().st_size // 3)
+    change(log, last + 9, b"\x7f")
+    found = [each for each in findings_of(logs) if each.path == log]
+    assert [each.position for each in found] == [last]
+    assert found[0].severity == Severity.DATA_LOSS_RISK
+    assert "the length of the last batch is wrong" in found[0].what
+
+
+def test_a_frame_that_runs_past_the_end_is_told_with_what_lies_behind_it(tmp_path):
+    logs, log = written(tmp_path / "logs", is_clean=False)
+    change(log, 20 * SIZE + 8, b"\x7f")
+    (found,) = findings_of(logs)
+    assert found.position == 20 * SIZE
+    assert "39 batches lie behind" in found.what
+
+
+def with_field(data, position, code, value):
+    """A record batch with one field changed and its checksum right again."""
+    changed = bytearray(data)
+    struct.pack_into(code, changed, position, value)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+# Field of the second of three batches -> how bad it is, and what is said.
+FAULTS = {
+    "count": (57, ">i", 2, Severity.WRONG_ANSWERS, "a count of 2 records"),
+    "negative count": (57, ">i", -1, Severity.WRONG_ANSWERS, "a count of -1 records"),
+    "codec": (21, ">h", 6, Severity.WRONG_ANSWERS, "unknown compression type 6"),
+    "attributes": (21, ">h", 0x100, Severity.STYLE, "attributes 0x100"),
+    "last offset delta": (23, ">i", 5, Severity.DATA_LOSS_RISK, "does not follow offset 6"),
+    "negative delta": (23, ">i", -1, Severity.DATA_LOSS_RISK, "does not follow offset 0"),
+    "seconds": (35, ">q", NOW // 1000, Severity.DATA_LOSS_RISK, "looks like seconds"),
+    "microseconds": (35, ">q", NOW * 1000, Severity.WRONG_ANSWERS, "looks like microseconds"),
+    "nanoseconds": (35, ">q", NOW * 10**6, Severity.WRONG_ANSWERS, "looks like nanoseconds"),
+    "negative": (35, ">q", -2, Severity.STYLE, "negative timestamp -2"),
+    "epoch": (12, ">i", -2, Severity.WRONG_ANSWERS, "leader epoch -2"),
+    "offset": (0, ">q", 2**31, Severity.DATA_LOSS_RISK, "does not belong in a segment of 0"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_batch_that_contradicts_itself_is_told(tmp_path, fault):
+    at, code, value, severity, words = FAULTS[fault]
+    logs, log = written(tmp_path / "logs", BATCHES[:3])
+    data = log.read_bytes()
+    changed = with_field(data[SIZE : 2 * SIZE], at, code, value)
+    log.write_bytes(data[:SIZE] + changed + data[2 * SIZE :])
+    found = [each for each in findings_of(logs, with_style=True) if each.path == log]
+    assert any(each.severity == severity and words in each.what for each in found), found
+    assert all(each.position in (SIZE, 2 * SIZE) for each in found)
+
+
+def test_leader_epochs_that_fall_are_told_within_a_segment_and_from_one_to_the_next(tmp_path):
+    batches = in_a_row([batch(leader_epoch=epoch) for epoch in (4, 5, 4, -1, 5)])
+    logs, _ = written(tmp_path / "one", batches)
+    (found,) = findings_of(logs)
+    assert (found.position, found.severity) == (2 * SIZE, Severity.WRONG_ANSWERS)
+    assert "has leader epoch 4, less than a batch before it" in found.what
+    logs = Log((
+        Segment(0, tuple(batches[:2])).indexed(), Segment(2, tuple(batches[2:3])).indexed(),
+    ), is_clean=True).write(tmp_path / "two")
+    (found,) = findings_of(logs)
+    assert "falls from 5 to 4 at offset 2" in found.what
+
+
+def test_a_finding_names_the_first_batch_and_counts_the_others(tmp_path):
+    batches = in_a_row([batch(), *[batch(stated_max_timestamp=NOW // 1000)] * 7])
+    logs, log = written(tmp_path / "logs", batches, is_clean=False)
+    (found,) = findings_of(logs)
+    assert (found.path, found.position) == (log, SIZE)
+    assert found.what.endswith("so it is with 6 more")
+
+
+def test_without_the_log_nothing_is_said_of_it(tmp_path):
+    logs, log = written(tmp_path / "logs")
+    change(log, 20 * SIZE + 100, b"\xff")
+    assert findings_of(logs, reads_log=False) == []
+    ((check, _),) = checks_of(logs, reads_log=False)
+    assert check.next_offset == 0

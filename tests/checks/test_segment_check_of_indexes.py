@@ -1,0 +1,275 @@
+"""Index entries by what they promise: silent on all writers, and finding what breaks it."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.checked_segments import findings_of
+from models.log_directory import Log, Segment
+from models.record_format import GZIP, LZ4, Batch, Row, emptied
+from models.record_strategies import bounded, in_a_row
+
+from kafkastore.checks.findings import Severity
+
+NOW = 1_500_000_000_000
+
+
+def batch(*timestamps, magic=2, **fields):
+    rows = tuple(Row(at, time, b"k", b"v" * 50) for at, time in enumerate(timestamps))
+    return Batch(rows, magic=magic, **fields)
+
+
+TIMES = st.lists(st.integers(NOW, NOW + 20), min_size=1, max_size=4)
+
+
+@st.composite
+def logs(draw):
+    """Batches of one segment as producers, compaction and old versions leave them."""
+    found = []
+    for _ in range(draw(st.integers(0, 40))):
+        magic = draw(st.sampled_from([0, 1, 2, 2, 2]))
+        codec = draw(st.sampled_from([0, 0, GZIP, LZ4]))
+        times = draw(TIMES)
+        append_time = draw(st.sampled_from([None, None, NOW + 30])) if magic else None
+        if magic < 2 and codec == 0:
+            times = times[:1]
+        if magic == 2 and draw(st.integers(0, 5)) == 0:
+            found.append(emptied(0, 4, times[0]))
+        else:
+            found.append(batch(*times, magic=magic, codec=codec, append_time=append_time))
+    return tuple(in_a_row(found))
+
+
+WRITERS = {
+    "up to 1.1": {"stores_first_offset": True, "is_exact": True},
+    "2.0 to 3.7": {"is_exact": True},
+    "from 3.8 on": {},
+}
+
+
+@bounded(80)
+@given(batches=logs(), style=st.sampled_from(sorted(WRITERS)), batches_a_set=st.integers(1, 6),
+       interval=st.sampled_from([0, 100, 300, 4096]))
+def test_what_leaders_and_followers_of_all_versions_write_is_right(
+    tmp_path_factory, batches, style, batches_a_set, interval
+):
+    segment = Segment(0, batches).indexed(
+        interval=interval, batches_a_set=batches_a_set, **WRITERS[style]
+    )
+    followed = Segment(max((each.last_offset + 1 for each in batches), default=1), ())
+    root = tmp_path_factory.mktemp("x")
+    assert findings_of(Log((segment, followed), is_clean=True).write(root / "logs")) == []
+
+
+@bounded(40)
+@given(batches=logs(), interval=st.sampled_from([0, 300, 4096]), is_clean=st.booleans())
+def test_what_recovery_makes_is_right(tmp_path_factory, batches, interval, is_clean):
+    root = tmp_path_factory.mktemp("x")
+    logs = Log((Segment(0, batches).recovered(interval),), is_clean=is_clean).write(root / "logs")
+    assert findings_of(logs) == []
+
+
+BATCHES = tuple(in_a_row([batch(NOW + number) for number in range(30)]))
+
+
+def written(root, *, batches=BATCHES, is_clean=True, is_active=True, tail=b"", **indexes):
+    """A log directory whose first segment has these indexes, and the stem of its files."""
+    segment = Segment(0, tuple(batches), tail=tail).indexed(interval=200)
+    for name, data in indexes.items():
+        object.__setattr__(segment, name, data)
+    end = batches[-1].last_offset + 1
+    segments = (segment,) if is_active else (segment, Segment(end, ()))
+    point = None if is_active else end
+    logs = Log(segments, is_clean=is_clean, recovery_point=point).write(root)
+    return logs, logs / "t-0" / f"{0:020}.log"
+
+
+def offset_entries(*entries):
+    return b"".join(struct.pack(">ii", *entry) for entry in entries)
+
+
+def time_entries(*entries):
+    return b"".join(struct.pack(">qi", *entry) for entry in entries)
+
+
+SIZE = len(BATCHES[0].data)
+END = 30 * SIZE
+
+# An offset index -> what is said of its entry, and at which byte.
+FALSE_OFFSETS = {
+    "within a batch": (offset_entries((4, 4 * SIZE), (8, 8 * SIZE + 1)), 8, "does not lead"),
+    "of a record before": (offset_entries((4, 4 * SIZE), (7, 8 * SIZE)), 8, "does not lead"),
+    "going back": (offset_entries((8, 8 * SIZE), (9, 4 * SIZE)), 8, "does not lead"),
+    "jumping": (offset_entries((4, 25 * SIZE + 3), (8, 8 * SIZE)), 0, "does not lead"),
+    "before the segment": (offset_entries((-1, SIZE)), 0, "does not lead"),
+}
+
+
+@pytest.mark.parametrize("case", FALSE_OFFSETS)
+def test_an_offset_entry_that_leads_astray_gives_wrong_answers(tmp_path, case):
+    data, position, words = FALSE_OFFSETS[case]
+    logs, log = written(tmp_path / "logs", offset_index=data)
+    (found,) = findings_of(logs)
+    assert (found.path, found.position) == (log.with_suffix(".index"), position)
+    assert (found.severity, words in found.what) == (Severity.WRONG_ANSWERS, True)
+    assert found.remedy == f"kafkastore reindex {log.parent}"
+
+
+BEHIND = {
+    "offset": offset_entries((4, 4 * SIZE), (30, 8 * SIZE)),
+    "position": offset_entries((4, 4 * SIZE), (29, END)),
+}
+
+
+@pytest.mark.parametrize("case", BEHIND)
+def test_an_offset_entry_behind_the_end_costs_records_where_a_broker_believes_it(tmp_path, case):
+    data = BEHIND[case]
+    logs, _ = written(tmp_path / "clean", offset_index=data)
+    (found,) = findings_of(logs)
+    assert (found.severity, found.position) == (Severity.DATA_LOSS_RISK, 8)
+    assert "takes the segment for empty" in found.consequence
+    logs, _ = written(tmp_path / "inactive", offset_index=data, is_active=False)
+    (found,) = findings_of(logs)
+    assert found.severity == Severity.WRONG_ANSWERS
+    logs, _ = written(
+        tmp_path / "torn", offset_index=data, is_clean=False, tail=BATCHES[0].data[:-9])
+    assert findings_of(logs) == []
+
+
+# A time index -> the byte of the false entry.
+FALSE_TIMES = {
+    "a timestamp of none": (time_entries((NOW + 3, 3), (NOW + 400, 8)), 12),
+    "the offset of another": (time_entries((NOW + 3, 3), (NOW + 8, 7)), 12),
+    "an offset that goes back": (time_entries((NOW + 8, 8), (NOW + 9, 3)), 12),
+    "equal timestamps": (time_entries((NOW + 8, 8), (NOW + 8, 8)), 12),
+    "behind the end": (time_entries((NOW + 3, 3), (NOW + 50, 30)), 12),
+    "not the last one": (time_entries((NOW + 3, 3)), 12),
+}
+
+
+@pytest.mark.parametrize("case", FALSE_TIMES)
+def test_a_time_entry_that_the_log_contradicts_gives_wrong_answers(tmp_path, case):
+    data, position = FALSE_TIMES[case]
+    logs, log = written(tmp_path / "logs", time_index=data, is_active=False)
+    (found,) = findings_of(logs)
+    assert (found.path, found.position) == (log.with_suffix(".timeindex"), position)
+    assert found.severity == Severity.WRONG_ANSWERS
+    assert found.remedy == f"kafkastore reindex {log.parent}"
+
+
+def test_the_first_of_equal_maxima_counts(tmp_path):
+    batches = in_a_row([batch(NOW), batch(NOW + 5), batch(NOW + 5), batch(NOW)])
+    for offset, expected in ((1, 0), (2, 1)):
+        logs, _ = written(
+            tmp_path / str(offset), batches=batches, is_active=False,
+            time_index=time_entries((NOW + 5, offset)))
+        assert len(findings_of(logs)) == expected
+
+
+def test_zeros_are_a_data_loss_risk_for_an_inactive_segment_whatever_its_timestamps(tmp_path):
+    untimed = in_a_row([batch(-1, magic=0) for _ in range(4)])
+    for number, batches in enumerate((BATCHES, untimed)):
+        logs, _ = written(
+            tmp_path / str(number), batches=batches, time_index=bytes(120), is_active=False)
+        (found,) = findings_of(logs)
+        assert (found.path.suffix, found.position) == (".timeindex", 0)
+        assert found.severity == Severity.DATA_LOSS_RISK
+        assert "10 zero entries" in found.what
+        assert "time-based retention deletes it" in found.consequence
+
+
+def test_the_entry_of_timestamp_0_at_the_base_offset_is_no_padding(tmp_path):
+    batches = in_a_row([batch(0) for _ in range(4)])
+    logs, _ = written(tmp_path / "one", batches=batches, time_index=bytes(12), is_active=False)
+    assert findings_of(logs) == []
+    logs, _ = written(tmp_path / "two", batches=batches, time_index=bytes(24), is_active=False)
+    (found,) = findings_of(logs)
+    assert (found.severity, found.position) == (Severity.DATA_LOSS_RISK, 12)
+    rising = in_a_row([batch(0), batch(7)])
+    logs, _ = written(
+        tmp_path / "three", batches=rising, is_active=False, time_index=time_entries((0, 0), (7, 1))
+    )
+    assert findings_of(logs) == []
+
+
+def test_padding_is_usual_where_a_broker_makes_the_index_anew(tmp_path):
+    padding = {"offset_index": offset_entries((4, 4 * SIZE)) + bytes(80),
+               "time_index": time_entries((NOW + 4, 4)) + bytes(120)}
+    logs, _ = written(tmp_path / "killed", is_clean=False, **padding)
+    assert findings_of(logs) == []
+    logs, _ = written(tmp_path / "clean", **padding)
+    assert {found.severity for found in findings_of(logs)} == {Severity.WRONG_ANSWERS}
+
+
+UNTIMED = tuple(in_a_row([batch(-1, magic=0) for _ in range(6)]))
+
+
+@pytest.mark.parametrize("offset", [0, 5, 6])
+def test_one_entry_dates_a_segment_without_timestamps(tmp_path, offset):
+    logs, _ = written(
+        tmp_path / "logs", batches=UNTIMED, is_active=False, time_index=time_entries((NOW, offset)))
+    assert findings_of(logs, with_style=True) == []
+    assert findings_of(logs, with_style=True, reads_log=False) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        time_entries((NOW, 7)),
+        time_entries((NOW, -1)),
+        time_entries((-2, 3)),
+        time_entries((2**42, 3)),
+        time_entries((NOW, 3), (NOW + 1, 4)),
+    ],
+)
+def test_other_entries_of_a_segment_without_timestamps_are_false(tmp_path, data):
+    logs, log = written(
+        tmp_path / "logs", batches=UNTIMED, is_active=False, time_index=data)
+    (found,) = findings_of(logs)
+    assert "although no record has a timestamp" in found.what
+    assert found.remedy == f"kafkastore reindex {log.parent}"
+
+
+def test_a_segment_without_timestamps_needs_no_entry(tmp_path):
+    logs, _ = written(tmp_path / "logs", batches=UNTIMED, is_active=False, time_index=b"")
+    assert findings_of(logs) == []
+    (found,) = findings_of(logs, with_style=True)
+    assert "KIP-33" in found.consequence
+
+
+def test_a_missing_or_empty_time_index_goes_wrong_where_records_have_timestamps(tmp_path):
+    for word, data in (("missing", None), ("empty", b"")):
+        logs, log = written(tmp_path / word, is_active=False, time_index=data)
+        (found,) = findings_of(logs)
+        assert found.what == f"the time index is {word}, although records have timestamps"
+        assert found.remedy == f"kafkastore migrate --in-place {log.parent}"
+
+
+def test_parts_of_entries_are_told_at_their_byte(tmp_path):
+    segment = Segment(0, BATCHES).indexed(interval=200)
+    logs, _ = written(tmp_path / "logs", offset_index=segment.offset_index + b"\0\0\0",
+                      time_index=segment.time_index + b"\1")
+    assert [(found.path.suffix, found.position) for found in findings_of(logs)] == [
+        (".index", len(segment.offset_index)), (".timeindex", len(segment.time_index))]
+
+
+# An index that is wrong by itself, without its log.
+WRONG_BY_ITSELF = {
+    "offset disorder": {"offset_index": offset_entries((8, 900), (7, 950))},
+    "position behind the file": {"offset_index": offset_entries((8, END))},
+    "offset of the next segment": {"offset_index": offset_entries((30, 100))},
+    "time disorder": {"time_index": time_entries((NOW, 4), (NOW - 1, 5))},
+    "time behind the segment": {"time_index": time_entries((NOW, 31))},
+    "zeros": {"time_index": bytes(24)},
+    "odd bytes": {"time_index": bytes(5)},
+    "no offset index": {"offset_index": None},
+}
+
+
+@pytest.mark.parametrize("case", WRONG_BY_ITSELF)
+def test_without_the_log_an_index_is_checked_by_itself(tmp_path, case):
+    good, _ = written(tmp_path / "good", is_active=False)
+    assert findings_of(good, with_style=True, reads_log=False) == []
+    logs, _ = written(tmp_path / "logs", is_active=False, **WRONG_BY_ITSELF[case])
+    assert len(findings_of(logs, reads_log=False)) == 1

@@ -1,0 +1,207 @@
+"""What ``dump`` tells of records: their fields, what Kafka's own topics say, and how many."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.running import Run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models.record_format import GZIP, Batch, Row, emptied, marker
+
+from kafkastore.cli.dump_payloads import decoder_for
+from kafkastore.formats import group_metadata, transaction_state
+from kafkastore.formats.group_metadata import (
+    GroupMetadata,
+    GroupMetadataKey,
+    MemberMetadata,
+    OffsetAndMetadata,
+    OffsetCommitKey,
+)
+from kafkastore.formats.record_batch import Record, TimestampType
+from kafkastore.formats.transaction_state import (
+    TransactionLogValue,
+    TransactionPartitions,
+    TransactionState,
+)
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Write:
+    """A function that writes a log of batches into a directory."""
+
+    def write(*batches: Batch, directory: str = "t-0") -> Path:
+        path = tmp_path / directory / "00000000000000000000.log"
+        path.parent.mkdir()
+        path.write_bytes(b"".join(batch.data for batch in batches))
+        return path
+
+    return write
+
+
+def decoded(run: Run, path: Path) -> list[dict[str, Any] | None]:
+    """What the dump says of each record besides its own fields."""
+    rows = run("dump", "--records", path, "--json").lines
+    return [row.get("decoded") for row in rows if row["kind"] == "record"]
+
+
+BATCH = Batch(
+    (Row(7, 1_500_000_000_000, b"k", b"v"),
+     Row(9, 1_500_000_000_005, None, b"\xff", (("h", b"1"), ("h", None)))),
+    codec=GZIP, first_offset=6, last_offset_kept=11, leader_epoch=3, producer_id=42,
+    producer_epoch=5, base_sequence=13, is_transactional=True,
+)
+
+
+def test_every_field_of_a_batch_and_of_its_records_is_shown(run: Run, written: Write) -> None:
+    path = written(BATCH, marker(12, 1_500_000_000_009), emptied(13, 20, 1_500_000_000_010))
+    batch, first, second, control, end, kept = run("dump", "--records", path, "--json").lines
+    assert {name: batch[name] for name in set(batch) - {"kind", "file", "crc"}} == {
+        "position": 0, "size": len(BATCH.data), "base_offset": 6, "last_offset": 11, "magic": 2,
+        "codec": "gzip", "count": 2, "max_timestamp": 1_500_000_000_005,
+        "timestamp_type": "CreateTime", "leader_epoch": 3, "producer_id": 42, "producer_epoch": 5,
+        "base_sequence": 13, "is_transactional": True, "is_control": False, "control_type": None,
+        "delete_horizon_ms": None, "crc_valid": True,
+    }
+    assert batch["crc"] == int.from_bytes(BATCH.data[17:21], "big")
+    shared = {
+        "kind": "record", "file": str(path), "timestamp_type": "CreateTime", "leader_epoch": 3,
+    }
+    assert first == shared | {
+        "offset": 7, "timestamp": 1_500_000_000_000, "key": "k", "value": "v", "headers": []}
+    assert second == shared | {
+        "offset": 9, "timestamp": 1_500_000_000_005, "key": None, "value_base64": "/w==",
+        "headers": [{"name": "h", "value": "1"}, {"name": "h", "value": None}]}
+    assert (control["is_control"], control["control_type"], end["offset"]) == (True, "COMMIT", 12)
+    assert (kept["base_offset"], kept["last_offset"], kept["count"]) == (13, 20, 0)
+    shown = run("dump", "--records", path).out
+    for part in ("42/5/13", "gzip", "transactional", "control COMMIT", "headers h=1, h=null"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(("more", "count"), [(-1, 1), (0, 2), (1, 2), (10_000, 3)])
+def test_batches_that_end_within_the_bytes_asked_for_are_shown(
+    run: Run, written: Write, more: int, count: int
+) -> None:
+    batches = [Batch((Row(offset, 5, b"k", b"v" * 50),)) for offset in range(3)]
+    path = written(*batches)
+    limit = 2 * len(batches[0].data) + more
+    ran = run("dump", path, "--json", "--max-bytes", limit)
+    assert [row["base_offset"] for row in ran.lines] == [*range(count)]
+    assert (ran.code, ran.err) == (0, "")
+    shown = run("dump", path, "--max-bytes", limit)
+    assert len(shown.out.splitlines()) == count + 1
+
+
+def test_bytes_behind_those_asked_for_are_not_looked_at(run: Run, written: Write) -> None:
+    good = Batch((Row(0, 5, b"k", b"v"),))
+    path = written(good)
+    path.write_bytes(good.data + b"\xff" * 100)
+    assert run("dump", path).code == 2
+    ran = run("dump", path, "--max-bytes", len(good.data))
+    assert (ran.code, ran.err) == (0, "")
+    assert run("dump", path, "--max-bytes", "-1").code == 2
+    assert run("dump", path, "--max-bytes", 0, "--json").out == ""
+
+
+KEY = OffsetCommitKey("billing", "orders", 3)
+MEMBER = MemberMetadata("m-1", "client", "/10.0.0.1", 45_000, b"\0\1", b"", rebalance_timeout=300)
+COMMITS = Batch((
+    Row(0, 5, group_metadata.pack_key(KEY), group_metadata.pack_offset_commit_value(
+        OffsetAndMetadata(42, "", 1_500_000_000_000, leader_epoch=2), 3)),
+    Row(1, 5, group_metadata.pack_key(KEY), None),
+    Row(2, 5, group_metadata.pack_key(GroupMetadataKey("billing")),
+        group_metadata.pack_group_metadata_value(
+            GroupMetadata("consumer", 7, "range", "m-1", (MEMBER,), -1), 3)),
+    Row(3, 5, bytes.fromhex("0003 0001 67"), b"\0\0"),
+    Row(4, 5, group_metadata.pack_key(KEY)[:9], b""),
+    Row(5, 5, group_metadata.pack_key(KEY), b"\x7f\xff"),
+    Row(6, 5, None, None),
+))
+
+
+def test_commits_and_groups_are_told_by_their_fields(run: Run, written: Write) -> None:
+    path = written(COMMITS, marker(7, 5), directory="__consumer_offsets-49")
+    commit, tombstone, group, later, torn, foreign, keyless, end = decoded(run, path)
+    key = {"group": "billing", "topic": "orders", "partition": 3}
+    assert commit == {
+        "type": "OffsetCommit", "key": key,
+        "value": {"offset": 42, "metadata": "", "commit_timestamp": 1_500_000_000_000,
+                  "leader_epoch": 2, "expire_timestamp": None, "topic_id": None},
+    }
+    assert tombstone == {"type": "OffsetCommit", "key": key, "value": None}
+    assert group is not None
+    assert group["key"] == {"group": "billing"}
+    assert group["value"]["generation"] == 7
+    (member,) = group["value"]["members"]
+    assert (member["member_id"], member["subscription"]) == ("m-1", "\0\1")
+    assert later == {"type": "ConsumerGroupMetadata", "key": {"group": "g"}}
+    for broken in (torn, foreign, keyless):
+        assert broken is not None
+        assert set(broken) == {"error"}
+    assert end is None  # a marker
+    shown = run("dump", "--records", path)
+    assert shown.code == 0
+    assert '"partition": 3}, "value": {"offset": 42' in shown.out
+
+
+def test_transactional_ids_are_told_by_their_fields(run: Run, written: Write) -> None:
+    value = TransactionLogValue(
+        9, 2, 60_000, TransactionState.PREPARE_COMMIT, (TransactionPartitions("orders", (0, 3)),),
+        1_500_000_000_001, 1_500_000_000_000,
+    )
+    key = transaction_state.pack_key("tx-a")
+    path = written(
+        Batch((Row(0, 5, key, transaction_state.pack_value(value, 0)), Row(1, 5, key, None))),
+        directory="__transaction_state-0",
+    )
+    state, tombstone = decoded(run, path)
+    assert state is not None
+    assert state["key"] == {"transactional_id": "tx-a"}
+    assert state["value"]["transaction_status"] == "PREPARE_COMMIT"
+    assert state["value"]["transaction_partitions"] == [
+        {"topic": "orders", "partition_ids": [0, 3]}]
+    assert state["value"]["next_producer_id"] is None
+    assert tombstone == {
+        "type": "TransactionLog", "key": {"transactional_id": "tx-a"}, "value": None}
+
+
+def test_records_of_other_topics_are_bytes(run: Run, written: Write) -> None:
+    for directory in ("orders-0", "__consumer_offsets", "my__consumer_offsets-0"):
+        assert decoded(run, written(COMMITS, directory=directory)) == [None] * len(COMMITS.rows)
+
+
+@given(
+    st.sampled_from(["__consumer_offsets-0", "__transaction_state-0"]),
+    st.binary(max_size=40) | st.integers(-1, 5).map(lambda kind: kind.to_bytes(2, signed=True)),
+    st.none() | st.binary(max_size=60) | st.binary(max_size=60).map(lambda rest: b"\0\1" + rest),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_are_decoded_or_an_error(directory: str, key: bytes, value: bytes | None) -> None:
+    decode = decoder_for(Path(directory, "00000000000000000000.log"))
+    assert decode is not None
+    found = decode(Record(0, 5, TimestampType.CREATE_TIME, key, value, (), None))
+    assert json.loads(json.dumps(found)) == found
+    assert ("error" in found) != ("key" in found)
+
+
+@pytest.mark.golden_cases(names="wide", answers="answers")
+def test_what_every_broker_wrote_into_its_own_topics_is_decoded(
+    run: Run, golden_case: Any
+) -> None:
+    files = [
+        path for topic in ("__consumer_offsets", "__transaction_state")
+        for path in golden_case.logs.glob(f"{topic}-*/*.log") if path.stat().st_size
+    ]
+    for path in files:
+        found = decoded(run, path)
+        assert found
+        for each in found:
+            assert each is not None
+            assert "error" not in each
+            assert each["value"] is not None
