@@ -59,7 +59,7 @@ def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
             f"the log was closed at offset {recovery_point}, by {RECOVERY_POINT_CHECKPOINT}, and "
             f"ends at {log_end_offset} now",
             "the offset of its last batch is damaged, or batches were added since",
-            _NONE_NEEDED,
+            "compare its last batch with that of a replica (kafkastore dump)",
         )
     elif recovery_point is not None and recovery_point > log_end_offset:
         yield Finding(

@@ -486,6 +486,12 @@ HARMS = [
         None, move_away("log-start-offset-checkpoint"),
     ),
     Harm(
+        "closed before its end", INDEXES,
+        checkpoint("recovery-point-offset-checkpoint", ("broken", 0), 9), WRONG,
+        "broken-0", "the log was closed at offset 9", None,
+        move_away("recovery-point-offset-checkpoint"),
+    ),
+    Harm(
         "recovery point behind the end", INDEXES, lost_end, STYLE, "broken-0",
         "the recovery point 100 lies behind", None, none_needed,
     ),
