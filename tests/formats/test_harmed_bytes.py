@@ -37,6 +37,7 @@ NOT_IN_THE_REGISTRY = {
     "crc": "any bytes are right",
     "entries": "types",
     "index_builder": "takes headers, by batch_header",
+    "batch_sequence": "takes headers and entries, by batch_header and the indexes",
     "index_growth": "numbers",
     "java_text": "lines and numbers, by checkpoints and file_names",
     "protocol": "fields, by the messages",
