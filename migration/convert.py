@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -44,6 +43,7 @@ from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.side_by_side import side_by_side
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -135,8 +135,6 @@ def plan_convert(
     logs = open_store(root).logs_of(partitions)
 
     def convert(log: PartitionLog) -> _Partition:
-        # One of its own, so that what it reads is not kept with the store.
-        log = PartitionLog(log.path, log.topic_partition, log.log_dir)
         done = _Partition(log, name, untimed, leader_epoch, index_interval_bytes)
         for segment in done.log.segments:
             done.convert(segment)
@@ -145,12 +143,11 @@ def plan_convert(
         return done
 
     changes: list[FileChange] = []
-    with ThreadPoolExecutor(threads or os.cpu_count(), "kafkastore-convert") as pool:
-        for done in pool.map(convert, logs):
-            changes += done.all_changes()
-            for each in done.unconverted:
-                if found is not None:
-                    found(each)
+    for done in side_by_side(convert, logs, threads or os.cpu_count() or 1, "kafkastore-convert"):
+        changes += done.all_changes()
+        for each in done.unconverted:
+            if found is not None:
+                found(each)
     return Plan(str(root), "convert" if name is None else f"convert ({name})", tuple(changes))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from kafkastore.fs import lock_holder
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.side_by_side import side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def survey(
     """
     root = Path(os.path.abspath(path))
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
-    threads = os.cpu_count() if threads is None else whole_number("threads", threads, 1)
+    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     if not isinstance(mtimes, Mapping | None):
         raise TypeError(f"mtimes is a mapping of paths to ms since 1970, not {mtimes!r}")
     store = open_store(root)
@@ -154,8 +154,7 @@ def survey(
 
     def look_at(log: PartitionLog) -> PartitionSurvey:
         return survey_partition(
-            # One of its own, so that what it reads is not kept with the store.
-            PartitionLog(log.path, log.topic_partition, log.log_dir),
+            log,
             given,
             directory="" if log.log_dir is None else log.path.name,
             index_interval_bytes=index_interval_bytes,
@@ -163,11 +162,10 @@ def survey(
         )
 
     surveyed = []
-    with ThreadPoolExecutor(threads, "kafkastore-survey") as pool:
-        for done in pool.map(look_at, store.logs_of(partitions)):
-            surveyed.append(done)
-            if progress is not None:
-                progress(done)
+    for done in side_by_side(look_at, store.logs_of(partitions), threads, "kafkastore-survey"):
+        surveyed.append(done)
+        if progress is not None:
+            progress(done)
     return Survey(
         str(root),
         store.log_dirs[0].is_clean if store.log_dirs else None,

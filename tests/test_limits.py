@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 FEW, MANY, SEGMENTS = 200, 2000, 20
 #: Of each partition, the segments that lose their time index.
 UNINDEXED = range(0, SEGMENTS, 10)
+#: The topic's ``index.interval.bytes``, which its directory does not tell.
+INTERVAL = 200
 FIRST_TIMESTAMP = 1_600_000_000_000
 MOST_FILES = 128
 
@@ -35,20 +37,22 @@ MIB = 1 << 20
 #: What memory may differ by from run to run, whatever the size of the store.
 SOME_MEMORY = 8 * MIB
 #: What a survey may take for each segment, and a plan for each file that it alters.
-MEMORY_A_SEGMENT, MEMORY_A_CHANGE = 1024, 4096
+MEMORY_A_SEGMENT, MEMORY_A_CHANGE = 1024, 2048
 
 
 def write_store(root, partitions):
     """Write one partition as a broker does, and the others with the same bytes."""
     with kafkastore.LogDirWriter(root, version="2.4") as log_dir:
-        writer = log_dir.writer("t", 0, {"segment.bytes": 700, "index.interval.bytes": 200})
+        writer = log_dir.writer("t", 0, {"segment.bytes": 700, "index.interval.bytes": INTERVAL})
         while len(list(writer.path.glob("*.log"))) < SEGMENTS:
-            offset = writer.log_end_offset
-            record = SimpleNamespace(
-                timestamp=FIRST_TIMESTAMP + 1000 * offset, key=b"%d" % offset, value=b"v" * 20,
-                headers=(),
+            end = writer.log_end_offset
+            writer.append_records(
+                SimpleNamespace(
+                    timestamp=FIRST_TIMESTAMP + 1000 * offset, key=b"%d" % end, value=b"v" * 20,
+                    headers=(),
+                )
+                for offset in range(end, end + 5)
             )
-            writer.append_records([record] * 5)
     first = root / "t-0"
     files = [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in first.iterdir()]
     for number in range(1, partitions):
@@ -96,7 +100,10 @@ def run_all(home, partitions):
     root, figures = home / "logs", home / "figures"
     write_store(root, partitions)
     jobs = {"verify": run(figures, "verify", root, "--fail-on", "slow"),
-            "predict": run(figures, "predict", root)}
+            "predict": run(figures, "predict", root),
+            "repair": run(figures, "repair", root, "--dry-run"),
+            "reindex": run(figures, "reindex", root, "--dry-run",
+                           "--index-interval-bytes", INTERVAL)}
     for directory in root.glob("t-*"):
         for path in sorted(directory.glob("*.timeindex"))[:: UNINDEXED.step]:
             path.unlink()
@@ -123,7 +130,7 @@ def jobs(tmp_path_factory):
     return found
 
 
-NAMES = ("verify", "predict", "plan", "migrate", "undo")
+NAMES = ("verify", "predict", "repair", "reindex", "plan", "migrate", "undo")
 
 
 def test_each_job_did_all_of_its_work(jobs):
@@ -131,13 +138,15 @@ def test_each_job_did_all_of_its_work(jobs):
         changes = f"{partitions * len(UNINDEXED):,} files"
         assert f"{partitions:,} partitions verified" in found["verify"].said
         assert f"{partitions:,} directories" in found["predict"].said
+        assert "nothing to change" in found["repair"].said
+        assert "nothing to change" in found["reindex"].said
         assert found["plan"].said.count('"kind": "change"') == partitions * len(UNINDEXED)
         assert changes in found["migrate"].said
         assert changes in found["undo"].said
         assert [found[name].code for name in NAMES] == [0] * len(NAMES)
 
 
-@pytest.mark.parametrize("name", ["verify", "predict"])
+@pytest.mark.parametrize("name", ["verify", "predict", "repair", "reindex"])
 def test_what_reads_a_store_takes_no_more_memory_for_a_larger_one(jobs, name):
     few, many = (found[name].memory for found in jobs)
     assert many - few < SOME_MEMORY

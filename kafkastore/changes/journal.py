@@ -14,11 +14,12 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kafkastore.changes.plan import Plan
+from kafkastore.changes.plan import InvalidPlanError, Plan
 from kafkastore.changes.undo_area import (
     AREA_MARK,
     JOURNAL_FILE,
@@ -72,7 +73,10 @@ class Journal:
             If there is no plan: nothing was ever changed by it.
         """
         area = Path(area)
-        return cls._of(area, Plan.from_json((area / PLAN_FILE).read_text()))
+        try:
+            return cls._of(area, Plan.from_json((area / PLAN_FILE).read_bytes().decode()))
+        except ValueError as error:  # InvalidPlanError too
+            raise InvalidPlanError(f"{area / PLAN_FILE} can't be read: {error}") from error
 
     def read_again(self) -> Journal:
         """Return the journal as it is now; its plan is what it was."""
@@ -99,6 +103,7 @@ class Journal:
                     changed.add(path)
                 case "restored":
                     changed.discard(path)
+                    left.discard(path)
                 case "left":
                     left.add(path)
         return cls(area, plan, phase, frozenset(changed), frozenset(left), at_ms)
@@ -202,13 +207,20 @@ def _write_plan(text: bytes, area: Path, fs: FileSystem) -> None:
     temporary = area / (PLAN_FILE + ".new")
     if temporary.exists():
         fs.unlink(temporary)
-    descriptor = fs.create(temporary)
     try:
-        fs.write_all(descriptor, text)
-        fs.fsync(descriptor)
-    finally:
-        fs.close(descriptor)
-    fs.rename(temporary, area / PLAN_FILE)
+        descriptor = fs.create(temporary)
+        try:
+            fs.write_all(descriptor, text)
+            fs.fsync(descriptor)
+        finally:
+            fs.close(descriptor)
+        fs.rename(temporary, area / PLAN_FILE)
+    except BaseException:
+        with suppress(OSError):  # an area without a plan is of no use
+            fs.unlink(temporary)
+        with suppress(OSError):
+            fs.rmdir(area)
+        raise
     fs.fsync_directory(area)
 
 

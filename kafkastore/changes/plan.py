@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -224,7 +226,10 @@ class Plan:
     @property
     def id(self) -> str:
         """The first 16 hexadecimal digits of the digest of the plan's JSON."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+        digest = hashlib.sha256()
+        for piece in self._json_pieces():
+            digest.update(piece.encode())
+        return digest.hexdigest()[:16]
 
     @property
     def new_bytes(self) -> int:
@@ -233,9 +238,15 @@ class Plan:
 
     def to_json(self) -> str:
         """Return the plan as JSON, one line a change, the same text for the same plan."""
+        return "".join(self._json_pieces())
+
+    def _json_pieces(self) -> Iterator[str]:
+        """Yield the plan's JSON line by line: that of a large plan is as large as the plan."""
         head = {"kafkastore_plan": PLAN_FORMAT, "root": self.root, "job": self.job}
-        lines = ",\n".join(json.dumps(_change_to_json(change)) for change in self.changes)
-        return json.dumps(head)[:-1] + ', "changes": [\n' + lines + "\n]}\n"
+        yield json.dumps(head)[:-1] + ', "changes": [\n'
+        for number, change in enumerate(self.changes):
+            yield (",\n" if number else "") + json.dumps(change_to_json(change))
+        yield "\n]}\n"
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -247,7 +258,7 @@ class Plan:
             If the text is no plan of this version.
         """
         try:
-            value = json.loads(text)
+            value = json.loads(text, object_hook=_change_or_object)
             if value["kafkastore_plan"] != PLAN_FORMAT:
                 raise InvalidPlanError(
                     f"plan format {value['kafkastore_plan']} is not {PLAN_FORMAT}"
@@ -255,7 +266,10 @@ class Plan:
             return cls(
                 _text(value["root"]),
                 _text(value["job"]),
-                tuple(_change_from_json(change) for change in value["changes"]),
+                tuple(
+                    change if isinstance(change, FileChange) else _change_from_json(change)
+                    for change in value["changes"]
+                ),
             )
         except InvalidPlanError:
             raise
@@ -289,8 +303,8 @@ def _check_path(path: str) -> None:
         raise InvalidPlanError(f"{path} is never changed by a job")
 
 
-def _change_to_json(change: FileChange) -> dict[str, Any]:
-    """Return a change as JSON's own types."""
+def change_to_json(change: FileChange) -> dict[str, Any]:
+    """Return a change as JSON's own types, as the plan's JSON has it."""
     value: dict[str, Any] = {"path": change.path, "reason": change.reason}
     value["before"] = None if change.before is None else _fields(change.before)
     value["after"] = None if change.after is None else _fields(change.after)
@@ -318,6 +332,19 @@ def _fields(value: FileState | Reliance | Part | Converted) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
 
 
+def _change_or_object(value: dict[str, Any]) -> dict[str, Any] | FileChange:
+    """Make a change of an object as soon as it is read: as a dictionary it takes far more.
+
+    One that is no change of this version stays as it is; whether it should be is known at the end.
+    """
+    if "relies_on" not in value:
+        return value
+    try:
+        return _change_from_json(value)
+    except (ValueError, KeyError, TypeError):
+        return value
+
+
 def _change_from_json(value: Mapping[str, Any]) -> FileChange:
     """Read one change back."""
     relies_on = tuple(
@@ -329,7 +356,7 @@ def _change_from_json(value: Mapping[str, Any]) -> FileChange:
         _state_from_json(value["before"]),
         _state_from_json(value["after"]),
         _content_from_json(value["content"]),
-        _text(value["reason"]),
+        sys.intern(_text(value["reason"])),  # one of a few
         relies_on,
     )
 
@@ -356,7 +383,7 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
         case "inline":
             return Inline(base64.b64decode(value["base64"], validate=True))
         case "rebuilt":
-            return Rebuilt(
+            return _rebuilt(
                 _count(value["index_interval_bytes"]), value.get("has_first_offsets") is True
             )
         case "prefix":
@@ -375,6 +402,12 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
             )
         case other:
             raise InvalidPlanError(f"content of unknown kind {other!r}")
+
+
+@lru_cache(maxsize=16)
+def _rebuilt(index_interval_bytes: int, has_first_offsets: bool) -> Rebuilt:
+    """Return the same for all changes of a plan."""
+    return Rebuilt(index_interval_bytes, has_first_offsets)
 
 
 def _count(value: object) -> int:

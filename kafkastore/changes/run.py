@@ -108,11 +108,11 @@ class Run:
         if (status.st_uid, status.st_gid) != (state.user, state.group):
             try:
                 self.fs.chown(temporary, state.user, state.group)
-            except PermissionError as error:
+            except PermissionError:
                 raise ChangeRefusedError(
                     f"may not give {temporary.parent}'s files to user {state.user}, group "
                     f"{state.group}: run as that user, or as root"
-                ) from error
+                ) from None
         self.fs.chmod(temporary, state.mode)
         self.fs.utime(temporary, state.mtime_ns)
         if os.stat(temporary).st_mtime_ns != state.mtime_ns:

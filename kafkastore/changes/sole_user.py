@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
@@ -78,9 +78,13 @@ def sole_user(root: Path) -> Iterator[Callable[[], None]]:
     is never created, and otherwise the lock is only asked after.
     """
     with ExitStack() as held:
-        held.callback(os.close, _lock_directory(root))
-        check_no_broker(root)
         paths = lock_files(root)
+        held.callback(os.close, _lock_directory(root, fcntl.LOCK_EX))
+        for path in paths[1:]:
+            # A job of the whole root keeps out, one of another partition does not.
+            with suppress(PermissionError):
+                held.callback(os.close, _lock_directory(path.parent, fcntl.LOCK_SH))
+        check_no_broker(root)
         for path in paths:
             _take(root, path, held)
         ours = os.getpid()
@@ -113,14 +117,14 @@ def _take(root: Path, path: Path, held: ExitStack) -> None:
             raise
 
 
-def _lock_directory(root: Path) -> int:
+def _lock_directory(root: Path, kind: int) -> int:
     """Exclude other jobs of this package by an advisory lock on the directory itself."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ChangeRefusedError(f"{root} is no directory (any more)") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
         raise ChangeRefusedError(f"another job alters {root} at this moment") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -42,9 +43,10 @@ def undo(
     journal : Journal or path-like
         The journal, or its undo area.  The plan may be applied in part.
     leave_changed : bool
-        Whether files that somebody, such as a broker, has changed since are left as they are, and
-        the others restored; otherwise one such file has the whole undo refused.  A file whose bytes
-        are the plan's counts as unchanged, whatever its modification time.
+        Whether files that somebody, such as a broker, has changed since, and those of which what
+        was kept is gone, are left as they are, and the others restored; otherwise one such file has
+        the whole undo refused.  A file whose bytes are the plan's counts as unchanged, whatever its
+        modification time.  What was left is tried again by the next call.
     fs : FileSystem
         The altering calls; for tests.
     progress : callable, optional
@@ -69,14 +71,19 @@ def undo(
     journal = Journal.open(area)
     with sole_user(Path(journal.plan.root)) as check:
         journal = journal.read_again()
+        changes = journal.plan.changes
         if journal.phase == "undone":
-            return journal
-        standings = _look_at_all(journal, leave_changed)
+            # What was left may fit again: a directory was away, or somebody put a file back.
+            changes = tuple(change for change in changes if change.path in journal.left)
+            leave_changed = True
+            if not changes:
+                return journal
+        standings = _look_at_all(journal, changes, leave_changed)
         writer = JournalWriter(area, fs)
         try:
             writer.phase("undoing")
             run = Run(journal, writer, fs, check, progress)
-            partitions = by_partition(reversed(journal.plan.changes))
+            partitions = by_partition(reversed(changes))
             run_partitions(partitions, lambda each: _undo(run, each, standings[each.path]), threads)
             _remove_empty_directories(run)
             writer.phase("undone")
@@ -129,19 +136,22 @@ def resume(
             return journal
 
 
-def _look_at_all(journal: Journal, leave_changed: bool) -> dict[str, Standing]:
+def _look_at_all(
+    journal: Journal, changes: Sequence[FileChange], leave_changed: bool
+) -> dict[str, Standing]:
     """Find out where each file stands; refuse before anything is touched."""
     standings: dict[str, Standing] = {}
     refusals = []
-    for change in journal.plan.changes:
+    for change in changes:
         try:
             standing = standings[change.path] = _look_at(journal, change)
         except ChangeRefusedError as error:
             refusals.append(str(error))
+            standings[change.path] = "changed since"
             continue
         if standing == "changed since" and not leave_changed:
             refusals.append(f"{change.path} was changed after the plan was applied")
-    if refusals:
+    if refusals and not leave_changed:
         more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
         raise ChangeRefusedError("; ".join(refusals[:3]) + more)
     return standings
@@ -157,7 +167,10 @@ def _look_at(journal: Journal, change: FileChange) -> Standing:
     | neither                           | changed since       | not ours                   |
     """
     recorded = change.path in journal.changed
-    state = read_state(Path(journal.plan.root, change.path))
+    path = Path(journal.plan.root, change.path)
+    if not path.parent.is_dir():
+        raise ChangeRefusedError(f"{change.path} can't be put back: {path.parent} is gone")
+    state = read_state(path)
     as_before = state is None if change.before is None else change.before.same_file(state)
     if as_before:
         return "as before"

@@ -17,11 +17,12 @@ from kafkastore.formats.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     parse_segment_file,
     segment_file_name,
 )
-from kafkastore.log.directory_files import INDEX_SUFFIXES
+from kafkastore.log.directory_files import INDEX_SUFFIXES, LEFT_OF
 from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
 
 
@@ -45,9 +46,11 @@ def cut(mending: Mending, version: str) -> None:
         If it would not start on this log, or would delete all of it.
     """
     recovered = _recovered(mending, version)
-    logs = [name for name in recovered.written if name.endswith(LOG_SUFFIX)]
-    if logs:
-        (reason,) = {recovered.deleted[name] for name in recovered.deleted if _is_log(name)}
+    if any(name.endswith(LOG_SUFFIX) for name in recovered.written):  # it begins anew
+        reasons = [reason for name, reason in recovered.deleted.items() if _is_log(name)]
+        if not reasons:
+            return  # there was no log at all
+        reason = reasons[-1]  # those before are of segments behind a cut
         raise NoRecoveryError(
             f"a broker of {version} deletes all of {mending.log.path}: {reason}; take its line out "
             f"of {LOG_START_OFFSET_CHECKPOINT}, if that is not meant"
@@ -77,9 +80,13 @@ def _recovered(mending: Mending, version: str) -> RecoveredLog:
 
 
 def _is_log(name: str) -> bool:
-    """Tell whether a file is the log of a segment that counts."""
+    """Tell whether a file is the log of a segment that counts, which may be called a swap yet."""
     file = parse_segment_file(name)
-    return file is not None and file.type_suffix == LOG_SUFFIX and not file.temporary
+    return (
+        file is not None
+        and file.type_suffix == LOG_SUFFIX
+        and file.temporary in ("", SWAP_SUFFIX)
+    )
 
 
 class _Cut:
@@ -157,10 +164,9 @@ class _Cut:
         ]
         for name, reason in self.recovered.deleted.items():
             file = parse_segment_file(name)
-            if file is None or file.temporary:
+            if file is None or reason.startswith(LEFT_OF):
                 continue
-            is_log = file.type_suffix == LOG_SUFFIX
-            if is_log and not any(file.base_offset in offsets for offsets in replaced):
+            if _is_log(name) and not any(file.base_offset in offsets for offsets in replaced):
                 size = (self.path / name).stat().st_size
                 self.mending.tell(name, 0, size, file.base_offset, file.base_offset, reason)
             if not self.mending.has(name):

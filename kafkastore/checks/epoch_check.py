@@ -37,6 +37,7 @@ class EpochCheck:
         self._entries: tuple[EpochStart, ...] = ()
         self._line_positions: list[int] = []
         self._is_told = False
+        self._unknown: tuple[int, int] | None = None
 
     def read(self) -> Iterator[Finding]:
         """Read the checkpoint; tell where no broker could, or it contradicts itself.
@@ -93,6 +94,8 @@ class EpochCheck:
         for epoch, first_offset in epochs:
             here = known.epoch_for_offset(first_offset)
             if epoch < 0 or here is None:
+                if epoch >= 0 and self._unknown is None:
+                    self._unknown = epoch, first_offset
                 continue
             if here == epoch:
                 slot, entry = starts[epoch]
@@ -152,6 +155,17 @@ class EpochCheck:
                 "no leader epochs are kept, although batches have them",
                 "replicas of this log cut theirs at their high watermarks",
                 "none is needed: a broker begins anew with its next epoch",
+            )
+        if self._unknown is not None:
+            epoch, offset = self._unknown
+            yield Finding(
+                Severity.STYLE,
+                self._path,
+                self._position(0),
+                f"leader epoch {epoch}, of offset {offset} on, is not kept, although batches have "
+                "it",
+                "replicas that ask for it cut their logs at their high watermarks",
+                "none is needed",
             )
         beyond = [slot for slot, each in enumerate(self._entries) if
                   each.start_offset > log_end_offset]

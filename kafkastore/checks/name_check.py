@@ -19,10 +19,13 @@ from kafkastore.formats.file_names import (
     LOG_SUFFIX,
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     parse_segment_file,
 )
 from kafkastore.log.partition_files import INDEX_SUFFIXES
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.salvage import stretches
 from kafkastore.segment.small_file import read_if_there
 
 _LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
@@ -68,6 +71,41 @@ def check_names(log: PartitionLog) -> Iterator[Finding]:
                 "a broker does not start, or takes it for a segment of another name; its records "
                 "are not seen here",
                 "give it its right name, or move it away",
+            )
+
+
+def check_swaps(log: PartitionLog) -> Iterator[Finding]:
+    """Find swap files with damage: a broker takes even those for what they should replace.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+
+    Yields
+    ------
+    Finding
+    """
+    for note in log.leftovers:
+        file = parse_segment_file(note.path.name)
+        if file is None or (file.type_suffix, file.temporary) != (LOG_SUFFIX, SWAP_SUFFIX):
+            continue
+        if file.base_offset in log.files.swapped_offsets:
+            continue  # checked as the segment that it is
+        with LogSegment(log.path, file.base_offset, None, SWAP_SUFFIX).open_log() as swap:
+            first = next(stretches(swap, file.base_offset, None), None)
+            good = 0 if first is None or first.start else first.end
+            size = swap.size
+        if good < size:
+            yield Finding(
+                Severity.DATA_LOSS_RISK,
+                note.path,
+                good,
+                f"the outcome of compaction or of a split is damaged behind its first {good:,} of "
+                f"{size:,} bytes",
+                "a broker cuts it there, and puts it in the place of the segments that it was made "
+                "of",
+                "move it away before a broker starts here",
             )
 
 

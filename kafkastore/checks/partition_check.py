@@ -21,7 +21,7 @@ from pathlib import Path
 from kafkastore.checks.bounds_check import check_bounds
 from kafkastore.checks.epoch_check import EpochCheck
 from kafkastore.checks.findings import Finding, Severity, no_file
-from kafkastore.checks.name_check import check_names, check_topic_id
+from kafkastore.checks.name_check import check_names, check_swaps, check_topic_id
 from kafkastore.checks.segment_check import SegmentCheck
 from kafkastore.checks.snapshot_check import SnapshotCheck
 from kafkastore.checks.time_check import TimeCheck
@@ -109,6 +109,7 @@ class _PartitionCheck:
             self.checked.failures.append(error)
             return
         self._step(check_names(self.log))
+        self._step(check_swaps(self.log))
         self._step(self._topic_id())
         self.epochs = EpochCheck(self.log)
         self.times = TimeCheck(self.log, int(time.time() * 1000))
@@ -161,7 +162,8 @@ class _PartitionCheck:
             self.checked.segments_read += 1
             self.next_offset = max(check.next_offset, segment.base_offset)
             self.has_epochs |= any(epoch >= 0 for epoch, _ in check.epochs)
-            yield from self.epochs.batches(segment, check.epochs)
+            if not check.epochs_fall:  # else it may be right, and a repair would lose it
+                yield from self.epochs.batches(segment, check.epochs)
         self.times.add(check.segment, check if reads_log else None)
         yield from self.snapshots.behind_segment(
             self.next_offset, segment.next_base_offset, check.producers

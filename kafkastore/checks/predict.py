@@ -19,10 +19,13 @@ from pathlib import Path
 
 from kafkastore.errors import CorruptCheckpointError, KafkaStoreError, NotAFileError
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
+from kafkastore.formats.checkpoints import parse_partition_metadata
 from kafkastore.formats.file_names import (
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    PARTITION_METADATA,
     REMOTE_INDEX_CACHE,
     TopicPartition,
     kind_in_log_dir,
@@ -40,6 +43,7 @@ from kafkastore.log.log_store import (
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.segment.small_file import read_if_there
 from kafkastore.segment.zeros import is_zero_from
 
 
@@ -49,7 +53,7 @@ class Outcome(StrEnum):
     STOPS_THE_START = "stops-the-start"
     """The broker does not start, or gives up the log directory that this lies in."""
     LOSES_RECORDS = "loses-records"
-    """Bytes of logs go that are not just zeros, or a segment is passed over."""
+    """Bytes of logs go that are not just zeros, or a segment is passed over or taken for empty."""
     IS_DELETED = "is-deleted"
     """It goes as a whole, as it was meant to."""
     IS_NOT_READ = "is-not-read"
@@ -71,7 +75,7 @@ class Prediction:
     outcome : Outcome
         What becomes of it.
     why : str or None
-        Of what stops a start, is not read, or is passed over.
+        Of what stops a start, is not read, is passed over, or is taken for empty.
     topic_partition : TopicPartition or None
         None for what is no partition.
     recovered_from : int or None
@@ -164,6 +168,8 @@ def predict_log(
     is_raft = log.topic == CLUSTER_METADATA_TOPIC and rules_of(broker).metadata_log_is_recovered
     is_clean = log.is_clean and not is_raft
     recovery_point = 0 if is_raft else log.recovery_point or 0
+    if (why := _why_not_opened(log, rules_of(broker))) is not None:
+        return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
     try:
         recovered = recover_log(
             log,
@@ -178,7 +184,8 @@ def predict_log(
         outcome = Outcome.STOPS_THE_START
         return Prediction(log.path, outcome, str(error), log.topic_partition)
     lost_bytes = sum(_lost(recovered))
-    if lost_bytes:
+    why = _taken_for_empty(recovered)
+    if lost_bytes or why is not None:
         outcome = Outcome.LOSES_RECORDS
     elif changed_files(recovered):
         outcome = Outcome.IS_CHANGED
@@ -186,8 +193,40 @@ def predict_log(
         outcome = Outcome.IS_LOADED
     recovered_from = None if is_clean else recovery_point
     return Prediction(
-        log.path, outcome, None, log.topic_partition, recovered_from, recovered, lost_bytes
+        log.path, outcome, why, log.topic_partition, recovered_from, recovered, lost_bytes
     )
+
+
+def _taken_for_empty(recovered: RecoveredLog) -> str | None:
+    """Say that a broker does not see what the last segment holds; None if it does."""
+    active = recovered.segments[-1]
+    if recovered.log_end_offset >= active.next_offset:
+        return None
+    return (
+        f"the index of segment {active.base_offset} leads behind the end of its log: the broker "
+        f"takes it for empty, and its offsets up to {active.next_offset - 1} are given once more; "
+        f"kafkastore reindex mends that"
+    )
+
+
+def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
+    """Say what a broker can't read of what it reads beside the segments; None if there is nothing.
+
+    Source: Kafka 2.4.0 ``LeaderEpochCheckpointFile``, 3.9.0 ``PartitionMetadataFile``.
+    """
+    try:
+        read_if_there(log.path / LEADER_EPOCH_CHECKPOINT, CorruptCheckpointError)
+        path = log.path / PARTITION_METADATA
+        data = None
+        if rules.partitions_have_topic_ids:
+            data = read_if_there(path, CorruptCheckpointError)
+        if data is not None:
+            parse_partition_metadata(data)
+    except CorruptCheckpointError as error:
+        return str(error if error.path is not None else error.located(path))
+    except (NotAFileError, OSError) as error:
+        return str(error)
+    return None
 
 
 def _odd_file(log: PartitionLog, error: NotAFileError) -> Prediction:

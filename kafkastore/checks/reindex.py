@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ from kafkastore.formats.transactions import is_control
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.side_by_side import side_by_side
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import check_regular
@@ -136,7 +137,7 @@ def plan_reindex(
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)
     logs = store.logs_of(partitions)
-    threads = os.cpu_count() if threads is None else whole_number("threads", threads, 1)
+    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
 
     def read(work: tuple[PartitionLog, LogSegment]) -> _SegmentRead:
         done = _read_segment(*work, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
@@ -145,14 +146,14 @@ def plan_reindex(
         return done
 
     changes: list[FileChange] = []
-    with ThreadPoolExecutor(threads, "kafkastore-reindex") as pool:
-        reads = pool.map(read, ((log, segment) for log in logs for segment in log.segments))
-        for log in logs:
-            of_log = [next(reads) for _ in log.segments]
-            changes += _changes(of_log, broker_rules)
-            for each in of_log:
-                if found is not None and each.unindexed is not None:
-                    found(each.unindexed)
+    segments = ((log, segment) for log in logs for segment in log.segments)
+    reads = side_by_side(read, segments, threads, "kafkastore-reindex")
+    for _, of_partition in groupby(reads, lambda each: each.path.parent):
+        of_log = [*of_partition]
+        changes += _changes(of_log, broker_rules)
+        for each in of_log:
+            if found is not None and each.unindexed is not None:
+                found(each.unindexed)
     return Plan(str(root), f"reindex (like {rules})", tuple(changes))
 
 

@@ -233,11 +233,12 @@ class _Repair:
     ) -> None:
         """Make the indexes of what is changed; transactions reach from piece to piece.
 
-        Of the rest, the transaction indexes of some names.
+        Of the rest, the transaction indexes of some names, and those behind what is changed:
+        a transaction may have lost its beginning.
         """
         state = ProducerState(rules=self.rules)
         state.on_high_watermark(INT64_MAX)
-        log_end_offset = 0
+        log_end_offset, is_behind = 0, False
         for piece in pieces:
             with piece.open() as log:
                 rebuilt = rebuild_indexes_of(
@@ -249,8 +250,11 @@ class _Repair:
             log_end_offset = rebuilt.next_offset
             name = segment_file_name(piece.base_offset, TRANSACTION_INDEX_SUFFIX)
             if piece.is_changed:
+                is_behind = True
                 self._add_indexes(mending, piece, rebuilt)
-            elif name in aborted:
+            elif name in aborted or (
+                is_behind and (rebuilt.transaction_index or (self.log.path / name).exists())
+            ):
                 self._add_transaction_index(mending, name, piece, rebuilt.transaction_index)
         if pieces[-1].is_changed:
             cut_state(mending, log_end_offset)

@@ -9,6 +9,7 @@ Source: Kafka 2.4.0 ``LogSegment``, ``FileLogInputStream``.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -70,6 +71,8 @@ class SegmentCheck:
     epochs : list of (int, int)
         Leader epochs of the record batches with the first offset of each in this segment; both
         rise.
+    epochs_fall : bool
+        Whether a batch has a smaller epoch than one before it: one of them is wrong.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class SegmentCheck:
         self.largest_timestamp = -1
         self.position_of_largest_timestamp = 0
         self.epochs: list[tuple[int, int]] = []
+        self.epochs_fall = False
         self._reads_log = reads_log
         self._epoch_before: int = -1
         known: TransactionCheck | None = None
@@ -152,6 +156,7 @@ class SegmentCheck:
         self.next_offset, self.epochs = batches.next_offset, batches.epochs
         self.largest_timestamp = batches.largest_timestamp
         self.position_of_largest_timestamp = batches.position_of_largest_timestamp
+        self.epochs_fall = any(fault.kind == "epoch-went-back" for fault in batches.faults)
         yield from self._broken_log(batches)
         yield from findings_of_faults(batches.faults, segment)
         yield from self._epochs_that_fall()
@@ -273,8 +278,19 @@ class SegmentCheck:
             if self.segment.is_active
             else "a batch was cut short; a broker that recovers this segment cuts the bytes off "
             "and deletes all later segments",
-            command(_REPAIR, self.segment.directory),
+            self._repair_beside_marker()
+            if self.segment.is_active
+            else command(_REPAIR, self.segment.directory),
         )
+
+    def _repair_beside_marker(self) -> str:
+        """Return the command that sees the clean-shutdown marker, without which zeros are usual."""
+        log = self.log
+        topic, number = log.topic_partition
+        if not log.is_clean or log.path.name != str(log.topic_partition):
+            return command(_REPAIR, log.path)
+        which = f"--topic {shlex.quote(topic)} --partition {number}"
+        return f"{command(_REPAIR, log.path.parent)} {which}"
 
     def _epochs_that_fall(self) -> Iterator[Finding]:
         """Tell of a segment that begins with a smaller leader epoch than the one before ended."""

@@ -23,6 +23,9 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.small_file import read_if_there
 
+#: Of so many producers that the log knows nothing of it is looked up who wrote at their offsets.
+_MOST_LOOKED_UP = 64
+
 
 class SnapshotCheck:
     """The snapshots of one partition, met one after the other as its log is gone over.
@@ -76,7 +79,7 @@ class SnapshotCheck:
                 yield self._outside(offset, f"the log ends at {next_offset}")
                 continue
             is_known = next_offset is not None and offset >= next_offset
-            yield from self._check(offset, state if is_known else None)
+            yield from self._check(offset, state, is_known=is_known)
 
     def _path(self, offset: int) -> Path:
         return self._log.path / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
@@ -91,7 +94,9 @@ class SnapshotCheck:
             "none is needed",
         )
 
-    def _check(self, offset: int, state: ProducerState | None) -> Iterator[Finding]:
+    def _check(
+        self, offset: int, state: ProducerState | None, *, is_known: bool
+    ) -> Iterator[Finding]:
         path = self._path(offset)
         try:
             data = read_if_there(path, CorruptCheckpointError)
@@ -118,13 +123,17 @@ class SnapshotCheck:
                 f"{entry['last_offset']}, and the snapshot is of offset {offset}",
                 len(behind),
             )
-        elif state is not None:
-            yield from self._compare(path, entries, state.entries())
+        elif is_known:
+            of_log = entries[:0] if state is None else state.entries()
+            yield from self._compare(path, entries, of_log)
 
     def _compare(
         self, path: Path, entries: NDArray[np.void], of_log: NDArray[np.void]
     ) -> Iterator[Finding]:
-        """Compare the producers that both know; tell of the first that differs."""
+        """Compare the producers that both know, and see that no other ones wrote what is theirs.
+
+        The first that differs is told.
+        """
         _, here, there = np.intersect1d(
             entries["producer_id"], of_log["producer_id"], return_indices=True
         )
@@ -132,6 +141,12 @@ class SnapshotCheck:
             (int(slot), said)
             for slot, other in zip(here, there, strict=True)
             if (said := self._difference(entries[slot], of_log[other])) is not None
+        ]
+        unknown = np.flatnonzero(~np.isin(entries["producer_id"], of_log["producer_id"]))
+        differing += [
+            (int(slot), said)
+            for slot in unknown[:_MOST_LOOKED_UP]
+            if (said := self._written_by_another(entries[slot])) is not None
         ]
         if differing:
             slot, said = min(differing)
@@ -146,16 +161,24 @@ class SnapshotCheck:
         if last_offset < in_log and entry["producer_epoch"] <= of_log["producer_epoch"]:
             return f"{who} has its last batch at offset {last_offset}, in the log at {in_log}"
         if last_offset > in_log:
-            other = self._producer_at(last_offset)
-            if other is None or other == entry["producer_id"]:
-                return None  # compaction removed it, or it is a marker
-            return f"{who} has its last batch at offset {last_offset}, which is of {other}"
+            return self._written_by_another(entry)
         if last_offset == in_log:
             for name in ("producer_epoch", "last_sequence"):
                 if entry[name] != of_log[name]:
                     said = name.replace("_", " ")
                     return f"{who} has {said} {entry[name]}, in the log {of_log[name]}"
         return None
+
+    def _written_by_another(self, entry: Any) -> str | None:
+        """Say who wrote the batch that a snapshot takes for a producer's last; None if that did."""
+        producer_id, last_offset = int(entry["producer_id"]), int(entry["last_offset"])
+        other = self._producer_at(last_offset) if last_offset >= 0 else None
+        if other is None or other == producer_id:
+            return None  # compaction or retention removed it, or it is a marker
+        whom = "no producer" if other < 0 else other
+        return (
+            f"producer {producer_id} has its last batch at offset {last_offset}, which is of {whom}"
+        )
 
     def _producer_at(self, offset: int) -> int | None:
         """Find whose batch holds an offset; None where none does, or it can't be read."""

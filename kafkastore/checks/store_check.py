@@ -8,7 +8,7 @@ Source: Kafka 2.4.0 ``LogManager.loadLogs``, ``CheckpointFile``,
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kafkastore.checks.findings import Finding, Severity
@@ -47,13 +47,17 @@ _IDENTITIES = (
 )
 
 
-def check_log_dirs(log_dirs: Sequence[LogDir]) -> Iterator[Finding]:
+def check_log_dirs(
+    log_dirs: Sequence[LogDir], failed: Callable[[OSError], None]
+) -> Iterator[Finding]:
     """Check what is not of one partition.
 
     Parameters
     ----------
     log_dirs : sequence of LogDir
         The store's.
+    failed : callable
+        Called with the error where a file can't be opened; the others are checked.
 
     Yields
     ------
@@ -63,9 +67,12 @@ def check_log_dirs(log_dirs: Sequence[LogDir]) -> Iterator[Finding]:
         for skipped in log_dir.skipped:
             yield _no_partition(skipped)
         for name in _WITHOUT_CHECKPOINT:
-            yield from _checkpoint(log_dir, name)
+            try:
+                yield from _checkpoint(log_dir, name)
+            except OSError as error:
+                failed(error)
         yield from _missing_topic_ids(log_dir)
-    yield from _identities(log_dirs)
+    yield from _identities(log_dirs, failed)
 
 
 def _no_partition(skipped: SkippedName) -> Finding:
@@ -170,7 +177,7 @@ def _properties(log_dir: LogDir) -> Mapping[str, str]:
     """Return a directory's `meta.properties`; nothing of one that can't be read."""
     try:
         return log_dir.meta_properties
-    except (CorruptCheckpointError, NotAFileError):
+    except (CorruptCheckpointError, NotAFileError, OSError):
         return {}
 
 
@@ -182,17 +189,24 @@ def _several(partitions: Collection[TopicPartition]) -> str:
     return f"{len(partitions)} partitions ({first} and others) that are"
 
 
-def _identities(log_dirs: Sequence[LogDir]) -> Iterator[Finding]:
+def _identities(
+    log_dirs: Sequence[LogDir], failed: Callable[[OSError], None]
+) -> Iterator[Finding]:
     """Check that the directories belong to one broker of one cluster."""
     read = []
     for log_dir in log_dirs:
         path = log_dir.path / META_PROPERTIES
         try:
-            read.append((path, log_dir.meta_properties))
+            properties = log_dir.meta_properties
+            if "version" not in properties and os.path.lexists(path):
+                yield _damaged_identity(path, None, f"{META_PROPERTIES} has no version")
+            read.append((path, properties))
         except CorruptCheckpointError as error:
             yield _damaged_identity(path, error.position, error.reason)
         except NotAFileError as error:
             yield _damaged_identity(path, None, f"it is {error.kind} and not a regular file")
+        except OSError as error:
+            failed(error)
     for keys, whose in _IDENTITIES:
         yield from _differing(read, keys, whose)
     by_directory_id: dict[str, Path] = {}

@@ -159,7 +159,7 @@ class TransactionCheck:
     ) -> Iterator[Finding]:
         """Tell of the first entry that breaks its promise."""
         disorder = index.first_disorder()
-        later_begin = np.append(entries["first_offset"], INT64_MAX)[::-1]
+        later_begin = np.append(self._begins(entries), INT64_MAX)[::-1]
         later_begin = np.minimum.accumulate(later_begin)[::-1][1:]
         for slot in range(len(entries)):
             entry = entries[slot]
@@ -178,6 +178,13 @@ class TransactionCheck:
                     consequence,
                 )
                 return
+
+    def _begins(self, entries: NDArray[Any]) -> NDArray[Any]:
+        """Return where the transactions of entries begin; of false entries nothing is concluded."""
+        ends = [self._abort_markers.get(last) for last in entries["last_offset"].tolist()]
+        is_false = np.array([end is None for end in ends], bool) & (not self._has_damage)
+        is_false[1:] |= entries["last_offset"][1:] == entries["last_offset"][:-1]
+        return np.where(is_false, INT64_MAX, entries["first_offset"])
 
     def _what_is_wrong(
         self, entry: Any, later_begin: int, in_log: dict[int, Any], log: BatchSequence

@@ -39,7 +39,7 @@ def verify(
     partitions: Collection[AnyPartition] | None = None,
     sample: float = 1.0,
     threads: int | None = None,
-    failed: Callable[[TopicPartition, OSError | KafkaStoreError], None] | None = None,
+    failed: Callable[[TopicPartition | None, OSError | KafkaStoreError], None] | None = None,
     progress: Callable[[CheckedPartition], None] | None = None,
 ) -> Iterator[Finding]:
     """Check every file of a store against the others; nothing is changed.
@@ -57,9 +57,9 @@ def verify(
     threads : int, optional
         How many partitions are checked at once; by default as many as there are processors.
     failed : callable, optional
-        Called with the partition and the error where a file can't be opened, as without permission;
-        everything else is checked. By default the error is raised, behind the findings of its
-        partition.
+        Called with the partition, None for a file beside them, and the error where a file can't be
+        opened, as without permission; everything else is checked. By default the error is raised,
+        behind the findings of its partition.
     progress : callable, optional
         Called after each partition directory with what came of it.
 
@@ -83,7 +83,12 @@ def verify(
     store = open_store(path)
     chosen = None
     if partitions is None:
-        yield from check_log_dirs(store.log_dirs)
+        beside: list[OSError] = []
+        yield from check_log_dirs(store.log_dirs, beside.append)
+        for unopened in beside:
+            if failed is None:
+                raise unopened
+            failed(None, unopened)
     else:
         chosen = {as_topic_partition(each) for each in partitions}
         if missing := [each for each in chosen if each not in store.partitions]:

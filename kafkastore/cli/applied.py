@@ -123,7 +123,7 @@ def _run(
         except (OSError, ChangeRefusedError) as error:
             if (left := _left_behind(area)) is None:
                 raise
-            raise KafkaStoreError(f"{sentence(error)}; {left}") from error
+            raise KafkaStoreError(f"{sentence(error)}; {left}") from None  # all is said
 
 
 def _left_behind(area: Path) -> str | None:
@@ -169,4 +169,4 @@ def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:
     else:
         print(f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.plan.root}")
     for path in sorted(journal.left):
-        note(f"{path} was left alone: somebody changed it since")
+        note(f"{path} was left alone: it, or what was kept of it, was changed since")

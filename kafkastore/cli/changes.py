@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kafkastore.changes.journal import Journal, find_half_removed, find_journals, remove
-from kafkastore.changes.undo_area import KEPT_DIRECTORY, REMOVED_MARK
+from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
 from kafkastore.cli.applied import finish, go_back, open_journal
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.failures import note
@@ -20,7 +20,25 @@ from kafkastore.log.log_store import open_store
 _AREA = click.argument("area", metavar="AREA", type=ANY_PATH)
 
 
-@click.group()
+class _Commands(click.Group):
+    """Knows a directory that is given in a command's place."""
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command."""
+        path = Path(args[0])
+        if args[0] not in self.commands and path.is_dir() and not context.resilient_parsing:
+            verb = "undo" if (path / PLAN_FILE).exists() else "list"
+            raise click.UsageError(
+                f"No such command '{args[0]}', did you mean "
+                f"{context.command_path} {verb} {shlex.quote(args[0])}?",
+                context,
+            )
+        return super().resolve_command(context, args)
+
+
+@click.group(cls=_Commands)
 def command() -> None:
     """List what commands changed in log directories; finish it, undo it, or forget it.
 
@@ -62,7 +80,7 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
                 }
             )
     elif not journals:
-        print("nothing was changed, or its undo area is gone")
+        print("nothing was changed, or its undo area is gone or elsewhere (--undo-dir)")
     else:
         print_table(
             ["undo area", "job", "state", "since", "files", "kept"],

@@ -22,7 +22,9 @@ def check_can_confirm(option: str) -> None:
         If stdin is no terminal.
     """
     if not sys.stdin.isatty():
-        raise ChangeRefusedError(f"nobody can be asked here; {option} needs --yes")
+        raise ChangeRefusedError(
+            f"nothing was changed: nobody can be asked here; {option} needs --yes"
+        )
 
 
 def confirm(question: str, otherwise: str) -> None:

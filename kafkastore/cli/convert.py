@@ -8,11 +8,15 @@ from pathlib import Path
 import click
 
 from kafkastore.changes.plan import Plan
-from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.plan_options import carry_out, index_interval_option, rewriting_options
+from kafkastore.cli.plan_options import (
+    carry_out,
+    check_yes,
+    index_interval_option,
+    rewriting_options,
+)
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
@@ -65,8 +69,7 @@ def command(
         raise click.UsageError("--dry-run goes without --in-place")
     if copy_to is not None and (in_place or len(paths) > 1):
         raise click.UsageError("--copy-to goes with one PATH, without --in-place")
-    if in_place and not yes:
-        check_can_confirm("--in-place")
+    check_yes(yes, dry_run=dry_run, copy_to=copy_to, in_place=in_place)
     for path in paths:
         select([path], topics, partitions)  # complains before anything is read or copied
     work = paths
@@ -111,7 +114,7 @@ def _plan(
 ) -> Plan:
     """Plan one directory, and note what is left as it is."""
     chosen = select([path], topics, partitions)
-    segments = sum(len(log.segments) for log in chosen.logs())
+    segments = sum(len(log.segments) for log in chosen.store.logs_of(chosen.topic_partitions))
     with progress(f"reading {path.name}", segments) as advance:
         planned: Plan = plan_convert(
             path,

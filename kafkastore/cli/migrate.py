@@ -12,7 +12,6 @@ import click
 
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import finish, go_back, unfinished
-from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.json_lines import json_option, write_json
@@ -24,7 +23,12 @@ from kafkastore.cli.mtimes import (
     write_mtimes,
 )
 from kafkastore.cli.output_file import check_output
-from kafkastore.cli.plan_options import carry_out, index_interval_option, rewriting_options
+from kafkastore.cli.plan_options import (
+    carry_out,
+    check_yes,
+    index_interval_option,
+    rewriting_options,
+)
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
@@ -113,8 +117,8 @@ def command(
         raise click.UsageError("--dry-run goes without --in-place and --resume")
     if copy_to is not None and (in_place or resume or len(paths) > 1):
         raise click.UsageError("--copy-to goes with one PATH, without --in-place and --resume")
-    if in_place and not yes:
-        check_can_confirm("--in-place")
+    if not resume:
+        check_yes(yes, dry_run=dry_run, copy_to=copy_to, in_place=in_place)
     if resume:
         return _resume(paths, undo_dir, as_json)
     chosen = select(paths, topics, partitions)  # complains before anything is read or copied

@@ -1,6 +1,7 @@
 """The options of commands that plan changes, and what such commands end with."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,9 +10,10 @@ import click
 
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import apply_plan
-from kafkastore.cli.confirm import confirm
+from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted
+from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
@@ -65,6 +67,24 @@ def _add(function: FunctionT, *options: Callable[[FunctionT], FunctionT]) -> Fun
     return function
 
 
+def check_yes(yes: bool, *, dry_run: bool, copy_to: Path | None, in_place: bool) -> None:
+    """Check that `rewriting_options` say what is to be done, and that who is to be asked is there.
+
+    Raises
+    ------
+    click.UsageError
+        If nothing is to be asked, and nothing to be done: somebody thinks that it is.
+    ChangeRefusedError
+        If a question is to be asked, and stdin is no terminal.
+    """
+    if yes and not (dry_run or in_place or copy_to is not None):
+        raise click.UsageError(
+            "--yes goes with --in-place, which changes the directory itself, or with --copy-to"
+        )
+    if in_place and not yes:
+        check_can_confirm("--in-place")
+
+
 def carry_out(
     paths: Sequence[Path],
     plans: Sequence[Plan],
@@ -91,8 +111,9 @@ def carry_out(
     Raises
     ------
     ChangeRefusedError
-        If the answer is no.
+        If the answer is no, or two of the plans change the same files.
     """
+    _check_apart(plans)
     changes = sum(len(planned.changes) for planned in plans)
     if not changes:
         return
@@ -101,3 +122,16 @@ def carry_out(
         confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
     for planned in plans:
         apply_plan(planned, undo_dir, as_json=as_json)
+
+
+def _check_apart(plans: Sequence[Plan]) -> None:
+    """Refuse a root and a partition in it: the second plan would find the first one's files."""
+    roots: dict[str, str] = {}
+    for planned in plans:
+        real = os.path.realpath(planned.root)
+        for change in planned.changes:
+            other = roots.setdefault(os.path.join(real, change.path), planned.root)
+            if other != planned.root:
+                raise ChangeRefusedError(
+                    f"{other} and {planned.root} hold the same files: name one of them"
+                )

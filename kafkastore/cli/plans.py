@@ -1,9 +1,7 @@
 """Plans, as people and machines read them."""
 from __future__ import annotations
 
-import json
-
-from kafkastore.changes.plan import FileChange, Plan
+from kafkastore.changes.plan import FileChange, Plan, change_to_json
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.tables import counted, print_table, show_size
 
@@ -29,8 +27,8 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
                 "new_bytes": plan.new_bytes,
             }
         )
-        for change in json.loads(plan.to_json())["changes"]:
-            write_json({"kind": "change", **change})
+        for change in plan.changes:
+            write_json({"kind": "change", **change_to_json(change)})
         return
     if not plan.changes:
         print(f"{plan.job}: nothing to change")

@@ -49,8 +49,6 @@ def command(
     kafkastore changes undo brings it back.
     """
     rules_of(rules)
-    if not dry_run and not yes:
-        check_can_confirm("reindex")
     unindexed: list[UnindexedBytes] = []
     plans = [
         _plan(path, topics, partitions, rules, index_interval_bytes, unindexed, up_to_damage)
@@ -61,7 +59,9 @@ def command(
     for each in unindexed:
         _show(each, as_json=as_json)
     code = FOUND_PROBLEMS if any(not each.is_indexed for each in unindexed) else 0
-    if not dry_run:
+    if not dry_run and any(planned.changes for planned in plans):
+        if not yes:
+            check_can_confirm("reindex")
         carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json)
     return code
 
@@ -77,7 +77,7 @@ def _plan(
 ) -> Plan:
     """Plan one directory, and note what is not indexed."""
     chosen = select([path], topics, partitions)
-    segments = sum(len(log.segments) for log in chosen.logs())
+    segments = sum(len(log.segments) for log in chosen.store.logs_of(chosen.topic_partitions))
     with progress(f"reading {path.name}", segments) as advance:
         return plan_reindex(
             path,

@@ -81,9 +81,6 @@ def command(
     """
     if like not in (None, KEEP):
         rules_of(like or "")
-    asks = not yes
-    if like is not None and asks and not dry_run:
-        check_can_confirm("repair")
 
     def planned(way: str) -> _Outcome:
         outcome = _Outcome(way)
@@ -101,9 +98,9 @@ def command(
         print_plan(plan, as_json=as_json)
     _tell_left(outcome, as_json=as_json)
     if not dry_run and outcome.files:
-        if asks:
+        if not yes:
             check_can_confirm("repair")
-        carry_out(paths, outcome.plans, undo_dir, asks=asks, as_json=as_json)
+        carry_out(paths, outcome.plans, undo_dir, asks=not yes, as_json=as_json)
     return outcome.exit_code
 
 

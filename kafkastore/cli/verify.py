@@ -104,8 +104,11 @@ def command(
     counts = _Counts()
     with progress("verifying", len(chosen), while_printing=True) as advance:
 
-        def failed(topic_partition: TopicPartition, error: OSError | KafkaStoreError) -> None:
-            counts.failures.append(f"{topic_partition}: {sentence(error)}")
+        def failed(
+            topic_partition: TopicPartition | None, error: OSError | KafkaStoreError
+        ) -> None:
+            whose = "" if topic_partition is None else f"{topic_partition}: "
+            counts.failures.append(f"{whose}{sentence(error)}")
 
         def checked(partition: CheckedPartition) -> None:
             counts.partitions += not partition.failures
@@ -193,4 +196,7 @@ def _summary(counts: _Counts) -> str:
         if counts.findings[each]
     ]
     checked = counted(counts.partitions, "partition")
-    return f"{checked} verified{read}: {', '.join(found) or 'all as it should be'}"
+    nothing = "all as it should be"
+    if counts.failures:
+        nothing = "nothing found in what could be opened"
+    return f"{checked} verified{read}: {', '.join(found) or nothing}"

@@ -15,6 +15,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from kafkastore.errors import (
@@ -354,16 +355,26 @@ class LogDirWriter:
         )
 
     def _load(self, topic_partition: TopicPartition, config: LogConfig) -> RecoveredLog:
-        """Load a partition as a broker does, and make its files so."""
-        loaded = recover_log(
-            PartitionLog(self.path / str(topic_partition), topic_partition),
+        """Load a partition as a broker does, and make its files so.
+
+        But where an index leads a broker behind the log's end, so that it would give the last
+        segment's offsets once more, that segment is recovered.
+        """
+        log = PartitionLog(self.path / str(topic_partition), topic_partition)
+        recovery_point = self._recovery_points.get(topic_partition, 0)
+        recover = partial(
+            recover_log,
+            log,
             self.version,
             index_interval_bytes=config.index_interval_bytes,
-            clean=self._was_clean,
-            recovery_point=self._recovery_points.get(topic_partition, 0),
             log_start_offset=self._log_start_offsets.get(topic_partition, 0),
             now_ms=self._clock(),
         )
+        loaded = recover(clean=self._was_clean, recovery_point=recovery_point)
+        if self._was_clean and not loaded.segments[-1].is_recovered:
+            end = log.log_end_offset
+            if loaded.log_end_offset < end:
+                loaded = recover(clean=False, recovery_point=end)
         apply_recovery(loaded, self._cut_area, self._fs)
         return loaded
 

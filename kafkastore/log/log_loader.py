@@ -7,11 +7,13 @@ Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``; 3.9.0 ``LogLoader``.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
+    CorruptionError,
     OffsetOverflowError,
     OutOfOrderAppendError,
 )
@@ -125,7 +127,7 @@ class LogLoader:
         is_kept = self._drop_log_behind_its_start()
         if not self.segments:
             self._begin_empty_log()
-        self.log_end_offset = self._active.end()
+        self.log_end_offset = self._found_end(self._active)
         if self.rules.recovery_point_waits_for_flush and not (self.is_clean and is_kept):
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
         else:
@@ -138,6 +140,29 @@ class LogLoader:
     @property
     def _active(self) -> LoadedSegment:
         return self.segments[max(self.segments)]
+
+    def _found_end(self, segment: LoadedSegment) -> int:
+        """Return the offset behind a segment's last batch as a broker finds it.
+
+        It searches for the last offset of the index, from where that leads; a segment without such
+        a batch is taken for empty.
+
+        Source: Kafka 2.4.0 ``LogSegment.readNextOffset``.
+        """
+        if segment.is_recovered or segment.start is not None or not segment.size:
+            return segment.end()
+        data = self.files.read(segment.name(OFFSET_INDEX_SUFFIX), CorruptIndexError) or b""
+        last = offset_index.last_entry(data, segment.base_offset)
+        begin = offset_index.lookup(
+            data,
+            segment.base_offset,
+            last.offset,
+            warm_section=self.rules.indexes_have_warm_section,
+        )
+        with segment.open_log() as log, suppress(CorruptionError):
+            if log.search_for_offset(last.offset, begin.position) is None:
+                return segment.base_offset
+        return segment.end()
 
     def _read_epochs(self) -> tuple[EpochStart, ...]:
         """Read the epoch checkpoint; a damaged one stops a broker."""
@@ -278,7 +303,7 @@ class LogLoader:
         """Drop all segments if the log ends below its start offset; tell whether any is left."""
         if not self.segments:
             return False
-        log_end_offset = self._active.end()
+        log_end_offset = self._found_end(self._active)
         if log_end_offset >= self.log_start_offset:
             return True
         if not self.rules.log_behind_its_start_is_dropped:

@@ -168,8 +168,8 @@ class LogStore:
         if duplicates:
             raise DuplicatePartitionError(duplicates)
 
-    def logs_of(self, partitions: Iterable[AnyPartition] | None) -> list[PartitionLog]:
-        """Return the logs of some partitions, by topic and partition.
+    def logs_of(self, partitions: Iterable[AnyPartition] | None) -> Iterator[PartitionLog]:
+        """Open some partitions one after the other, by topic and partition; keep none of them.
 
         Parameters
         ----------
@@ -179,20 +179,27 @@ class LogStore:
 
         Returns
         -------
-        list of PartitionLog
+        iterator of PartitionLog
+            Each opened anew when its turn comes. What it reads goes with it.
 
         Raises
         ------
         DuplicatePartitionError
-            If one of them lies in several directories.
+            Before the first, if one of them lies in several directories.
         KeyError
-            If one is not here.
+            Before the first, if one is not here.
         """
-        if partitions is None:
-            return [*self]
         if isinstance(partitions, str):
             raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
-        return [self[each] for each in sorted({as_topic_partition(each) for each in partitions})]
+        wanted = self.partitions if partitions is None else map(as_topic_partition, partitions)
+        chosen = sorted(set(wanted))
+        for topic_partition in chosen:
+            if topic_partition not in self.partitions:
+                raise KeyError(f"no partition {topic_partition} here")
+        duplicates = self.partitions.duplicates
+        if found := {each: duplicates[each] for each in chosen if each in duplicates}:
+            raise DuplicatePartitionError(found)
+        return (log for each in chosen for log in self.partitions.copies(each))
 
     def offsets_for_times(
         self,

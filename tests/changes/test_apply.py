@@ -15,7 +15,8 @@ from changes.small_store import MTIME_NS, change, contents, write
 
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import Journal, find_half_removed, find_journals, remove
-from kafkastore.changes.plan import FileChange, Inline, Plan
+from kafkastore.changes.plan import FileChange, Inline, InvalidPlanError, Plan
+from kafkastore.changes.sole_user import sole_user
 from kafkastore.changes.undo import resume, undo
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
@@ -352,6 +353,60 @@ def test_undo_leaves_changed_files_when_told_to_and_names_them(root, plan):
     assert (journal.phase, journal.left) == ("undone", {left})
     expected = before | {left: (b"entries of a broker", MTIME_NS, contents(root)[left][2])}
     assert contents(root) == expected
+
+
+def test_what_an_undo_left_is_restored_by_the_next_once_it_fits_again(root, plan):
+    before = contents(root)
+    journal = apply(plan)
+    (root / "orders-1").rename(root / "away-1")
+    journal = undo(journal, leave_changed=True)
+    assert journal.left
+    (root / "away-1").rename(root / "orders-1")
+    journal = undo(journal)
+    assert (journal.phase, journal.left) == ("undone", frozenset())
+    assert contents(root) == before
+
+
+def test_undo_can_leave_a_file_of_which_what_was_kept_is_gone(root, plan):
+    before = contents(root)
+    journal = apply(plan)
+    after = contents(root)
+    lost = next(each.path for each in plan.changes if each.before and each.after)
+    (journal.area / "kept" / lost).unlink()
+    with pytest.raises(ChangeRefusedError, match="is missing or no longer what was kept there"):
+        undo(journal)
+    assert contents(root) == after
+    assert undo(journal, leave_changed=True).left == {lost}
+    assert contents(root) == before | {lost: after[lost]}
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b'{"kafkastore_plan": 1'])
+def test_a_plan_that_can_t_be_read_is_named(root, plan, text):
+    area = apply(plan).area
+    (area / "plan.json").write_bytes(text)
+    with pytest.raises(InvalidPlanError, match=r"plan\.json can't be read"):
+        undo(area)
+
+
+def test_an_area_whose_plan_can_t_be_written_is_not_left_behind(root, plan):
+    class Full(FileSystem):
+        def write_all(self, descriptor, data):
+            raise OSError(errno.ENOSPC, "full")
+
+    before = sorted(root.parent.iterdir())
+    with pytest.raises(OSError, match="full"):
+        apply(plan, fs=Full())
+    assert sorted(root.parent.iterdir()) == before
+
+
+def test_a_job_of_a_partition_keeps_one_of_the_whole_root_out_and_none_of_another(root):
+    (root / ".lock").unlink()  # else that alone would do
+    one, other = [each for each in sorted(root.iterdir()) if each.is_dir()][:2]
+    refused = pytest.raises(ChangeRefusedError, match="another job alters")
+    with sole_user(one), sole_user(other), refused, sole_user(root):
+        pass
+    with sole_user(root), refused, sole_user(one):
+        pass
 
 
 def test_undo_does_not_mind_a_touched_file_with_the_plan_s_bytes(root, plan):

@@ -277,6 +277,21 @@ def do_nothing(root: Path) -> None:
     """Leave a directory that is so already."""
 
 
+def snapshot_of_others(root: Path) -> None:
+    """Give one partition the last snapshot of another, whose producers it does not know."""
+    source = segments(root, "__transaction_state-0/*", ".snapshot")[-1]
+    entries = producer_snapshot.parse(segments(root, "txn-0/*", ".snapshot")[-1].read_bytes())
+    entries["last_offset"] = 5
+    rewrite(source, producer_snapshot.pack(entries))
+
+
+def damaged_swap(root: Path) -> None:
+    log = second(root, ".log")
+    data = log.read_bytes()
+    swap = log.with_name(f"{log.name}.swap")
+    swap.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+
+
 CHECKPOINT_NAMES = (
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
@@ -333,6 +348,11 @@ HARMS = [
         "broken-0/*81.log", "behind the last whole batch", -1,
     ),
     Harm(
+        "zeros behind a clean log", INDEXES,
+        lambda root: os.truncate(segments(root)[-1], 4096), RISK, "broken-0/*81.log",
+        "behind the last whole batch", 2297,
+    ),
+    Harm(
         "torn tail of a killed broker", INDEXES, lambda root: torn_tail(root, clean=False),
         STYLE, "broken-0/*81.log", "behind the last whole batch", -1, none_needed,
     ),
@@ -360,6 +380,10 @@ HARMS = [
     Harm(
         "snapshot of another epoch", TRANSACTIONS, other_snapshot(producer_epoch=7), WRONG,
         "txn-0/*.snapshot", "has producer epoch", -1,
+    ),
+    Harm(
+        "snapshot of another partition", TRANSACTIONS, snapshot_of_others, WRONG,
+        "__transaction_state-0/*.snapshot", "which is of no producer", ENTRIES_AT,
     ),
     Harm(
         "snapshot behind the log", TRANSACTIONS, move_snapshot(5000), STYLE,
@@ -395,6 +419,11 @@ HARMS = [
         "epochs-0/leader-epoch-checkpoint", "behind the log's end", 18, none_needed,
     ),
     Harm(
+        "first epoch lost", EPOCHS, epochs((2, 12), (6, 24)), STYLE,
+        "epochs-0/leader-epoch-checkpoint", "leader epoch 0, of offset 0 on, is not kept", 4,
+        none_needed,
+    ),
+    Harm(
         "epochs lost", EPOCHS, remove("epochs-0/leader-epoch-checkpoint"), STYLE,
         "epochs-0/leader-epoch-checkpoint", "no leader epochs are kept", None, none_needed,
     ),
@@ -410,6 +439,10 @@ HARMS = [
     Harm(
         "leftover", INDEXES, write("broken-0/00000000000000000000.log.deleted", b""), STYLE,
         "broken-0/*.deleted", "set aside to be deleted", None, none_needed,
+    ),
+    Harm(
+        "swap damaged", INDEXES, damaged_swap, RISK, "broken-0/*22.log.swap", "is damaged behind",
+        -1, move_away("broken-0/*.swap"),
     ),
     Harm(
         "half-made file", INDEXES, half_made, STYLE, "broken-0/kafkastore-8a5e.*.new",
@@ -460,6 +493,11 @@ HARMS = [
     Harm(
         "identity damaged", KRAFT, write("meta.properties", b"\\u00"), WRONG, "meta.properties",
         "", -1, write("meta.properties", b"version=1\nnode.id=1\n"),
+    ),
+    Harm(
+        "identity zeroed", KRAFT, write("meta.properties", bytes(90)), WRONG, "meta.properties",
+        "meta.properties has no version", None,
+        write("meta.properties", b"version=1\nnode.id=1\n"),
     ),
     Harm(
         "two clusters", KRAFT, of_another(b"cluster.id", b"other"), WRONG,

@@ -1,6 +1,7 @@
 """What a start is said to do, beside what real brokers did: their files after it, their log."""
 
 import re
+import struct
 
 import pytest
 from models.log_directory import Log, Segment
@@ -157,6 +158,23 @@ def test_a_bad_batch_costs_the_rest_of_its_segment_and_all_later_ones(written):
     assert f"{20:020}.log" in found.recovered.deleted
 
 
+@pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
+def test_offsets_are_given_again_beside_a_marker_where_an_index_leads_behind_the_end(
+    written, broker
+):
+    root = written()
+    (log,) = kafkastore.open(root)
+    index = log.path / f"{20:020}.index"
+    index.write_bytes(index.read_bytes() + struct.pack(">ii", 10, 10 * SIZE))
+    (found,) = predict_start(root, broker, index_interval_bytes=200)
+    assert (found.outcome, found.why) == (Outcome.IS_CHANGED, None)
+    (root / ".kafka_cleanshutdown").touch()
+    (found,) = predict_start(root, broker, index_interval_bytes=200)
+    assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, 0)
+    assert "offsets up to 29 are given once more" in found.why
+    assert found.recovered.log_end_offset == 20
+
+
 def test_below_the_recovery_point_and_beside_a_marker_nothing_is_looked_at(written):
     root = written(recovery_point=30)
     flip(root, 10, 3 * SIZE + 70)
@@ -219,6 +237,29 @@ def test_a_damaged_checkpoint_costs_the_log_directory(written, name):
     assert first.path.name == name
     assert "gives up" in first.why
     assert second.recovered is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_epoch_checkpoint_that_is_no_file_stops_the_start(written, kind):
+    root = written()
+    path = root / "t-0" / "leader-epoch-checkpoint"
+    path.unlink(missing_ok=True)
+    KINDS[kind](path)
+    (found,) = predict_start(root, "2.4")
+    assert (found.outcome, found.path) == (Outcome.STOPS_THE_START, path.parent)
+    assert str(path) in found.why
+
+
+def test_a_damaged_topic_id_stops_the_start_of_brokers_that_read_it(written):
+    root = written()
+    path = root / "t-0" / "partition.metadata"
+    path.write_text("version: 0\ntopic_id: nonsense")
+    outcomes = [predicted.outcome for broker in ("2.7", "2.8", "3.9", "4.1")
+                for predicted in predict_start(root, broker)]
+    assert outcomes[0] is not Outcome.STOPS_THE_START
+    assert set(outcomes[1:]) == {Outcome.STOPS_THE_START}
+    (found,) = predict_start(root, "4.1")
+    assert str(path) in found.why
 
 
 def test_a_damaged_epoch_checkpoint_stops_the_start(written):

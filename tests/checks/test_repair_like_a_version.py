@@ -150,3 +150,35 @@ def test_an_index_that_is_missing_of_a_segment_that_goes_is_not_made(directory):
     (directory / f"{20:020}.timeindex").unlink()
     after, _ = mended(directory, "2.4")
     assert f"{20:020}.timeindex" not in after
+
+
+@pytest.mark.parametrize("version", ["2.4", "4.1"])
+def test_a_swap_behind_a_cut_goes_too_and_is_told(directory, version):
+    path = directory / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[4 * SIZE + 70] ^= 1
+    path.write_bytes(data)
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"{20:020}{suffix}").rename(directory / f"{20:020}{suffix}.swap")
+    after, damages = mended(directory, version)
+    # Left there it would come back at the broker's next start, behind a gap.
+    assert not [name for name in after if name.endswith(".swap")]
+    assert f"t-0/{20:020}.log.swap" in {damage.path for damage in damages}
+
+
+def test_a_log_that_ends_below_its_start_once_it_is_cut_is_left_alone(tmp_path):
+    root = Log(tuple(segments(0, 10, 20)), checkpointed_start=25).write(tmp_path / "logs")
+    path = root / "t-0" / f"{10:020}.log"
+    path.write_bytes(path.read_bytes()[:-5])
+    left = []
+    assert not plan_repair(root, "2.4", left=left.append).changes
+    assert "the log ends at 19, below its start 25" in str(left[0].error)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_partition_without_any_log_is_no_matter_of_logs(tmp_path, version):
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020}.log.deleted").write_bytes(FORTY[0].data)
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n0\n")
+    assert not plan_repair(directory.parent, version).changes

@@ -209,3 +209,23 @@ def test_a_swap_that_alone_has_the_records_keeps_what_can_be_read(root):
     assert [each.base_offset for each in log.segments] == [0, 10, 14, 20]
     assert [record.offset for record in log.records()] == [*range(13), *range(14, 30)]
     assert not findings(root)
+
+
+def test_a_transaction_that_lost_its_beginning_begins_later_in_the_index_behind(tmp_path):
+    begun, more = (
+        Batch((Row(0, 100, b"k", b"v"),), producer_id=7, producer_epoch=0, base_sequence=sequence,
+              is_transactional=True)
+        for sequence in range(2)
+    )
+    batches = in_a_row([begun, more, marker(0, 100, is_commit=False, producer_id=7)])
+    log = Log((Segment(0, tuple(batches[:1])).indexed(), Segment(1, tuple(batches[1:])).indexed()))
+    root = log.write(tmp_path / "logs")
+    kafkastore.apply(kafkastore.plan_reindex(root))
+    index = root / "t-0" / f"{1:020}.txnindex"
+    before = index.read_bytes()
+    flip(root / "t-0" / f"{0:020}.log", 64)
+    assert not repaired(root)
+    assert len(index.read_bytes()) == len(before)
+    assert index.read_bytes() != before
+    assert not [each for each in findings(root) if each.path == index]
+    assert not plan_repair(root, "keep").changes

@@ -69,6 +69,8 @@ FALSE = {
     "far ahead": ([ENTRIES[0], (1, 6, 10, 2**40)], 1, "behind the log's end at 11"),
     "exchanged": (ENTRIES[::-1], 0, "began at offset 0"),
     "in disorder": ([(1, 6, 10, 0), ENTRIES[0]], 1, "breaks the order"),
+    "zeros": ([*ENTRIES, (0, 0, 0, 0)], 2, "breaks the order"),
+    "twice": ([*ENTRIES, ENTRIES[1]], 2, "breaks the order"),
     "negative": ([(1, -1, 4, 2), ENTRIES[1]], 0, "breaks the order"),
 }
 

@@ -237,6 +237,45 @@ def test_of_a_partition_with_a_file_that_can_not_be_opened_all_others_are_checke
         assert paths == others
 
 
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "meta.properties"])
+def test_beside_a_file_of_the_log_directory_that_may_not_be_opened_all_others_are_checked(
+    golden, writable_copy, monkeypatch, name
+):
+    logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
+    harmed, *_ = sorted(logs.glob("broken-0/*.timeindex"))
+    harmed.unlink()
+    (logs / "cleaner-offset-checkpoint").write_bytes(b"many")
+    really_open = os.open
+
+    def refuse(path, *arguments, **options):
+        if str(path) == str(logs / name):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really_open(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError):
+        list(verify(logs))
+    failed = []
+    found = list(verify(logs, failed=lambda *failure: failed.append(failure)))
+    paths = [each.path for each in found if each.severity != Severity.STYLE]
+    assert paths == [logs / "cleaner-offset-checkpoint", harmed]
+    assert failed[0][0] is None
+    assert {str(error.filename) for _, error in failed} == {str(logs / name)}
+
+
+def test_a_leader_epoch_that_other_batches_contradict_does_not_cost_the_checkpoint(
+    golden, writable_copy
+):
+    logs = writable_copy(golden("2.4.0", "leader-epochs", "answers").logs)
+    log = sorted(logs.glob("epochs-0/*.log"))[0]
+    data = bytearray(log.read_bytes())
+    data[12:16] = (99).to_bytes(4, "big")  # of the first batch, outside its checksum
+    log.write_bytes(data)
+    found = worse_than_style(logs)
+    assert {each.path for each in found} == {log, sorted(logs.glob("epochs-0/*.log"))[1]}
+    assert not any(each.remedy.startswith("kafkastore") for each in found)
+
+
 def test_a_future_copy_is_checked_like_a_partition(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
     future = logs / f"broken-0.{'a' * 32}-future"

@@ -99,3 +99,15 @@ def test_a_job_that_is_refused_before_it_begins_says_just_that(run: Run, sample_
     ran = run("changes", "undo", journal.area)
     assert_one_sentence(ran, "was changed after the plan was applied")
     assert "resume" not in ran.err
+
+
+def test_a_directory_in_the_place_of_a_command_gets_the_command_that_is_meant(
+    run: Run, sample_copy: Path
+) -> None:
+    ran = run("changes", sample_copy)
+    assert_one_sentence(ran, f"did you mean kafkastore changes list {sample_copy}?")
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (journal,) = find_journals(sample_copy)
+    ran = run("changes", journal.area)
+    assert_one_sentence(ran, f"did you mean kafkastore changes undo {journal.area}?")
+    assert_one_sentence(run("changes", "lst"), "No such command 'lst'")

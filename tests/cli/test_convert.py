@@ -1,8 +1,10 @@
 """What ``kafkastore convert`` prints and does."""
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
+import pytest
 from cli.running import Run, assert_one_sentence
 from cli.test_documentation import check, documented
 
@@ -79,3 +81,29 @@ def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) 
     assert_one_sentence(
         run("convert", sample_root, "--copy-to", tmp_path / "x", "--in-place"), "--in-place"
     )
+
+
+@pytest.mark.parametrize("command", ["convert", "migrate"])
+def test_yes_without_anything_to_do_is_told(run: Run, sample_copy: Path, command: str) -> None:
+    assert_one_sentence(run(command, sample_copy, "--yes"), "--yes goes with --in-place")
+    assert run(command, sample_copy, "--dry-run", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "full"), 2)]
+)
+def test_a_copy_that_stops_says_where_it_lies_and_the_same_command_finishes_it(
+    run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    copy = sample_copy.with_name("copy")
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkastore.changes.copy_store.copy_file", fail)
+        ran = run("convert", sample_copy, "--copy-to", copy)
+    assert ran.code == code
+    assert f"{copy}.kafkastore-copying: the same command goes on with it" in ran.err
+    assert run("convert", sample_copy, "--copy-to", copy).code == 0
+    assert copy.is_dir()
+    assert not copy.with_name("copy.kafkastore-copying").exists()

@@ -160,7 +160,7 @@ def test_at_a_terminal_one_is_asked(
     run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch, answer: str, files: int
 ) -> None:
     monkeypatch.setattr("kafkastore.cli.confirm.check_can_confirm", lambda option: None)
-    monkeypatch.setattr("kafkastore.cli.migrate.check_can_confirm", lambda option: None)
+    monkeypatch.setattr("kafkastore.cli.plan_options.check_can_confirm", lambda option: None)
     ran = run("migrate", sample_copy, "--in-place", stdin=answer)
     assert f"Change 11 files in {sample_copy}?" in ran.err
     assert len(time_indexes(sample_copy)) == files
@@ -170,7 +170,7 @@ def test_at_a_terminal_one_is_asked(
 def test_nothing_is_asked_where_there_is_nothing_to_change(run: Run, golden: Any,
         writable_copy: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     logs = writable_copy(golden("2.4.0", "create-time-monotonic", "answers").logs)
-    monkeypatch.setattr("kafkastore.cli.migrate.check_can_confirm", lambda option: None)
+    monkeypatch.setattr("kafkastore.cli.plan_options.check_can_confirm", lambda option: None)
     ran = run("migrate", logs, "--in-place")
     assert ran.code == 0
     assert ran.out.endswith("migrate (auto): nothing to change\n")
@@ -414,7 +414,7 @@ def test_resume_where_nothing_was_interrupted(run: Run, sample_copy: Path) -> No
 
 def test_an_undo_area_is_listed_undone_and_removed(run: Run, sample_copy: Path) -> None:
     assert run("changes", "list", sample_copy).out == (
-        "nothing was changed, or its undo area is gone\n"
+        "nothing was changed, or its undo area is gone or elsewhere (--undo-dir)\n"
     )
     run("migrate", sample_copy, "--in-place", "--yes")
     (area,) = undo_areas(sample_copy)

@@ -46,11 +46,24 @@ def test_the_plan_is_applied_and_undone_and_a_second_one_is_empty(
     assert files_of(sample_copy) == before
 
 
+def test_a_root_and_a_partition_in_it_are_not_changed_together(
+    run: Run, sample_copy: Path
+) -> None:
+    before = files_of(sample_copy)
+    (partition, *_) = sorted(path for path in sample_copy.iterdir() if path.is_dir())
+    ran = run("reindex", sample_copy, partition, "--yes")
+    assert_one_sentence(ran, f"{sample_copy} and {partition} hold the same files")
+    assert files_of(sample_copy) == before
+    assert run("reindex", sample_copy, sample_copy, "--yes").code == 0
+
+
 def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
     run: Run, sample_copy: Path
 ) -> None:
     before = files_of(sample_copy)
-    assert_one_sentence(run("reindex", sample_copy), "--yes")
+    ran = run("reindex", sample_copy)
+    assert_one_sentence(ran, "nothing was changed", "reindex needs --yes")
+    assert ran.out == run("reindex", sample_copy, "--dry-run").out
     assert files_of(sample_copy) == before
 
 

@@ -20,7 +20,7 @@ pytestmark = [
     ),
 ]
 
-SECONDS = 20
+SECONDS = 12
 #: What fails must fail again; ``python -m fuzz`` looks elsewhere each time.
 SEED = 33
 FAULTS = {

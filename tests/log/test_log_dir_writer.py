@@ -1,5 +1,6 @@
 """A log directory is held, opened, recovered and left in order."""
 
+import struct
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from models.written_log import UnsyncedFileSystem, abandon
 
 import kafkastore
+from kafkastore.checks.findings import Severity
 from kafkastore.errors import (
     ChangeRefusedError,
     CorruptBatchError,
@@ -319,6 +321,17 @@ def test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appen
     active.write_bytes(active.read_bytes()[:-1] + b"\xff")
     with open_dir(root) as log_dir:
         assert 20 <= log_dir.writer("t", 0, SMALL).log_end_offset < 30
+    assert not list(kafkastore.verify(root))
+
+
+def test_offsets_are_not_given_again_where_an_index_leads_behind_the_end(root):
+    write_some(root, count=50)
+    index = max((root / "t-0").glob("*.index"))
+    index.write_bytes(index.read_bytes() + struct.pack(">ii", 1000, 1 << 20))
+    (harm,) = (each for each in kafkastore.verify(root) if each.path == index)
+    assert harm.severity is Severity.DATA_LOSS_RISK
+    write_some(root, count=5)
+    assert offsets(root) == list(range(55))
     assert not list(kafkastore.verify(root))
 
 

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import struct
 from dataclasses import replace
 
 import pytest
@@ -39,6 +40,43 @@ def test_a_clean_log_is_left_as_it_is_whatever_the_recovery_point_says(written, 
     assert not recovered.cut
     assert (recovered.log_start_offset, recovered.log_end_offset) == (0, 30)
     assert recovered.recovery_point == 30
+
+
+BEHIND = {
+    "an entry behind the last offset": (10, 0),
+    "an entry behind the last byte": (9, 10 * SIZE),
+    "an entry behind both": (15, 12 * SIZE),
+}
+
+
+@pytest.mark.parametrize("what", BEHIND)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_last_segment_whose_index_leads_behind_its_end_is_taken_for_empty(
+    written, version, what
+):
+    log = three_segments(is_clean=True)
+    for slot, end in ((1, 30), (2, 20)):
+        changed = [*log.segments]
+        entry = struct.pack(">ii", *BEHIND[what])
+        offset_index = changed[slot].offset_index + entry
+        changed[slot] = replace(changed[slot], offset_index=offset_index)
+        found = written(replace(log, segments=tuple(changed)))
+        recovered = recover(found, version)
+        assert recovered.log_end_offset == recovered.recovery_point == end
+        assert [segment.next_offset for segment in recovered.segments] == [10, 20, 30]
+        assert not recovered.cut
+        assert recover(found, version, clean=False).log_end_offset == 30
+        shutil.rmtree(found.path.parent)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_start_behind_what_the_index_lets_a_broker_see_costs_the_whole_log(written, version):
+    log = three_segments(is_clean=True, checkpointed_start=25)
+    entry = struct.pack(">ii", 15, 12 * SIZE)
+    last = replace(log.segments[2], offset_index=log.segments[2].offset_index + entry)
+    recovered = recover(written(replace(log, segments=(*log.segments[:2], last))), version)
+    assert sum(name.endswith(".log") for name in recovered.deleted) == 3
+    assert (recovered.log_start_offset, recovered.log_end_offset) == (25, 25)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Harmed directories that real brokers load, beside what was worked out for them."""
 
+import os
 import random
+import struct
 import time
 
 import pytest
@@ -18,6 +20,7 @@ from models.recovered_directory import (
 
 import kafkastore
 from kafkastore.log.recovery import recover_log
+from kafkastore.segment.log_segment import LogSegment
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -189,13 +192,57 @@ def test_a_broker_recovers_no_part_of_a_split_segment_below_the_recovery_point(
     )
 
 
+def lead_behind_the_end(directory, kind):
+    """Give an index a last entry behind the end of its log, by offset, by position, or by both."""
+    logs = sorted(directory.glob("*.log"))
+    log = logs[1] if kind == "of the second" else logs[-1]
+    base, size = int(log.stem), log.stat().st_size
+    next_offset = LogSegment(directory, base).next_offset
+    index = log.with_suffix(".index")
+    offset, position = {
+        "offset": (next_offset, 0),
+        "position": (next_offset - 1, size),
+    }.get(kind, (next_offset + 5, size + 100))
+    match kind:
+        case "nothing":
+            return
+        case "padded":
+            entry = bytes(40)
+        case "a log cut":
+            entry = b""
+            _, last_position = struct.unpack(">ii", index.read_bytes()[-8:])
+            os.truncate(log, last_position)
+        case _:
+            entry = struct.pack(">ii", offset - base, position)
+    index.write_bytes(index.read_bytes() + entry)
+
+
+ENDS = ["nothing", "both", "offset", "position", "padded", "of the second", "a log cut"]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_keeps_the_transaction_index_of_what_it_splits_after_a_clean_shutdown(
+def test_a_broker_loads_what_was_shut_down_cleanly_as_was_worked_out(
     load_into_broker, tmp_path, version
 ):
-    kinds, now = ["no index"] * 3, time.time_ns() // 1_000_000
-    directories = split_directories(tmp_path, kinds, now)
-    check_beside_broker(load_into_broker, directories, version, kinds, now, is_clean=True)
+    """It keeps the transaction index of what it splits.
+
+    And it takes a last segment for empty whose index leads behind the end of its log.
+    """
+    splits, now = ["no index"] * 3, time.time_ns() // 1_000_000
+    chance, directories = random.Random(7), split_directories(tmp_path, splits, now)
+    for number, kind in enumerate(ENDS):
+        root = sound(chance, now - 3_600_000).write(tmp_path / f"made-end-{number}")
+        directory = (root / "t-0").rename(root / f"end-{number}")
+        lead_behind_the_end(directory, kind)
+        directories.append(directory)
+    expected = check_beside_broker(
+        load_into_broker, directories, version, [*splits, *ENDS], now, is_clean=True
+    )
+    for number, kind in enumerate(ENDS):
+        recovered = expected[f"end-{number}"]
+        active = recovered.segments[-1]
+        is_found = kind in ("nothing", "padded", "of the second")
+        assert recovered.log_end_offset == (active.next_offset if is_found else active.base_offset)
 
 
 def check_beside_broker(
@@ -235,3 +282,4 @@ def check_beside_broker(
         said = case.answers["partitions"][directory.name]
         assert said["log_start_offset"] == recovered.log_start_offset, kind
         assert said["log_end_offset"] == recovered.log_end_offset, kind
+    return expected
