@@ -140,6 +140,8 @@ def plan_convert(
             done.convert(segment)
             if progress is not None:
                 progress()
+        if leader_epoch is not None and done.unconverted:
+            done.leave_all()
         return done
 
     changes: list[FileChange] = []
@@ -178,6 +180,15 @@ class _Partition:
             self.changes += self._changes(segment)
         except (KafkaStoreError, OSError, ValueError) as error:
             self.unconverted.append(UnconvertedSegment(self._path(segment, LOG_SUFFIX), str(error)))
+
+    def leave_all(self) -> None:
+        """Convert nothing: replicas cut logs wrongly where some batches have other epochs."""
+        left = {each.path for each in self.unconverted}
+        why = "another segment can't be converted, and all are to have one leader epoch"
+        for segment in self.log.segments:
+            if (path := self._path(segment, LOG_SUFFIX)) not in left:
+                self.unconverted.append(UnconvertedSegment(path, why))
+        self.changes.clear()
 
     def all_changes(self) -> Iterator[FileChange]:
         """Yield all changes, with that of the leader epochs."""
@@ -242,8 +253,11 @@ class _Partition:
             (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX), builder.finish(), strict=True
         ):
             name = segment_file_name(segment.base_offset, suffix)
-            old_index = read_state(self.log.path / name)
-            like = status if old_index is None else os.stat(self.log.path / name)
+            path = self.log.path / name
+            old_index = read_state(path)
+            if old_index is not None and path.read_bytes() == data:
+                continue
+            like = status if old_index is None else os.stat(path)
             rebuilt = Rebuilt(self.index_interval_bytes)
             yield self._change(name, old_index, data, like, rebuilt, f"{log_name} is converted")
 

@@ -133,6 +133,12 @@ def test_a_segment_that_is_broken_is_left_and_told(tmp_path):
     assert {change.path.rpartition("/")[2][:20] for change in plan.changes} == {
         f"{5:020}", "leader-epoch-checkpo"
     }
+    unconverted.clear()
+    assert not plan_convert(root, leader_epoch=3, found=unconverted.append).changes
+    broken, other = unconverted
+    assert "checksum is wrong" in broken.reason
+    assert other.path == f"{partition.path.name}/{5:020}.log"
+    assert "all are to have one leader epoch" in other.reason
 
 
 def test_only_chosen_partitions_are_converted(tmp_path):
