@@ -94,7 +94,7 @@ class EpochCheck:
         for epoch, first_offset in epochs:
             here = known.epoch_for_offset(first_offset)
             if epoch < 0 or here is None:
-                if epoch >= 0 and self._unknown is None:
+                if epoch > 0 and self._unknown is None:  # brokers of 2.2 to 2.6 recover none for 0
                     self._unknown = epoch, first_offset
                 continue
             if here == epoch:

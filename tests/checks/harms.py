@@ -419,8 +419,8 @@ HARMS = [
         "epochs-0/leader-epoch-checkpoint", "behind the log's end", 18, none_needed,
     ),
     Harm(
-        "first epoch lost", EPOCHS, epochs((2, 12), (6, 24)), STYLE,
-        "epochs-0/leader-epoch-checkpoint", "leader epoch 0, of offset 0 on, is not kept", 4,
+        "first epochs lost", EPOCHS, epochs((6, 24)), STYLE,
+        "epochs-0/leader-epoch-checkpoint", "leader epoch 2, of offset 12 on, is not kept", 4,
         none_needed,
     ),
     Harm(
