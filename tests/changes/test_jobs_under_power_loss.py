@@ -62,8 +62,8 @@ def test_power_loss_while_a_job_is_undone(trial):
 
 
 @pytest.mark.soak
-def test_power_loss_while_a_job_is_undone_in_many_states(trial):
-    trial.check(chosen(states_of(trial.undone(), random.Random(SEED)), 80))
+def test_power_loss_while_a_job_is_undone_in_every_state(trial):
+    trial.check(states_of(trial.undone(), random.Random(SEED)))
 
 
 def test_nothing_that_was_reported_as_done_is_lost(trial):
