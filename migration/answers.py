@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import open_store
 from kafkastore.log.lookup.rules import broker_rules
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.side_by_side import side_by_side
 from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
 
@@ -165,7 +165,7 @@ def answers(
     check_kind("plan", plan, Plan)
     samples = whole_number("samples", samples, 1)
     most = whole_number("most_partitions", most_partitions, 1)
-    threads = os.cpu_count() if threads is None else whole_number("threads", threads, 1)
+    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     changes: dict[str, list[FileChange]] = {}
     for change in plan.changes:
         changes.setdefault(change.path.rpartition("/")[0], []).append(change)
@@ -177,16 +177,14 @@ def answers(
     store = open_store(survey.root)
 
     def ask(partition: PartitionSurvey) -> PartitionAnswers:
-        log = store[partition.topic, partition.partition]
-        log = PartitionLog(log.path, log.topic_partition, log.log_dir)  # dropped when it is done
+        (log,) = store.logs_of([(partition.topic, partition.partition)])
         return partition_answers(log, changes[partition.directory], samples, rules=rules)
 
     found = []
-    with ThreadPoolExecutor(threads, "kafkastore-answers") as pool:
-        for done in pool.map(ask, chosen):
-            found.append(done)
-            if progress is not None:
-                progress(done)
+    for done in side_by_side(ask, chosen, threads, "kafkastore-answers"):
+        found.append(done)
+        if progress is not None:
+            progress(done)
     return Answers(tuple(found), len(changed))
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.segment.salvage import SECTOR_BYTES
 
 _CHUNK_BYTES = 1 << 20
-# What a disk that can't read gives up at least.
-_SECTOR_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,4 +137,4 @@ def _read(descriptor: int, position: int) -> bytes:
         if error.errno != errno.EIO:
             raise
     size = os.fstat(descriptor).st_size
-    return bytes(min(_SECTOR_BYTES - position % _SECTOR_BYTES, max(size - position, 0)))
+    return bytes(min(SECTOR_BYTES - position % SECTOR_BYTES, max(size - position, 0)))

@@ -8,9 +8,7 @@ of the one whose findings are told, so that memory does not grow with the store.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
@@ -24,13 +22,10 @@ from kafkastore.log.log_store import (
     AnyPartition,
     AnyPath,
     LogStore,
-    as_topic_partition,
     open_store,
 )
 from kafkastore.log.partition_log import PartitionLog
-
-#: How many partitions are checked before their findings are asked for, for each thread.
-_AHEAD = 2
+from kafkastore.log.side_by_side import side_by_side
 
 
 def verify(
@@ -90,9 +85,7 @@ def verify(
                 raise unopened
             failed(None, unopened)
     else:
-        chosen = {as_topic_partition(each) for each in partitions}
-        if missing := [each for each in chosen if each not in store.partitions]:
-            raise KeyError(f"no partition {min(missing)} here")
+        chosen = set(store.chosen(partitions))
     topic_ids: dict[str, tuple[str, Path]] = {}
     for log, checked in _side_by_side(store, chosen, sample, threads):
         yield from checked.findings
@@ -136,30 +129,16 @@ def _side_by_side(
     """Check partitions on several threads; yield what came of each in their order."""
     stopped = Event()
 
-    def check(log: PartitionLog, twin: Finding | None) -> CheckedPartition:
+    def check(found: tuple[PartitionLog, Finding | None]) -> tuple[PartitionLog, CheckedPartition]:
+        log, twin = found
         checked = check_partition(log, sample=sample, is_stopped=stopped.is_set)
         if twin is not None:
             checked.findings.insert(0, twin)
-        return checked
+        return log, checked
 
-    if threads == 1 or len(store.partitions if chosen is None else chosen) == 1:
-        for log, twin in _logs(store, chosen):
-            yield log, check(log, twin)
-        return
-    waiting: deque[tuple[PartitionLog, Future[CheckedPartition]]] = deque()
-    with ThreadPoolExecutor(threads, "kafkastore-verify") as pool:
-        try:
-            for log, twin in _logs(store, chosen):
-                waiting.append((log, pool.submit(check, log, twin)))
-                if len(waiting) > _AHEAD * threads:
-                    first, done = waiting.popleft()
-                    yield first, done.result()
-            while waiting:
-                first, done = waiting.popleft()
-                yield first, done.result()
-        finally:
-            stopped.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+    threads = 1 if len(store.partitions if chosen is None else chosen) == 1 else threads
+    logs = _logs(store, chosen)
+    return side_by_side(check, logs, threads, "kafkastore-verify", give_up=stopped.set)
 
 
 def _logs(

@@ -168,6 +168,32 @@ class LogStore:
         if duplicates:
             raise DuplicatePartitionError(duplicates)
 
+    def chosen(self, partitions: Iterable[AnyPartition]) -> list[TopicPartition]:
+        """Look for some partitions by name; nothing is opened.
+
+        Parameters
+        ----------
+        partitions : iterable
+            Each as ``("orders", 3)`` or ``"orders-3"``; one that is named twice counts once.
+
+        Returns
+        -------
+        list of TopicPartition
+            By topic and partition.
+
+        Raises
+        ------
+        KeyError
+            If one is not here.
+        """
+        if isinstance(partitions, str):
+            raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
+        wanted = sorted({as_topic_partition(each) for each in partitions})
+        for topic_partition in wanted:
+            if topic_partition not in self.partitions:
+                raise KeyError(f"no partition {topic_partition} here")
+        return wanted
+
     def logs_of(self, partitions: Iterable[AnyPartition] | None) -> Iterator[PartitionLog]:
         """Open some partitions one after the other, by topic and partition; keep none of them.
 
@@ -189,13 +215,7 @@ class LogStore:
         KeyError
             Before the first, if one is not here.
         """
-        if isinstance(partitions, str):
-            raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
-        wanted = self.partitions if partitions is None else map(as_topic_partition, partitions)
-        chosen = sorted(set(wanted))
-        for topic_partition in chosen:
-            if topic_partition not in self.partitions:
-                raise KeyError(f"no partition {topic_partition} here")
+        chosen = list(self.partitions) if partitions is None else self.chosen(partitions)
         duplicates = self.partitions.duplicates
         if found := {each: duplicates[each] for each in chosen if each in duplicates}:
             raise DuplicatePartitionError(found)

@@ -15,7 +15,12 @@ _AHEAD = 2
 
 
 def side_by_side(
-    work: Callable[[ItemT], ResultT], items: Iterable[ItemT], threads: int, name: str
+    work: Callable[[ItemT], ResultT],
+    items: Iterable[ItemT],
+    threads: int,
+    name: str,
+    *,
+    give_up: Callable[[], None] | None = None,
 ) -> Iterator[ResultT]:
     """Yield what comes of each item, in their order.
 
@@ -27,9 +32,11 @@ def side_by_side(
         Taken when their turn comes: so that a store of any size takes no more memory than a part of
         it. `Executor.map` takes all of them at once.
     threads : int
-        How many.
+        How many; with one, the caller's own does the work.
     name : str
         What the threads' names begin with.
+    give_up : callable, optional
+        Called at the end, before threads that still work are waited for.
 
     Yields
     ------
@@ -40,6 +47,9 @@ def side_by_side(
     -----
     What `work` raises is raised when its item's turn comes; what is not begun then is not done.
     """
+    if threads == 1:
+        yield from map(work, items)
+        return
     waiting: deque[Future[ResultT]] = deque()
     with ThreadPoolExecutor(threads, name) as pool:
         try:
@@ -50,4 +60,6 @@ def side_by_side(
             while waiting:
                 yield waiting.popleft().result()
         finally:
+            if give_up is not None:
+                give_up()
             pool.shutdown(wait=True, cancel_futures=True)

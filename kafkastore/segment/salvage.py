@@ -19,8 +19,8 @@ from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.segment.log_file import LogFile
 
 _WINDOW_BYTES = 1 << 22
-# What a device that can't read gives up at least.
-_SECTOR_BYTES = 4096
+#: What a device that can't read gives up at least.
+SECTOR_BYTES = 4096
 # Torn bytes are not taken for one batch where they are more than brokers are set up for.
 _LARGEST_GUESS = 1 << 26
 _LENGTH = slice(
@@ -150,7 +150,7 @@ def next_batch(log: LogFile, position: int, min_offset: int, max_offset: int) ->
     while at < log.size:
         data = _read(log, at, _WINDOW_BYTES)
         if data is None:
-            at += _SECTOR_BYTES - at % _SECTOR_BYTES
+            at += SECTOR_BYTES - at % SECTOR_BYTES
             continue
         is_end = at + len(data) >= log.size
         if not data or (is_end and not any(data)):

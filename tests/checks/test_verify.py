@@ -33,6 +33,18 @@ HARMS = {
 }
 
 
+def refuse_to_open(monkeypatch, refused, number):
+    """Let the system answer with an error where one file is opened."""
+    really_open = os.open
+
+    def refuse(path, *arguments, **options):
+        if str(path) == str(refused):
+            raise OSError(number, os.strerror(number), str(path))
+        return really_open(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
 def worse_than_style(path):
     return [finding for finding in verify(path) if finding.severity != Severity.STYLE]
 
@@ -192,14 +204,7 @@ def test_a_file_that_may_not_be_opened_ends_the_check_or_is_told_and_the_rest_ch
     logs = writable_copy(golden("2.4.0", "codecs", "answers").logs)
     partitions = list(kafkastore.open(logs).partitions)
     locked = next((logs / str(partitions[0])).glob("*.log"))
-    really_open = os.open
-
-    def refuse(path, *arguments, **options):
-        if str(path) == str(locked):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return really_open(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", refuse)
+    refuse_to_open(monkeypatch, locked, errno.EACCES)
     with pytest.raises(PermissionError):
         list(verify(logs))
     failed = []
@@ -217,14 +222,7 @@ def test_of_a_partition_with_a_file_that_can_not_be_opened_all_others_are_checke
     locked, harmed, *_ = sorted(logs.glob("broken-0/*.log"))
     harmed.with_suffix(".timeindex").unlink()
     (logs / "broken-0" / "leader-epoch-checkpoint").write_bytes(b"1")
-    really_open = os.open
-
-    def refuse(path, *arguments, **options):
-        if str(path) == str(locked):
-            raise OSError(number, os.strerror(number), str(path))
-        return really_open(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", refuse)
+    refuse_to_open(monkeypatch, locked, number)
     failed = []
     found = list(verify(logs, failed=lambda *failure: failed.append(failure)))
     paths = [each.path for each in found if each.severity != Severity.STYLE]
@@ -245,14 +243,7 @@ def test_beside_a_file_of_the_log_directory_that_may_not_be_opened_all_others_ar
     harmed, *_ = sorted(logs.glob("broken-0/*.timeindex"))
     harmed.unlink()
     (logs / "cleaner-offset-checkpoint").write_bytes(b"many")
-    really_open = os.open
-
-    def refuse(path, *arguments, **options):
-        if str(path) == str(logs / name):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return really_open(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", refuse)
+    refuse_to_open(monkeypatch, logs / name, errno.EACCES)
     with pytest.raises(PermissionError):
         list(verify(logs))
     failed = []
