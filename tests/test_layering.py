@@ -177,7 +177,7 @@ def test_import_upward_is_found(tmp_path, file, text, complaint):
         ("kafkastore/changes/a.py", "from kafkastore import fs, lag"),
         ("migration/a.py", "from kafkastore.changes import plan\nfrom .b import c"),
         ("kafkastore/__init__.py", "from .log.log_store import open_store as open"),
-        ("kafkastore/spark/top_level/pyspark_x.py", "from kafkastore.spark.data_source import a"),
+        ("kafkastore/spark/top_level/pyspark_x.py", "import kafkastore.spark.source.data_source"),
         ("kafkastore/spark/a.py", "import kafkastore\nfrom kafkastore import open, migration"),
         ("kafkastore/cli/a.py", "from kafkastore import samples, spark, __version__"),
     ],

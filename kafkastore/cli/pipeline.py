@@ -22,7 +22,7 @@ from kafkastore.migration import MODES
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
-    from kafkastore.spark.results import Agreement, PipelineResult, StoreResult, SummaryRow
+    from kafkastore.spark.pipeline.results import Agreement, PipelineResult, StoreResult, SummaryRow
 
 #: What the extra `spark` brings and the pipeline imports.
 _NEEDED = ("pyspark", "pandas", "jinja2", "matplotlib")

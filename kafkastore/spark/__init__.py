@@ -16,6 +16,6 @@ __all__ = ["NoSparkError", "register", "session"]
 
 def register(spark: SparkSession) -> None:
     """Make the format ``kafkastore`` known to a session; see `data_source.register`."""
-    from kafkastore.spark import data_source
+    from kafkastore.spark.source import data_source
 
     data_source.register(spark)

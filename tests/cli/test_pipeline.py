@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cli.running import Run, assert_one_sentence
 
-from kafkastore.spark.results import PipelineResult, Step, StoreResult
+from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 
 SHORT = ["--spark", "local[2]", "--samples", "3"]
 

@@ -23,9 +23,9 @@ from spark.frames import expected_rows, rows_of
 
 import kafkastore
 from kafkastore.log import records_as_arrow
-from kafkastore.spark.data_source import KafkaStoreDataSource, register
-from kafkastore.spark.options import OptionError
-from kafkastore.spark.schema import COLUMNS, check_schema, spark_schema
+from kafkastore.spark.source.data_source import KafkaStoreDataSource, register
+from kafkastore.spark.source.options import OptionError
+from kafkastore.spark.source.schema import COLUMNS, check_schema, spark_schema
 
 KAFKA_SCHEMA = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"

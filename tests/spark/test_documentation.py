@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkastore.spark import options
-from kafkastore.spark.schema import COLUMNS
+from kafkastore.spark.source import options
+from kafkastore.spark.source.schema import COLUMNS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

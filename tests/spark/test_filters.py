@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.filters import Limits
+from kafkastore.spark.source.filters import Limits
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPARISONS = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore.spark.jobs import (
+from kafkastore.spark.jobs.partition_jobs import (
     answer_times,
     places_of,
     survey_for_migration,
@@ -18,7 +18,7 @@ from kafkastore.spark.jobs import (
     times_to_ask,
     verify_partition,
 )
-from kafkastore.spark.reading import MOST_SAMPLES, Reading
+from kafkastore.spark.jobs.reading import MOST_SAMPLES, Reading
 
 NOW = 2_000_000_000_000
 

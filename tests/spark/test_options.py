@@ -2,7 +2,7 @@
 import pytest
 
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.options import EARLIEST, LATEST, OptionError, parse_options
+from kafkastore.spark.source.options import EARLIEST, LATEST, OptionError, parse_options
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

@@ -4,7 +4,7 @@ import fcntl
 import pytest
 
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.spark.output_directory import MARK, output_directory
+from kafkastore.spark.pipeline.output_directory import MARK, output_directory
 
 
 def run(out, text="new", inputs=(), *, fails=False, **options):

@@ -16,7 +16,7 @@ from kafkastore import samples
 from kafkastore.changes.undo import undo
 from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.pipeline import run_pipeline, store_names
+from kafkastore.spark.pipeline.steps import run_pipeline, store_names
 
 VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
 STEPS = [
@@ -251,7 +251,7 @@ def test_an_interrupted_run_leaves_nothing_but_what_the_next_resumes(
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patched:
-        patched.setattr("kafkastore.spark.pipeline.write_records", interrupt)
+        patched.setattr("kafkastore.spark.pipeline.steps.write_records", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run_pipeline(sources[-1], out, spark=spark)
     assert not out.exists()

@@ -13,9 +13,14 @@ from models.record_strategies import bounded, logs
 import kafkastore
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.jobs import answer_times, places_of, survey_partition, times_to_ask
-from kafkastore.spark.report import MOST_ROWS, grouped, moment, render, size
-from kafkastore.spark.results import PipelineResult, Step, StoreResult
+from kafkastore.spark.jobs.partition_jobs import (
+    answer_times,
+    places_of,
+    survey_partition,
+    times_to_ask,
+)
+from kafkastore.spark.pipeline.report import MOST_ROWS, grouped, moment, render, size
+from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 from kafkastore.time_axes import LAST_DATE_MS, MOST_TICKS, time_ticks
 
 NOW = 1_600_000_000_000

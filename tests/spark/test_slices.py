@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore.spark.records import MOST_FILES_AT_ONCE
-from kafkastore.spark.slices import (
+from kafkastore.spark.pipeline.records import MOST_FILES_AT_ONCE
+from kafkastore.spark.source.slices import (
     END,
     LARGEST_TASK_BYTES,
     OPENING_BYTES,

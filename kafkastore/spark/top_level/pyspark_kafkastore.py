@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from kafkastore.spark.data_source import KafkaStoreDataSource
+    from kafkastore.spark.source.data_source import KafkaStoreDataSource
 
 __all__ = ["DefaultSource"]
 
@@ -22,7 +22,7 @@ class DefaultSource(DataSource):
 
     def __new__(cls, options: dict[str, str]) -> KafkaStoreDataSource:  # type: ignore[misc]
         """Make the data source itself."""
-        from kafkastore.spark.data_source import KafkaStoreDataSource
+        from kafkastore.spark.source.data_source import KafkaStoreDataSource
 
         return KafkaStoreDataSource(options)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kafkastore.legacy import OffsetTimes, first_offsets_before
 from kafkastore.legacy.staircase import draw_boundaries, draw_steps
-from kafkastore.spark.jobs import PartitionRow
+from kafkastore.spark.jobs.partition_jobs import PartitionRow
 from kafkastore.time_axes import LAST_DATE_MS, Palette, time_axes, write_times
 
 if TYPE_CHECKING:

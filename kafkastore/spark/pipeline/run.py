@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kafkastore.log.log_store import open_store
-from kafkastore.spark.jobs import PartitionRow, places_of
+from kafkastore.spark.jobs.partition_jobs import PartitionRow, places_of
+from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 from kafkastore.spark.progress import Progress, Silent
-from kafkastore.spark.results import PipelineResult, Step, StoreResult
 from kafkastore.spark.spread import Place, Tell
 
 

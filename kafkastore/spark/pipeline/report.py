@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark import plots
-from kafkastore.spark.jobs import AnswerRow, PartitionRow
-from kafkastore.spark.results import PipelineResult, StoreResult
+from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
+from kafkastore.spark.pipeline import plots
+from kafkastore.spark.pipeline.results import PipelineResult, StoreResult
 from kafkastore.time_axes import LAST_DATE_MS
 
 TEMPLATE = "report.html.jinja"

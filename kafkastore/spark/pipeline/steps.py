@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import is_partition_directory, open_store
-from kafkastore.spark import jobs, register, report
-from kafkastore.spark.migrating import copy_stores, migrate_stores
-from kafkastore.spark.output_directory import output_directory
-from kafkastore.spark.records import write_records
-from kafkastore.spark.results import PipelineResult, StoreResult, agreement, by_severity
-from kafkastore.spark.run import Run
+from kafkastore.spark import register
+from kafkastore.spark.jobs import partition_jobs
+from kafkastore.spark.pipeline import report
+from kafkastore.spark.pipeline.migrating import copy_stores, migrate_stores
+from kafkastore.spark.pipeline.output_directory import output_directory
+from kafkastore.spark.pipeline.records import write_records
+from kafkastore.spark.pipeline.results import PipelineResult, StoreResult, agreement, by_severity
+from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.session import session
 from kafkastore.spark.spread import Place, spread
 
@@ -180,7 +182,11 @@ def _survey(run: Run, spark: SparkSession) -> None:
     places = run.places()
     with run.step("survey", "partitions", len(places)) as step:
         rows = spread(
-            spark, jobs.survey_partition, places, weigh=lambda each: each.bytes, tell=step.tell
+            spark,
+            partition_jobs.survey_partition,
+            places,
+            weigh=lambda each: each.bytes,
+            tell=step.tell,
         )
         for row in rows:
             run.store(row.place).partitions.append(row)
@@ -196,7 +202,11 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
     places = run.places()
     with run.step("verify again" if after else "verify", "partitions", len(places)) as step:
         checked = spread(
-            spark, jobs.verify_partition, places, weigh=lambda each: each.bytes, tell=step.tell
+            spark,
+            partition_jobs.verify_partition,
+            places,
+            weigh=lambda each: each.bytes,
+            tell=step.tell,
         )
         for each in checked:
             store = run.store(each.place)
@@ -214,7 +224,7 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
 def _times(run: Run, sample_times: int | Sequence[int]) -> dict[tuple[str, str], Sequence[int]]:
     """Choose the times to ask each partition for, by store and by topic and partition."""
     return {
-        _key(row.place): jobs.times_to_ask(row, sample_times)
+        _key(row.place): partition_jobs.times_to_ask(row, sample_times)
         if isinstance(sample_times, int)
         else sample_times
         for row in run.surveyed()
@@ -231,7 +241,7 @@ def _ask(
     """Ask each partition for offsets by times, before the migration or after it."""
     asked = [(place, times[_key(place)]) for place in run.places() if times.get(_key(place))]
     with run.step("offsets again" if after else "offsets", "partitions", len(asked)) as step:
-        job = partial(jobs.answer_times, now=run.result.now)
+        job = partial(partition_jobs.answer_times, now=run.result.now)
         answers = spread(spark, job, asked, weigh=lambda each: each[0].bytes, tell=step.tell)
         for each in answers:
             store = run.store(each.place)
@@ -242,5 +252,5 @@ def _ask(
         right = agreement(each.rows for each in answers)
         step.summary = (
             f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
-            f"{jobs.BROKER_RULES} {right.broker:,}"
+            f"{partition_jobs.BROKER_RULES} {right.broker:,}"
         )

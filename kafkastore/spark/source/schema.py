@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkastore.log import records_as_arrow
-from kafkastore.spark.options import OptionError
+from kafkastore.spark.source.options import OptionError
 
 #: Every column there is, in order.
 COLUMNS: StructType = from_arrow_schema(pa.schema(list(records_as_arrow.COLUMN_TYPES.items())))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.jobs import AnswerRow, PartitionRow
+from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode

@@ -14,9 +14,9 @@ from kafkastore.changes.copy_store import copy_store
 from kafkastore.changes.journal import Journal, find_journals, remove
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume as resume_changes
-from kafkastore.spark import jobs
-from kafkastore.spark.results import StoreResult
-from kafkastore.spark.run import Run
+from kafkastore.spark.jobs import partition_jobs
+from kafkastore.spark.pipeline.results import StoreResult
+from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.spread import spread
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _plan(run: Run, spark: SparkSession) -> list[Plan]:
     places = run.places()
     with run.step("plan", "partitions", len(places)) as step:
         job = partial(
-            jobs.survey_for_migration,
+            partition_jobs.survey_for_migration,
             read_logs=run.result.mode in ("auto", "rebuild"),
             index_interval_bytes=INDEX_INTERVAL_BYTES,
         )
@@ -110,7 +110,7 @@ def _plan(run: Run, spark: SparkSession) -> list[Plan]:
     return plans
 
 
-def _plan_of(run: Run, store: StoreResult, surveyed: Iterable[jobs.Surveyed]) -> Plan:
+def _plan_of(run: Run, store: StoreResult, surveyed: Iterable[partition_jobs.Surveyed]) -> Plan:
     found = migration.survey(
         run.location(store), read_logs=False, index_interval_bytes=INDEX_INTERVAL_BYTES
     )

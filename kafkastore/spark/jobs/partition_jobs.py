@@ -22,7 +22,7 @@ from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.migration import PartitionSurvey
-from kafkastore.spark.reading import Reading, SegmentRow
+from kafkastore.spark.jobs.reading import Reading, SegmentRow
 from kafkastore.spark.spread import Place
 
 #: What a partition can fail with: what we say on purpose, and what the operating system says.

@@ -20,8 +20,8 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.record_columns import BATCH_ROWS
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.spark.filters import Limits
-from kafkastore.spark.options import (
+from kafkastore.spark.source.filters import Limits
+from kafkastore.spark.source.options import (
     EARLIEST,
     LATEST,
     Bound,
@@ -29,8 +29,8 @@ from kafkastore.spark.options import (
     ReadOptions,
     parse_options,
 )
-from kafkastore.spark.schema import check_schema, spark_schema
-from kafkastore.spark.slices import (
+from kafkastore.spark.source.schema import check_schema, spark_schema
+from kafkastore.spark.source.slices import (
     END,
     OPENING_BYTES,
     LogSlice,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.results import StoreResult
-from kafkastore.spark.run import Run
+from kafkastore.spark.pipeline.results import StoreResult
+from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.spread import tasks_done, watch
 
 if TYPE_CHECKING:

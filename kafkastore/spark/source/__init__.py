@@ -1,0 +1,1 @@
+"""The data source ``kafkastore``: raw logs as frames, frames as raw logs."""
