@@ -23,6 +23,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.segment_growth",
     "kafkastore.formats.offset_index",
     "kafkastore.formats.time_index",
+    "kafkastore.remote.reads",
     "kafkastore.segment.timestamp_search",
     "kafkastore.segment.segment_glimpse",
 ]
@@ -30,6 +31,7 @@ CYTHON_MODULES = [
 PACKAGE_FOLDERS = {
     "kafkastore": "kafkastore",
     "kafkastore.formats": "kafkastore/formats",
+    "kafkastore.remote": "kafkastore/remote",
     "kafkastore.segment": "kafkastore/segment",
     "kafkastore.log": "kafkastore/log",
     "kafkastore.log.lookup": "kafkastore/log/lookup",

@@ -13,6 +13,7 @@ ALLOWED = {
     "only root can give files away": "tests of owners, where this is not root",
     "only Linux has a full device": "macOS",
     "atheris is there for x86-64 Linux": "fuzzing on ARM and macOS",
+    "no Chromium, and no apt to fetch it with": "the report in a browser, on macOS",
     "QEMU runs older x86-64 processors on x86-64 Linux": "ARM and macOS",
     "file system.* no holes": "sparse index files, where the file system has none",
 }

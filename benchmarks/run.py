@@ -1,6 +1,7 @@
 """Compares kafkastore with its peers on the same files, and prints one table.
 
 usage:  run.py [--only MEASURE ...] [--sets SET ...] [--warm-up N] [--rounds N] [--work DIR]
+        run.py spark ...    the data source beside Spark's Kafka source: see spark.py
 
 README.md says what is measured. Every sample goes to DIR/bench.jsonl too.
 """
@@ -218,6 +219,10 @@ def sides_of(
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["spark"]:
+        import spark
+
+        return spark.main(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[], help="measures; a beginning will do")
     parser.add_argument("--sets", nargs="+", default=[], help="data sets")

@@ -215,3 +215,34 @@ class InvalidConfigError(KafkaStoreError, ValueError):
 
 class ChangeRefusedError(KafkaStoreError):
     """A change that is not safe now: a live broker, files that change, an outdated plan."""
+
+
+class RemoteStoreError(KafkaStoreError):
+    """An object store or a remote file system that does not answer as it should.
+
+    Parameters
+    ----------
+    url : str
+        Of the object, or of what was to be listed.
+    reason : str
+        What is wrong, and what to do about it.
+    start, end : int, optional
+        The bytes that were asked for, inclusive and exclusive.
+    """
+
+    def __init__(
+        self, url: str, reason: str, start: int | None = None, end: int | None = None
+    ) -> None:
+        super().__init__(url, reason, start, end)
+        self.url, self.reason, self.start, self.end = url, reason, start, end
+
+    def __str__(self) -> str:
+        what = "" if self.start is None else f", bytes {self.start} to {self.end},"
+        return f"{self.url}{what} can't be read: {self.reason}"
+
+
+class RemoteObjectChangedError(RemoteStoreError):
+    """An object that is another one than was listed, or is gone: open the store anew."""
+
+    def __str__(self) -> str:
+        return f"{self.url} {self.reason}: it was replaced or deleted; open the store again"

@@ -287,6 +287,11 @@ class LockFile:
         self._held = _key(os.fstat(self._descriptor))
         _held_here.add(self._held)
 
+    @property
+    def inode(self) -> int:
+        """The number of the file that is locked, whatever its name stands for by now."""
+        return self._held[2]
+
     def close(self) -> None:
         """Give the lock back; the file stays."""
         if self._descriptor >= 0:

@@ -44,9 +44,11 @@ from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import side_by_side
+from kafkastore.remote.tree import local_path
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.segment.small_file import read_whole
 
 #: What messages of format 0, which have none, get for a timestamp.
 Untimed = Literal["none", "mtime"]
@@ -131,7 +133,7 @@ def plan_convert(
         known = ", ".join(each.name.lower() for each in Codec)
         raise ValueError(f"there is no codec {codec!r}; there are {known}")
     name = codec.name.lower() if isinstance(codec, Codec) else codec
-    root = Path(os.path.abspath(path))
+    root = Path(os.path.abspath(local_path(path)))
     logs = open_store(root).logs_of(partitions)
 
     def convert(log: PartitionLog) -> _Partition:
@@ -202,7 +204,7 @@ class _Partition:
         for epoch, start_offset in sorted({*known, *self.epochs.entries}):
             epochs.assign(epoch, start_offset)
         data = pack_leader_epoch_checkpoint(epochs.entries)
-        if before is not None and path.read_bytes() == data:
+        if before is not None and read_whole(path, CorruptionError) == data:
             return
         like = os.stat(self.log.segments[0].log_path if before is None else path)
         why = "every offset has a leader epoch now"
@@ -255,7 +257,7 @@ class _Partition:
             name = segment_file_name(segment.base_offset, suffix)
             path = self.log.path / name
             old_index = read_state(path)
-            if old_index is not None and path.read_bytes() == data:
+            if old_index is not None and read_whole(path, CorruptionError) == data:
                 continue
             like = status if old_index is None else os.stat(path)
             rebuilt = Rebuilt(self.index_interval_bytes)

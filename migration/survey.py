@@ -20,6 +20,7 @@ from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import side_by_side
+from kafkastore.remote.tree import local_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def survey(
     InvalidConfigError
         If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
     """
-    root = Path(os.path.abspath(path))
+    root = Path(os.path.abspath(local_path(path)))
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     if not isinstance(mtimes, Mapping | None):

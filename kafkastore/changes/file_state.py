@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.remote import reads
 from kafkastore.segment.salvage import SECTOR_BYTES
 
 _CHUNK_BYTES = 1 << 20
@@ -131,6 +132,7 @@ def _digest(descriptor: int) -> str:
 
 def _read(descriptor: int, position: int) -> bytes:
     """Read on from a position; zeros up to the next sector where the disk can't."""
+    reads.need(descriptor, position, position + _CHUNK_BYTES)
     try:
         return os.pread(descriptor, _CHUNK_BYTES, position)
     except OSError as error:

@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from kafkastore.changes.undo_area import (
     AREA_MARK,
     JOURNAL_FILE,
     KEPT_DIRECTORY,
+    LINES_SUFFIX,
+    PARTS_MARK,
     PLAN_FILE,
     REMOVED_MARK,
 )
@@ -85,6 +87,8 @@ class Journal:
     @classmethod
     def _of(cls, area: Path, plan: Plan) -> Journal:
         """Read the lines of a plan's journal."""
+        # First the parts': their lines go into the journal before they are removed.
+        of_parts = _lines_of_parts(area)
         try:
             lines = (area / JOURNAL_FILE).read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -93,7 +97,7 @@ class Journal:
         at_ms: int | None = None
         changed: set[str] = set()
         left: set[str] = set()
-        for event, path, event_ms in filter(None, map(_parse, lines)):
+        for event, path, event_ms in filter(None, map(parse_line, [*lines, *of_parts])):
             match event:
                 case "applying" | "applied" | "undoing" | "undone":
                     phase, at_ms = event, event_ms
@@ -114,7 +118,7 @@ class Journal:
         return self.phase in ("applied", "undone")
 
 
-def _parse(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
+def parse_line(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
     """Read one line; None for one that a crash cut short."""
     try:
         value = json.loads(line)
@@ -123,29 +127,42 @@ def _parse(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
         return None
 
 
+def _lines_of_parts(area: Path) -> list[bytes]:
+    """Read the journals of parts that are not yet in the journal itself; see `part_journals`."""
+    lines: list[bytes] = []
+    for path in sorted(area.glob(f"{PARTS_MARK}*/*{LINES_SUFFIX}")):
+        with suppress(FileNotFoundError):  # they have just gone into the journal
+            lines += path.read_bytes().split(b"\n")
+    return lines
+
+
 class JournalWriter:
     """Adds lines to a journal, each durable before the call returns.
 
     Parameters
     ----------
-    area : Path
-        The undo area.
+    path : Path
+        The journal.
     fs : FileSystem
         The altering calls.
     """
 
-    def __init__(self, area: Path, fs: FileSystem) -> None:
+    def __init__(self, path: Path, fs: FileSystem) -> None:
         self._fs, self._lock = fs, threading.Lock()
-        path = area / JOURNAL_FILE
         self._descriptor = fs.open_append(path)
         try:
             # A crash may have cut the last line short; what follows begins a new one.
             if _last_byte(path) not in (b"", b"\n"):
                 fs.write_all(self._descriptor, b"\n")
-            fs.fsync_directory(area)
+            fs.fsync_directory(path.parent)
         except BaseException:
             fs.close(self._descriptor)
             raise
+
+    @classmethod
+    def of(cls, area: Path, fs: FileSystem) -> JournalWriter:
+        """Open the journal of an undo area."""
+        return cls(area / JOURNAL_FILE, fs)
 
     def phase(self, phase: Phase) -> None:
         """Record that a phase begins, or is finished."""
@@ -155,9 +172,14 @@ class JournalWriter:
         """Record what became of one file."""
         self._add({"event": step, "path": path})
 
-    def _add(self, value: dict[str, object]) -> None:
+    def steps(self, step: Step, paths: Iterable[str]) -> None:
+        """Record what became of several files, all at once."""
+        self._add(*({"event": step, "path": path} for path in paths))
+
+    def _add(self, *values: Mapping[str, object]) -> None:
         with self._lock:
-            self._fs.write_all(self._descriptor, json.dumps(value).encode() + b"\n")
+            lines = b"".join(json.dumps(value).encode() + b"\n" for value in values)
+            self._fs.write_all(self._descriptor, lines)
             self._fs.fsync(self._descriptor)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkastore.changes.file_state import FileState
-from kafkastore.changes.journal import Journal, JournalWriter, Step
+from kafkastore.changes.journal import JournalWriter, Step
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.undo_area import kept_in, temporary_beside
 from kafkastore.errors import ChangeRefusedError
@@ -24,8 +24,10 @@ class Run:
 
     Parameters
     ----------
-    journal : Journal
-        As it was when the run began.
+    root, area : Path
+        The plan's root, and its undo area.
+    plan_id : str
+        The plan's id.
     writer : JournalWriter
         Where steps are recorded.
     fs : FileSystem
@@ -34,26 +36,32 @@ class Run:
         Raises when a broker has come.
     progress : callable or None
         Told of each change that is done.
+    durable : iterable of Path
+        Directories whose names are known to be.
     """
 
     def __init__(
         self,
-        journal: Journal,
+        root: Path,
+        area: Path,
+        plan_id: str,
         writer: JournalWriter,
         fs: FileSystem,
         check_sole_user: Callable[[], None],
         progress: Progress | None,
+        durable: Iterable[Path] = (),
     ) -> None:
-        self.journal, self.writer, self.fs = journal, writer, fs
+        self.root, self.area = root, area
+        self.writer, self.fs = writer, fs
         self.check_sole_user = check_sole_user
         self._progress = progress
-        self._plan_id = journal.plan.id
+        self._plan_id = plan_id
         self._telling, self._making = threading.Lock(), threading.Lock()
-        self._durable: set[Path] = set()
+        self._durable = set(durable)
 
     def path(self, change: FileChange) -> Path:
         """Return the file that a change is about."""
-        return Path(self.journal.plan.root, change.path)
+        return self.root / change.path
 
     def temporary(self, change: FileChange) -> Path:
         """Return the name beside it for the bytes that will take its place."""
@@ -61,7 +69,7 @@ class Run:
 
     def kept(self, change: FileChange) -> Path:
         """Return where the old file is kept."""
-        return kept_in(self.journal.area, change.path)
+        return kept_in(self.area, change.path)
 
     def make_directory(self, directory: Path) -> None:
         """Make a directory below the undo area, and those above it; their names are durable then.
@@ -75,7 +83,7 @@ class Run:
     def _make_directory(self, directory: Path) -> None:
         if directory in self._durable:
             return
-        if directory != self.journal.area:
+        if directory != self.area:
             self._make_directory(directory.parent)
             with suppress(FileExistsError):
                 self.fs.mkdir(directory)

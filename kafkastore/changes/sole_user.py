@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import LOCK_FILE
 from kafkastore.fs import LockFile, lock_holder
 from kafkastore.log.log_store import is_partition_directory
+from kafkastore.remote.tree import refuse_remote
 
 
 def lock_files(root: Path) -> tuple[Path, ...]:
@@ -51,8 +52,61 @@ def check_no_broker(root: Path) -> None:
             raise ChangeRefusedError(_held(root, path, holder))
 
 
+class SoleUser:
+    """Whoever keeps brokers and other jobs off a directory; to be called before each alteration.
+
+    Parameters
+    ----------
+    root : Path
+        The directory.
+    locks : dict of Path to int or None
+        The lock files that a broker would hold, each with its inode where it is held here.
+    """
+
+    def __init__(self, root: Path, locks: dict[Path, int | None]) -> None:
+        self.root, self.locks = root, locks
+        self._process = os.getpid()
+
+    def __call__(self) -> None:
+        """Look whether a broker has come nevertheless.
+
+        Raises
+        ------
+        ChangeRefusedError
+            If one has.
+        """
+        for path in self.locks:
+            holder = lock_holder(path)
+            if holder is not None and holder != self._process:
+                raise ChangeRefusedError(_held(self.root, path, holder))
+
+
+def check_still_held(root: Path, locks: Mapping[Path, int | None]) -> None:
+    """Look, in another process than the sole user's, whether a broker has come.
+
+    Parameters
+    ----------
+    root : Path
+        The directory.
+    locks : mapping of Path to int or None
+        As of `SoleUser`, which is known to be at work.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If one has.
+    """
+    for path, inode in locks.items():
+        # One that is held is not asked after: on another machine nobody could tell who holds it.
+        if inode is not None and _inode(path) == inode:
+            continue
+        holder = lock_holder(path)
+        if holder is not None:
+            raise ChangeRefusedError(_held(root, path, holder))
+
+
 @contextmanager
-def sole_user(root: Path) -> Iterator[Callable[[], None]]:
+def sole_user(root: Path) -> Iterator[SoleUser]:
     """Keep brokers and other jobs of ours off a directory for the length of a `with` block.
 
     Parameters
@@ -62,7 +116,7 @@ def sole_user(root: Path) -> Iterator[Callable[[], None]]:
 
     Yields
     ------
-    callable
+    SoleUser
         To be called before each alteration; raises ChangeRefusedError once a broker has come
         nevertheless.
 
@@ -77,6 +131,7 @@ def sole_user(root: Path) -> Iterator[Callable[[], None]]:
     started meanwhile refuses to start instead of opening files that are being replaced.  The file
     is never created, and otherwise the lock is only asked after.
     """
+    refuse_remote(root)
     with ExitStack() as held:
         paths = lock_files(root)
         held.callback(os.close, _lock_directory(root, fcntl.LOCK_EX))
@@ -85,23 +140,15 @@ def sole_user(root: Path) -> Iterator[Callable[[], None]]:
             with suppress(PermissionError):
                 held.callback(os.close, _lock_directory(path.parent, fcntl.LOCK_SH))
         check_no_broker(root)
-        for path in paths:
-            _take(root, path, held)
-        ours = os.getpid()
-
-        def check() -> None:
-            for path in paths:
-                holder = lock_holder(path)
-                if holder is not None and holder != ours:
-                    raise ChangeRefusedError(_held(root, path, holder))
-
-        yield check
+        yield SoleUser(root, {path: _take(root, path, held) for path in paths})
 
 
-def _take(root: Path, path: Path, held: ExitStack) -> None:
-    """Hold a broker's lock file if there is one that we may write to."""
+def _take(root: Path, path: Path, held: ExitStack) -> int | None:
+    """Hold a broker's lock file if there is one that we may write to; return its inode."""
     try:
-        held.callback(LockFile(path).close)
+        lock = LockFile(path)
+        held.callback(lock.close)
+        return lock.inode
     except BlockingIOError as error:
         raise ChangeRefusedError(_held(root, path, lock_holder(path))) from error
     except OSError as error:
@@ -115,6 +162,15 @@ def _take(root: Path, path: Path, held: ExitStack) -> None:
             errno.ENOSYS,
         ):
             raise
+    return None
+
+
+def _inode(path: Path) -> int | None:
+    """Return a file's inode; None if it is not there."""
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _lock_directory(root: Path, kind: int) -> int:

@@ -18,6 +18,7 @@ from kafkastore.changes.apply import resume_applying
 from kafkastore.changes.copy_file import second_name
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.journal import Journal, JournalWriter
+from kafkastore.changes.part_journals import close_parts
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.run import Progress, Run, by_partition, discard, run_partitions
 from kafkastore.changes.sole_user import sole_user
@@ -70,6 +71,7 @@ def undo(
         return journal
     journal = Journal.open(area)
     with sole_user(Path(journal.plan.root)) as check:
+        close_parts(area, fs)
         journal = journal.read_again()
         changes = journal.plan.changes
         if journal.phase == "undone":
@@ -79,10 +81,11 @@ def undo(
             if not changes:
                 return journal
         standings = _look_at_all(journal, changes, leave_changed)
-        writer = JournalWriter(area, fs)
+        writer = JournalWriter.of(area, fs)
         try:
             writer.phase("undoing")
-            run = Run(journal, writer, fs, check, progress)
+            root, plan_id = Path(journal.plan.root), journal.plan.id
+            run = Run(root, area, plan_id, writer, fs, check, progress)
             partitions = by_partition(reversed(changes))
             run_partitions(partitions, lambda each: _undo(run, each, standings[each.path]), threads)
             _remove_empty_directories(run)
@@ -243,7 +246,7 @@ def _flush(path: Path, fs: FileSystem) -> None:
 
 def _remove_empty_directories(run: Run) -> None:
     """Remove the directories that held kept files."""
-    kept = run.journal.area / KEPT_DIRECTORY
+    kept = run.area / KEPT_DIRECTORY
     for directory, _, _ in os.walk(kept, topdown=False):
         with suppress(OSError):  # not empty: files were left, or a stranger put something there
             run.fs.rmdir(Path(directory))

@@ -21,6 +21,8 @@ REMOVED_MARK = ".kafkastore-removed-"
 PLAN_FILE = "plan.json"
 JOURNAL_FILE = "journal.jsonl"
 KEPT_DIRECTORY = "kept"
+PARTS_MARK = "parts-"
+LINES_SUFFIX = ".jsonl"
 
 
 def temporary_beside(path: Path, plan_id: str) -> Path:

@@ -12,12 +12,17 @@ Source: Kafka 2.4.0 and 3.9.0 ``LogManager.loadLogs``, ``Log.parseTopicPartition
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kafkastore.errors import CorruptCheckpointError, KafkaStoreError, NotAFileError
+from kafkastore.errors import (
+    CorruptCheckpointError,
+    CorruptionError,
+    KafkaStoreError,
+    NotAFileError,
+)
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.checkpoints import parse_partition_metadata
 from kafkastore.formats.file_names import (
@@ -43,7 +48,7 @@ from kafkastore.log.log_store import (
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.segment.small_file import read_if_there
+from kafkastore.segment.small_file import read_if_there, read_whole
 from kafkastore.segment.zeros import is_zero_from
 
 
@@ -85,6 +90,8 @@ class Prediction:
         The partition as it is loaded; None where it is not.
     lost_bytes : int
         How many bytes of logs go; where just zeros are cut off, as of preallocated space, none.
+    made_bytes : mapping of str to int
+        Sizes of the files that are made, or made again with other bytes than they have.
     """
 
     path: Path
@@ -94,6 +101,7 @@ class Prediction:
     recovered_from: int | None = None
     recovered: RecoveredLog | None = None
     lost_bytes: int = 0
+    made_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 def predict_start(
@@ -132,18 +140,64 @@ def predict_start(
     KeyError
         If one of `partitions` is not there.
     """
-    rules = rules_of(broker)
+    rules_of(broker)
     store = open_store(path)
-    chosen = _chosen(store, partitions)
+    logs = logs_to_predict(store, partitions)
+    yield from predict_beside(store, broker)
+    for log in logs:
+        yield predict_log(log, broker, index_interval_bytes)
+
+
+def predict_beside(store: LogStore, broker: str) -> Iterator[Prediction]:
+    """Work out what the next start of a broker does to what is no partition that it could load.
+
+    Parameters
+    ----------
+    store : LogStore
+    broker : str
+        Its version.
+
+    Yields
+    ------
+    Prediction
+        Damaged checkpoints, directories that are no partitions, partitions that are there twice.
+    """
+    rules = rules_of(broker)
     for log_dir in store.log_dirs:
         yield from _checkpoints(log_dir)
         for skipped in log_dir.skipped:
             yield from _no_partition(skipped, rules)
     yield from _duplicates(store)
-    for logs in (store.partitions, store.future_partitions):
-        for topic_partition in logs:
-            if topic_partition in chosen and topic_partition not in logs.duplicates:
-                yield predict_log(logs[topic_partition], broker, index_interval_bytes)
+
+
+def logs_to_predict(
+    store: LogStore, partitions: Collection[AnyPartition] | None
+) -> Iterator[PartitionLog]:
+    """Open the partitions that a broker would load, one after the other.
+
+    Parameters
+    ----------
+    store : LogStore
+    partitions : collection or None
+        As for `predict_start`.
+
+    Returns
+    -------
+    iterator of PartitionLog
+        By topic and number; behind them those that are being moved here.
+
+    Raises
+    ------
+    KeyError
+        If one of `partitions` is not there.
+    """
+    chosen = _chosen(store, partitions)
+    return (
+        logs.copies(topic_partition)[0]
+        for logs in (store.partitions, store.future_partitions)
+        for topic_partition in logs
+        if topic_partition in chosen and topic_partition not in logs.duplicates
+    )
 
 
 def _chosen(
@@ -185,15 +239,22 @@ def predict_log(
         return Prediction(log.path, outcome, str(error), log.topic_partition)
     lost_bytes = sum(_lost(recovered))
     why = _taken_for_empty(recovered)
+    changed = changed_files(recovered)
     if lost_bytes or why is not None:
         outcome = Outcome.LOSES_RECORDS
-    elif changed_files(recovered):
+    elif changed:
         outcome = Outcome.IS_CHANGED
     else:
         outcome = Outcome.IS_LOADED
-    recovered_from = None if is_clean else recovery_point
     return Prediction(
-        log.path, outcome, why, log.topic_partition, recovered_from, recovered, lost_bytes
+        log.path,
+        outcome,
+        why,
+        log.topic_partition,
+        None if is_clean else recovery_point,
+        recovered,
+        lost_bytes,
+        {name: len(recovered.written[name]) for name in changed if name in recovered.written},
     )
 
 
@@ -273,7 +334,7 @@ def changed_files(recovered: RecoveredLog) -> list[str]:
 
 def _holds(recovered: RecoveredLog, name: str, data: bytes) -> bool:
     try:
-        return (recovered.path / name).read_bytes() == data
+        return read_whole(recovered.path / name, CorruptionError) == data
     except FileNotFoundError:
         return False
 

@@ -11,7 +11,7 @@ segment, are put together afterwards.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -40,6 +40,7 @@ from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import side_by_side
+from kafkastore.remote.tree import local_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import check_regular
@@ -132,7 +133,7 @@ def plan_reindex(
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
-    root = Path(os.path.abspath(path))
+    root = Path(os.path.abspath(local_path(path)))
     broker_rules = rules_of(rules)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)
@@ -154,7 +155,73 @@ def plan_reindex(
         for each in of_log:
             if found is not None and each.unindexed is not None:
                 found(each.unindexed)
+    return reindex_plan(root, rules, changes)
+
+
+def reindex_plan(root: Path, rules: str, changes: Iterable[FileChange]) -> Plan:
+    """Make one plan of the changes of some partitions.
+
+    Parameters
+    ----------
+    root : Path
+        What their paths are relative to.
+    rules : str
+        The Kafka version whose recovery makes the files.
+    changes : iterable of FileChange
+        By partition and segment.
+
+    Returns
+    -------
+    Plan
+        As of `plan_reindex`.
+    """
     return Plan(str(root), f"reindex (like {rules})", tuple(changes))
+
+
+class ReindexedPartition(NamedTuple):
+    """What a plan has for one partition.
+
+    Parameters
+    ----------
+    changes : tuple of FileChange
+        Of the files that differ.
+    unindexed : tuple of UnindexedBytes
+        What no index can tell of.
+    """
+
+    changes: tuple[FileChange, ...]
+    unindexed: tuple[UnindexedBytes, ...]
+
+
+def reindex_partition(
+    log: PartitionLog,
+    rules: str = "2.4",
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    *,
+    up_to_damage: bool = False,
+) -> ReindexedPartition:
+    """Plan one partition; what `plan_reindex` does for each, and a worker of a cluster for one.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    rules, index_interval_bytes, up_to_damage : str, int, bool
+        As for `plan_reindex`.
+
+    Returns
+    -------
+    ReindexedPartition
+        Paths are relative to the log directory, or to the partition where it lies in none.
+    """
+    broker_rules = rules_of(rules)
+    reads = [
+        _read_segment(log, each, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
+        for each in log.segments
+    ]
+    changes = tuple(_changes(reads, broker_rules))
+    found = tuple(each.unindexed for each in reads if each.unindexed is not None)
+    return ReindexedPartition(changes, found)
 
 
 @dataclass(slots=True)

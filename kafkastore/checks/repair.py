@@ -47,6 +47,7 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.remote.tree import local_path
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
     RebuiltIndexes,
@@ -117,7 +118,7 @@ def plan_repair(
     if like != KEEP:
         rules_of(like)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
-    root = Path(os.path.abspath(path))
+    root = Path(os.path.abspath(local_path(path)))
     store = open_store(root)
     changes: list[FileChange] = []
     for log in store.logs_of(partitions):

@@ -8,7 +8,7 @@ of the one whose findings are told, so that memory does not grow with the store.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from threading import Event
 
@@ -27,6 +27,8 @@ from kafkastore.log.log_store import (
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import side_by_side
 
+Failed = Callable[[TopicPartition | None, OSError | KafkaStoreError], None]
+
 
 def verify(
     path: AnyPath | list[AnyPath],
@@ -34,7 +36,7 @@ def verify(
     partitions: Collection[AnyPartition] | None = None,
     sample: float = 1.0,
     threads: int | None = None,
-    failed: Callable[[TopicPartition | None, OSError | KafkaStoreError], None] | None = None,
+    failed: Failed | None = None,
     progress: Callable[[CheckedPartition], None] | None = None,
 ) -> Iterator[Finding]:
     """Check every file of a store against the others; nothing is changed.
@@ -72,30 +74,77 @@ def verify(
     OSError
         If a file can't be opened.
     """
-    if not 0 < sample <= 1:
-        raise ValueError(f"sample is a share above 0 and up to 1, not {sample}")
+    check_sample(sample)
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     store = open_store(path)
-    chosen = None
-    if partitions is None:
-        beside: list[OSError] = []
-        yield from check_log_dirs(store.log_dirs, beside.append)
-        for unopened in beside:
-            if failed is None:
-                raise unopened
-            failed(None, unopened)
-    else:
-        chosen = set(store.chosen(partitions))
+    chosen = None if partitions is None else set(store.chosen(partitions))
+    if chosen is None:
+        yield from findings_beside(store, failed)
+    checked = _side_by_side(store, chosen, sample, threads)
+    yield from findings_of(checked, failed, progress)
+
+
+def check_sample(sample: float) -> None:
+    """Refuse a sample that is no share.
+
+    Parameters
+    ----------
+    sample : float
+        As for `verify`.
+    """
+    if not 0 < sample <= 1:
+        raise ValueError(f"sample is a share above 0 and up to 1, not {sample}")
+
+
+def findings_beside(store: LogStore, failed: Failed | None) -> Iterator[Finding]:
+    """Check what is not of one partition.
+
+    Parameters
+    ----------
+    store : LogStore
+    failed : callable, optional
+        As for `verify`.
+
+    Yields
+    ------
+    Finding
+    """
+    unopened: list[OSError] = []
+    yield from check_log_dirs(store.log_dirs, unopened.append)
+    for error in unopened:
+        if failed is None:
+            raise error
+        failed(None, error)
+
+
+def findings_of(
+    checked: Iterable[tuple[TopicPartition, CheckedPartition]],
+    failed: Failed | None,
+    progress: Callable[[CheckedPartition], None] | None,
+) -> Iterator[Finding]:
+    """Tell what was found in partitions that were checked, and what only several of them tell.
+
+    Parameters
+    ----------
+    checked : iterable of (TopicPartition, CheckedPartition)
+        In the order of `logs_to_check`.
+    failed, progress : callable, optional
+        As for `verify`.
+
+    Yields
+    ------
+    Finding
+    """
     topic_ids: dict[str, tuple[str, Path]] = {}
-    for log, checked in _side_by_side(store, chosen, sample, threads):
-        yield from checked.findings
-        yield from _topic_id(log, checked, topic_ids)
-        for error in checked.failures:
+    for topic_partition, each in checked:
+        yield from each.findings
+        yield from differing_topic_id(topic_partition.topic, each.path, each.topic_id, topic_ids)
+        for error in each.failures:
             if failed is None:
                 raise error
-            failed(log.topic_partition, error)
+            failed(topic_partition, error)
         if progress is not None:
-            progress(checked)
+            progress(each)
 
 
 def verify_log(log: PartitionLog) -> Iterator[Finding]:
@@ -124,27 +173,41 @@ def verify_log(log: PartitionLog) -> Iterator[Finding]:
 
 
 def _side_by_side(
-    store: LogStore, chosen: set[TopicPartition] | None, sample: float, threads: int
-) -> Iterator[tuple[PartitionLog, CheckedPartition]]:
+    store: LogStore, chosen: Collection[TopicPartition] | None, sample: float, threads: int
+) -> Iterator[tuple[TopicPartition, CheckedPartition]]:
     """Check partitions on several threads; yield what came of each in their order."""
     stopped = Event()
 
-    def check(found: tuple[PartitionLog, Finding | None]) -> tuple[PartitionLog, CheckedPartition]:
+    def check(
+        found: tuple[PartitionLog, Finding | None]
+    ) -> tuple[TopicPartition, CheckedPartition]:
         log, twin = found
         checked = check_partition(log, sample=sample, is_stopped=stopped.is_set)
         if twin is not None:
             checked.findings.insert(0, twin)
-        return log, checked
+        return log.topic_partition, checked
 
     threads = 1 if len(store.partitions if chosen is None else chosen) == 1 else threads
-    logs = _logs(store, chosen)
+    logs = logs_to_check(store, chosen)
     return side_by_side(check, logs, threads, "kafkastore-verify", give_up=stopped.set)
 
 
-def _logs(
-    store: LogStore, chosen: set[TopicPartition] | None
+def logs_to_check(
+    store: LogStore, chosen: Collection[TopicPartition] | None
 ) -> Iterator[tuple[PartitionLog, Finding | None]]:
-    """Open the partitions, each in every directory that it lies in, then those being moved."""
+    """Open the partitions, each in every directory that it lies in, then those being moved.
+
+    Parameters
+    ----------
+    store : LogStore
+    chosen : collection of TopicPartition or None
+        Only these; None: all.
+
+    Yields
+    ------
+    log, finding : PartitionLog, Finding or None
+        The finding where it lies in other directories too.
+    """
     for logs in (store.partitions, store.future_partitions):
         for topic_partition in logs:
             if chosen is not None and topic_partition not in chosen:
@@ -166,19 +229,34 @@ def _twin(log: PartitionLog, others: str) -> Finding:
     )
 
 
-def _topic_id(
-    log: PartitionLog, checked: CheckedPartition, known: dict[str, tuple[str, Path]]
+def differing_topic_id(
+    topic: str, path: Path, topic_id: str | None, known: dict[str, tuple[str, Path]]
 ) -> Iterator[Finding]:
-    """Tell of a partition whose topic has another id in another partition."""
-    if checked.topic_id is None:
+    """Tell of a partition whose topic has another id in a partition before it.
+
+    Parameters
+    ----------
+    topic : str
+    path : Path
+        The partition directory.
+    topic_id : str or None
+        Its ``partition.metadata`` says so; None where it says nothing.
+    known : dict
+        The first id of each topic, and where it is; added to.
+
+    Yields
+    ------
+    Finding
+    """
+    if topic_id is None:
         return
-    first_id, first = known.setdefault(log.topic, (checked.topic_id, log.path))
-    if checked.topic_id != first_id:
+    first_id, first = known.setdefault(topic, (topic_id, path))
+    if topic_id != first_id:
         yield Finding(
             Severity.WRONG_ANSWERS,
-            log.path / PARTITION_METADATA,
+            path / PARTITION_METADATA,
             None,
-            f"topic {log.topic} has id {checked.topic_id} here, and {first_id} in {first}",
+            f"topic {topic} has id {topic_id} here, and {first_id} in {first}",
             "a topic was deleted and made again: a broker sets aside the partition of the old one, "
             "or refuses it",
             "move the partition of the old topic away (kafka-topics.sh --describe shows the id)",

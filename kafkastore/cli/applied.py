@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import Journal, find_journals
+from kafkastore.changes.parts import DonePart, Spread, apply_in_parts, resume_in_parts
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.run import Progress
 from kafkastore.changes.undo import resume, undo
@@ -23,7 +25,9 @@ class NoJournalError(KafkaStoreError):
     """A directory that is no undo area."""
 
 
-def apply_plan(plan: Plan, undo_dir: Path | None, *, as_json: bool) -> None:
+def apply_plan(
+    plan: Plan, undo_dir: Path | None, *, as_json: bool, master: str | None = None
+) -> None:
     """Carry out a plan and say what was done.
 
     Parameters
@@ -34,27 +38,50 @@ def apply_plan(plan: Plan, undo_dir: Path | None, *, as_json: bool) -> None:
         Where the undo area is made.
     as_json : bool
         Say it as JSON.
+    master : str, optional
+        The Spark whose executors do it; else threads do.
     """
     threads = os.cpu_count() or 1
     area = area_of(plan, undo_dir)
-    journal = _run(
-        "changing",
-        plan,
-        area,
-        lambda told: apply(plan, undo_dir, progress=told, threads=threads),
-    )
+    if master is None:
+        journal = _run(
+            "changing",
+            plan,
+            area,
+            lambda told: apply(plan, undo_dir, progress=told, threads=threads),
+        )
+    else:
+        journal = _run_on_spark(
+            master, "changing", area, lambda spread: apply_in_parts(plan, spread, undo_dir)
+        )
     _tell("applied", journal, as_json=as_json)
 
 
-def finish(area: Path, *, as_json: bool) -> None:
-    """Finish what was interrupted, applying or undoing, and say what was done."""
+def finish(area: Path, *, as_json: bool, master: str | None = None) -> None:
+    """Finish what was interrupted, applying or undoing, and say what was done.
+
+    Parameters
+    ----------
+    area : path
+        The undo area.
+    as_json : bool
+        Say it as JSON.
+    master : str, optional
+        The Spark whose executors finish what was being applied; else, and to finish an undoing,
+        threads do.
+    """
     journal = open_journal(area)
-    done = _run(
-        "finishing",
-        journal.plan,
-        area,
-        lambda told: resume(journal, progress=told, threads=os.cpu_count() or 1),
-    )
+    if master is None or journal.phase == "undoing":
+        done = _run(
+            "finishing",
+            journal.plan,
+            area,
+            lambda told: resume(journal, progress=told, threads=os.cpu_count() or 1),
+        )
+    else:
+        done = _run_on_spark(
+            master, "finishing", area, lambda spread: resume_in_parts(journal, spread)
+        )
     _tell(done.phase, done, as_json=as_json)
 
 
@@ -113,17 +140,46 @@ def _run(
     what: str, plan: Plan, area: Path, work: Callable[[Progress], Journal]
 ) -> Journal:
     """Do some work on a plan's files; if it is cut short, say how to finish it."""
-    with progress(what, len(plan.changes)) as advance:
+    with progress(what, len(plan.changes)) as advance, _left_behind_is_told(area):
+        return work(lambda change: advance(1))
+
+
+def _run_on_spark(
+    master: str,
+    what: str,
+    area: Path,
+    work: Callable[[Spread], tuple[Journal, tuple[DonePart, ...]]],
+) -> Journal:
+    """Do some work on a plan's parts by Spark; the first part that failed is what went wrong."""
+    from kafkastore.cli.on_spark import executor
+    from kafkastore.spark.jobs.changing import by_executors
+
+    with executor(master, what) as run, _left_behind_is_told(area):
         try:
-            return work(lambda change: advance(1))
-        except KeyboardInterrupt as error:
-            if (left := _left_behind(area)) is None:
-                raise
-            raise Interrupted(f"interrupted; {left}") from error
-        except (OSError, ChangeRefusedError) as error:
-            if (left := _left_behind(area)) is None:
-                raise
-            raise KafkaStoreError(f"{sentence(error)}; {left}") from None  # all is said
+            journal, parts = work(by_executors(run))
+        except (OSError, KafkaStoreError):
+            raise
+        except Exception as error:  # Spark's own, such as that a worker is gone
+            raise ChangeRefusedError(f"Spark failed: {str(error).partition(chr(10))[0]}") from error
+        for part in parts:
+            if part.error is not None:
+                raise part.error
+        return journal
+
+
+@contextmanager
+def _left_behind_is_told(area: Path) -> Iterator[None]:
+    """Say how to finish work on a plan, if it is cut short."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if (left := _left_behind(area)) is None:
+            raise
+        raise Interrupted(f"interrupted; {left}") from error
+    except (OSError, ChangeRefusedError) as error:
+        if (left := _left_behind(area)) is None:
+            raise
+        raise KafkaStoreError(f"{sentence(error)}; {left}") from None  # all is said
 
 
 def _left_behind(area: Path) -> str | None:

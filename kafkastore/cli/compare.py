@@ -4,6 +4,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
@@ -21,20 +22,21 @@ from kafkastore.cli.mtimes import (
     write_mtimes,
 )
 from kafkastore.cli.offsets import LEGACY, check_rules
+from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.output_file import check_output, written_whole
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
 from kafkastore.cli.tables import StreamedTable, counted, print_table
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
+from kafkastore.formats.file_names import TopicPartition
 from kafkastore.legacy import (
     ComparisonSummary,
-    SegmentTime,
-    compare_columns,
-    segment_times,
     summarise,
 )
 from kafkastore.log.lookup.rules import CORRECT
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.spark.jobs.places import chosen_copies, weight
+from kafkastore.spark.jobs.times import compare_partition, times_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from pyarrow.ipc import RecordBatchFileWriter
     from pyarrow.parquet import ParquetWriter
 
-    Compared = Iterable[tuple[PartitionLog, NDArray[np.void]]]
+    Compared = Iterable[tuple[TopicPartition, NDArray[np.void]]]
 
 _DRAWINGS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
 
@@ -57,9 +59,7 @@ class _How(NamedTuple):
 
     def times_for(self, log: PartitionLog) -> Sequence[int]:
         """Return the times that were given, or some spread over the partition."""
-        if self.times:
-            return self.times
-        return spread(log, self.samples, segment_times(log, self.legacy.mtimes))
+        return times_for(log, self.times, self.samples, self.legacy.mtimes)
 
     def arguments(self) -> dict[str, Any]:
         """Return what the functions of `kafkastore.legacy` are told."""
@@ -104,6 +104,7 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
 )
 @relative_option
 @zone_option
+@spark_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -121,6 +122,7 @@ def command(
     output: Path | None,
     relative_to: str,
     zone: tzinfo | None,
+    master: str | None,
     as_json: bool,
 ) -> None:
     """Compare what OffsetRequest v0, a broker with time indexes, and the truth answer for times.
@@ -145,8 +147,7 @@ def command(
     )
     if save_mtimes is not None:
         write_mtimes(save_mtimes, _logs(selection))
-    chosen = watched(_logs(selection), mtimes_file, how.legacy.mtimes)
-    compared = _compared(chosen, len(selection.topic_partitions), how, to_stdout=output is None)
+    compared = _compared(selection, how, mtimes_file, master, to_stdout=output is None)
     if form is not None and output is not None:
         with written_whole(output) as stream:
             total = _write_columns(stream, form, compared)
@@ -187,41 +188,23 @@ def _logs(selection: Selection) -> Iterator[PartitionLog]:
 
 
 def _compared(
-    logs: Iterable[PartitionLog], count: int, how: _How, *, to_stdout: bool
+    selection: Selection,
+    how: _How,
+    mtimes_file: Path | None,
+    master: str | None,
+    *,
+    to_stdout: bool,
 ) -> Compared:
     """Ask partition by partition."""
-    with progress("comparing", count, while_printing=to_stdout) as advance:
-        for log in logs:
-            yield log, compare_columns(log, how.times_for(log), **how.arguments())
-            advance(1)
-
-
-def spread(log: PartitionLog, count: int, modified: Iterable[SegmentTime]) -> list[int]:
-    """Choose times evenly from the first to the last that a partition knows of.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition: its segments' largest timestamps count.
-    count : int
-        How many.
-    modified : iterable of SegmentTime
-        When its segments were last modified.
-
-    Returns
-    -------
-    list of int
-        ms since 1970, rising; fewer where there are not so many.
-    """
-    moments: list[int | None] = [mtime for _, mtime in modified]
-    moments += [segment.largest_record_timestamp() for segment in log.segments]
-    known = [each for each in moments if each is not None and each >= 0]
-    if not known:
-        return []
-    first, last = min(known), max(known)
-    if count == 1:
-        return [last]
-    return sorted({first + (last - first) * step // (count - 1) for step in range(count)})
+    partitions = selection.topic_partitions
+    items = chosen_copies(selection.store, partitions, is_weighed=master is not None)
+    job = partial(
+        compare_partition, times=how.times, samples=how.samples, how=how.arguments()
+    )
+    with executor(master, "comparing", while_printing=to_stdout) as run:
+        yield from zip(partitions, run(job, items, weigh=weight), strict=True)
+    for _ in watched(_logs(selection), mtimes_file, how.legacy.mtimes):
+        pass
 
 
 def _rows(compared: NDArray[np.void]) -> Iterator[tuple[int, list[int | None]]]:
@@ -233,8 +216,8 @@ def _rows(compared: NDArray[np.void]) -> Iterator[tuple[int, list[int | None]]]:
 
 def _write_json(compared: Compared, *, summary: bool) -> None:
     total = ComparisonSummary()
-    for log, each in compared:
-        place = {"topic": log.topic, "partition": log.partition}
+    for topic_partition, each in compared:
+        place = topic_partition._asdict()
         if summary:
             found = summarise(each)
             write_json(place | found._asdict())
@@ -258,8 +241,8 @@ def _write_columns(file: BinaryIO, form: str, compared: Compared) -> ComparisonS
 
     total = ComparisonSummary()
     with _open_writer(file, form) as writer:
-        for log, each in compared:
-            writer.write_batch(as_record_batch(log.topic_partition, each))
+        for topic_partition, each in compared:
+            writer.write_batch(as_record_batch(topic_partition, each))
             total = total.combined(summarise(each))
     return total
 
@@ -290,10 +273,10 @@ def _print_rows(
         redelivered=11,
         missed=10,
     )
-    for log, each in compared:
+    for topic_partition, each in compared:
         for asked, (*offsets, redelivered, missed) in _rows(each):
             table.add(
-                log.topic_partition,
+                topic_partition,
                 show_time(asked, zone),
                 *("none" if offset is None else offset for offset in offsets),
                 *("-" if count is None else f"{count:,}" for count in (redelivered, missed)),
@@ -306,10 +289,10 @@ def _print_summaries(
     compared: Compared, selection: Selection, rules: str, zone: tzinfo | None
 ) -> ComparisonSummary:
     rows, total = [], ComparisonSummary()
-    for log, each in compared:
+    for topic_partition, each in compared:
         found = summarise(each)
         total = total.combined(found)
-        rows.append([str(log.topic_partition), *(f"{number:,}" for number in found)])
+        rows.append([str(topic_partition), *(f"{number:,}" for number in found)])
     columns = [
         "times", "unanswered", "redelivering", "missing", "redelivered", "missed",
         "most redelivered", "most missed", f"{rules} wrong",

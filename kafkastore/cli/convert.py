@@ -15,6 +15,7 @@ from kafkastore.cli.plan_options import (
     carry_out,
     check_yes,
     index_interval_option,
+    refuse_urls,
     rewriting_options,
 )
 from kafkastore.cli.plans import print_plan
@@ -70,6 +71,8 @@ def command(
     if copy_to is not None and (in_place or len(paths) > 1):
         raise click.UsageError("--copy-to goes with one PATH, without --in-place")
     check_yes(yes, dry_run=dry_run, copy_to=copy_to, in_place=in_place)
+    if in_place:
+        refuse_urls(paths)
     for path in paths:
         select([path], topics, partitions)  # complains before anything is read or copied
     work = paths

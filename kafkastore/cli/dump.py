@@ -17,7 +17,7 @@ from kafkastore.cli.dump_options import DumpOptions
 from kafkastore.cli.dump_small_files import DUMPS_BY_NAME, dump_producer_snapshot
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option
-from kafkastore.cli.selection import ANY_PATH
+from kafkastore.cli.selection import STORE_PATH
 from kafkastore.cli.times import zone_option
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import file_names
@@ -38,7 +38,7 @@ class NotDecodedError(KafkaStoreError):
 
 @click.command()
 @click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=ANY_PATH
+    "files", metavar="FILE...", nargs=-1, required=True, type=STORE_PATH
 )
 @click.option("--records", is_flag=True, help="Of a .log: the records in each batch too.")
 @click.option("--full", is_flag=True, help="Keys and values in full length.")

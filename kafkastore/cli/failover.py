@@ -1,43 +1,40 @@
 """``kafkastore failover``: where consumers of one cluster go on in another."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from kafkastore.cli.durations import parse_duration
-from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
+from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, tell
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.lag import committed_of
+from kafkastore.cli.on_spark import executor, expected, spark_option
 from kafkastore.cli.positions import position_options, read_positions
-from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, select, topic_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import show_time, zone_option
-from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.group_metadata import OffsetCommitKey
-from kafkastore.kip_33.failover import (
-    FailoverError,
-    Method,
-    PartitionFailover,
-    failover_of,
-)
+from kafkastore.kip_33.failover import FailoverError, Method, PartitionFailover
 from kafkastore.kip_33.failover_check import FailoverCheck
 from kafkastore.kip_33.fingerprints import Match
 from kafkastore.kip_33.lag import Place
-from kafkastore.kip_33.latency import latency
+from kafkastore.kip_33.latency import Latency
 from kafkastore.log.log_store import LogStore, open_store
-
-
-class _Move(NamedTuple):
-    """What there is to do for all positions."""
-
-    source: LogStore
-    target: LogStore
-    options: dict[str, Any]
+from kafkastore.spark.jobs.positions import (
+    Committed,
+    Moved,
+    failover_row,
+    move_position,
+    to_follow,
+    weigh,
+)
+from kafkastore.spark.jobs.times import measure_latency, to_measure, weigh_both
+from kafkastore.spark.spread import Failed, Run, attempt
 
 
 @click.command()
@@ -81,6 +78,7 @@ class _Move(NamedTuple):
     help="By what records are the same: time, key and value, or key and value alone.",
 )
 @zone_option
+@spark_option
 @json_option
 def command(
     cluster_1: Path,
@@ -98,6 +96,7 @@ def command(
     check: bool,
     match: Match,
     zone: tzinfo | None,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Find where consumers of CLUSTER1 go on in CLUSTER2, so that nothing is lost.
@@ -119,25 +118,33 @@ def command(
         "check": check,
         "match": match,
     }
-    move = _Move(selection.store, target, options)
     measured = None if latency_from is None else open_store(latency_from)
-    positions = {key: each.offset for key, each in committed.items()}
+    weighed = master is not None
+    items = [
+        to_follow(
+            key, each, selection.store, target=target, topic_prefix=topic_prefix, is_weighed=weighed
+        )
+        for key, each in committed.items()
+    ]
     failures: list[str] = []
     unmoved: list[str] = []
-    found = list(_moved(move, positions, measured, failures, unmoved))
+    with executor(master, "moving") as run:
+        largest = _largest({key.topic for key in committed}, measured, run, is_weighed=weighed)
+        found = list(_moved(items, options, largest, run, failures, unmoved))
     if as_json:
         for each in found:
-            write_json(_as_json(each, _place(selection.store, each)))
+            write_json(_as_json(each))
     elif found:
-        _print(found, zone)
-        _tell_of_checks([each.check for each in found if each.check is not None])
-    beyond = [_beyond_end(selection.store, each) for each in found
-              if _place(selection.store, each) is Place.BEYOND_END]
+        answers = [each.found for each in found]
+        _print(answers, zone)
+        _tell_of_checks([each.check for each in answers if each.check is not None])
+    beyond = [_beyond_end(each) for each in found if each.place is Place.BEYOND_END]
     for problem in (*beyond, *unmoved, *failures):
         tell(problem)
     if failures:
         return UNREADABLE
-    is_lossy = any(each.check is not None and each.check.lost for each in found)
+    checks = [each.found.check for each in found]
+    is_lossy = any(check is not None and check.lost for check in checks)
     return FOUND_PROBLEMS if is_lossy or beyond or unmoved else 0
 
 
@@ -154,79 +161,84 @@ def _check_latency_options(
 
 
 def _moved(
-    move: _Move,
-    positions: dict[OffsetCommitKey, int],
-    measured: LogStore | None,
+    items: Sequence[Committed],
+    options: Mapping[str, Any],
+    largest: Mapping[str, int | Exception] | None,
+    run: Run,
     failures: list[str],
     unmoved: list[str],
-) -> Iterator[PartitionFailover]:
+) -> Iterator[Moved]:
     """Carry positions over one by one; what can't be is told."""
-    by_topic: dict[str, int | None] = {}
-    with progress("moving", len(positions)) as advance:
-        for key, position in positions.items():
-            what = f"{key.group or 'position'} at {key.topic}-{key.partition}"
-            try:
-                options = move.options
-                if measured is not None:
-                    options = options | {
-                        "largest_latency_ms": _largest(key.topic, measured, by_topic)
-                    }
-                yield failover_of(move.source, move.target, key, position, **options)
-            except FailoverError as error:
-                unmoved.append(f"{what}: {sentence(error)}")
-            except (KafkaStoreError, OSError) as error:
-                failures.append(f"{what}: {sentence(error)}")
-            advance(1)
+    job = partial(attempt, partial(_move, options=options, largest=largest))
+    for item, moved in zip(items, run(job, items, weigh=weigh), strict=True):
+        if not isinstance(moved, Failed):
+            yield moved
+            continue
+        key = item.key
+        told = f"{key.group or 'position'} at {key.topic}-{key.partition}: {expected(moved.error)}"
+        (unmoved if isinstance(moved.error, FailoverError) else failures).append(told)
 
 
-def _largest(topic: str, measured: LogStore, by_topic: dict[str, int | None]) -> int:
-    """Return the largest latency of a topic elsewhere, measured once."""
-    if topic not in by_topic:
-        by_topic[topic] = next((each.largest for each in latency(measured, [topic])), None)
-    largest = by_topic[topic]
-    if largest is None:
-        raise FailoverError(f"the directories of --latency-from show no latency of topic {topic}")
-    return largest
+def _move(
+    item: Committed,
+    *,
+    options: Mapping[str, Any],
+    largest: Mapping[str, int | Exception] | None,
+) -> Moved:
+    """Carry a position over, with the largest latency of its topic elsewhere, if that counts."""
+    if largest is not None:
+        latency_ms = largest[item.key.topic]
+        if isinstance(latency_ms, Exception):
+            raise latency_ms
+        options = {**options, "largest_latency_ms": latency_ms}
+    return move_position(item, options=options)
 
 
-def _place(source: LogStore, found: PartitionFailover) -> Place:
-    """Tell where a position lies in cluster 1."""
-    log = source.partitions[found.source]
-    if found.position > log.log_end_offset:
-        return Place.BEYOND_END
-    return Place.BELOW_START if found.position < log.log_start_offset else Place.IN_LOG
+def _largest(
+    topics: Collection[str], measured: LogStore | None, run: Run, *, is_weighed: bool
+) -> dict[str, int | Exception] | None:
+    """Find the largest latency of each topic elsewhere, or why it is not known."""
+    if measured is None:
+        return None
+    items = [
+        to_measure(measured, each, None, is_weighed=is_weighed)
+        for each in measured.partitions
+        if each.topic in topics
+    ]
+    job = partial(attempt, partial(measure_latency, create_time_header=None, is_elsewhere=False))
+    found: dict[str, list[Latency | Failed]] = {topic: [] for topic in topics}
+    for item, each in zip(items, run(job, items, weigh=weigh_both), strict=True):
+        found[item.copies[0].topic].append(each)
+    return {topic: _largest_of(topic, parts) for topic, parts in found.items()}
 
 
-def _beyond_end(source: LogStore, found: PartitionFailover) -> str:
-    """Say what a position beyond the log end means."""
-    end = source.partitions[found.source].log_end_offset
-    return (
-        f"{found.group or 'position'} at {found.source}: offset {found.position} lies beyond the "
-        f"log end of cluster 1, {end}; records that it consumed are missing there, and what it "
-        f"did not consume is not known"
+def _largest_of(topic: str, parts: Sequence[Latency | Failed]) -> int | Exception:
+    """Return the largest latency of a topic's partitions, or why it is not known."""
+    for part in parts:
+        if isinstance(part, Failed):
+            return part.error
+    known = [part.largest for part in parts if isinstance(part, Latency)]
+    return max(
+        (each for each in known if each is not None),
+        default=FailoverError(
+            f"the directories of --latency-from show no latency of topic {topic}"
+        ),
     )
 
 
-def _as_json(found: PartitionFailover, place: Place) -> dict[str, Any]:
-    check = found.check
-    return {
-        "group": found.group,
-        "topic": found.target.topic,
-        "partition": found.target.partition,
-        "offset": found.offset,
-        "timestamp": None if found.record is None else found.record.timestamp,
-        "source_topic": found.source.topic,
-        "source_offset": found.position,
-        "place": place.value,
-        "bound_timestamp": found.bound.timestamp,
-        "basis": found.bound.basis,
-        "untimed_records": found.bound.untimed_records,
-        "unread_records": None if check is None else check.unread,
-        "found_records": None if check is None else check.found,
-        "lost_records": None if check is None else check.lost,
-        "duplicate_records": None if check is None else check.duplicates,
-        "stranger_records": None if check is None else check.strangers,
-    }
+def _beyond_end(moved: Moved) -> str:
+    """Say what a position beyond the log end means."""
+    found = moved.found
+    return (
+        f"{found.group or 'position'} at {found.source}: offset {found.position} lies beyond the "
+        f"log end of cluster 1, {moved.log_end_offset}; records that it consumed are missing "
+        f"there, and what it did not consume is not known"
+    )
+
+
+def _as_json(moved: Moved) -> dict[str, Any]:
+    row = failover_row(moved)
+    return {"group": row.pop("group"), **moved.found.target._asdict(), **row}
 
 
 def _print(found: Sequence[PartitionFailover], zone: tzinfo | None) -> None:

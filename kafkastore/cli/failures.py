@@ -14,6 +14,7 @@ from kafkastore.errors import (
     CorruptIndexError,
     UnsupportedFormatError,
 )
+from kafkastore.remote.tree import shown
 
 FOUND_PROBLEMS = 1
 UNREADABLE = 2
@@ -54,13 +55,13 @@ class Interrupted(click.ClickException):
 def tell(what: str) -> None:
     """Put one sentence on stderr, behind what was printed so far."""
     flush_quietly()
-    click.echo(f"kafkastore: {' '.join(what.split())}", err=True)
+    click.echo(f"kafkastore: {shown(' '.join(what.split()))}", err=True)
 
 
 def note(what: str) -> None:
     """Put something on stderr that is no problem but good to know."""
     flush_quietly()
-    click.echo(f"note: {' '.join(what.split())}", err=True)
+    click.echo(f"note: {shown(' '.join(what.split()))}", err=True)
 
 
 def flush_quietly() -> None:

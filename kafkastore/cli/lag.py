@@ -3,24 +3,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kafkastore.cli.durations import show_duration
-from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
+from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, tell
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.on_spark import executor, expected, spark_option
 from kafkastore.cli.positions import position_options, read_positions
-from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import NotInStoreError, Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import parse_moment, resolve, show_time, zone_option
-from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.kip_33.committed_offsets import NoCommittedOffsetsError, committed_offsets
-from kafkastore.kip_33.lag import PartitionLag, Place, lag_of
+from kafkastore.kip_33.lag import PartitionLag, Place
 from kafkastore.log.isolation import Isolation
+from kafkastore.spark.jobs.positions import lag_row, measure_lag, to_follow, weigh
+from kafkastore.spark.spread import Failed, attempt
 
 Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
 
@@ -41,6 +43,7 @@ Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
     help="read_committed counts no aborted records, and up to the last stable offset.",
 )
 @zone_option
+@spark_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -52,6 +55,7 @@ def command(
     now: str | None,
     isolation: Isolation,
     zone: tzinfo | None,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Tell how far consumer groups are behind: offsets, records, and time.
@@ -66,7 +70,7 @@ def command(
     until = next(iter(resolve(moments, selection, "now")), None)
     committed = committed_of(selection, groups, given, narrowed=bool(topics or partitions))
     failures: list[str] = []
-    found = _measured(selection, committed, until, isolation, failures)
+    found = _measured(selection, committed, until, isolation, master, failures)
     places = set()
     if as_json:
         for each in found:
@@ -144,45 +148,26 @@ def _measured(
     committed: Committed,
     now: int | None,
     isolation: Isolation,
+    master: str | None,
     failures: list[str],
 ) -> Iterator[PartitionLag]:
     """Measure partition by partition; what can't be read is told."""
-    with progress("reading", len(committed), while_printing=True) as advance:
-        for key, each in committed.items():
-            try:
-                yield lag_of(selection.store, key, each, now=now, isolation=isolation)
-            except (KafkaStoreError, OSError) as error:
-                failures.append(f"{key.topic}-{key.partition}: {sentence(error)}")
-            advance(1)
+    items = [
+        to_follow(key, each, selection.store, is_weighed=master is not None)
+        for key, each in committed.items()
+    ]
+    job = partial(attempt, partial(measure_lag, now=now, isolation=isolation))
+    with executor(master, "reading", while_printing=True) as run:
+        for key, found in zip(committed, run(job, items, weigh=weigh), strict=True):
+            if isinstance(found, Failed):
+                failures.append(f"{key.topic}-{key.partition}: {expected(found.error)}")
+            else:
+                yield found
 
 
 def _as_json(found: PartitionLag) -> dict[str, Any]:
-    unread = found.unread
-    return {
-        "group": found.group,
-        "topic": found.topic_partition.topic,
-        "partition": found.topic_partition.partition,
-        "offset": found.committed.offset,
-        "leader_epoch": _or_none(found.committed.leader_epoch),
-        "metadata": found.committed.metadata,
-        "commit_timestamp": _or_none(found.committed.commit_timestamp),
-        "place": found.place.value,
-        "log_start_offset": found.log_start_offset,
-        "log_end_offset": found.log_end_offset,
-        "lag_offsets": found.offsets,
-        "lag_records": found.records,
-        "lag_ms": found.lag_ms,
-        "lost_offsets": found.lost_offsets,
-        "untimed_records": None if unread is None else unread.untimed_records,
-        "first_unread_offset": None if unread is None else unread.first_offset,
-        "first_unread_timestamp": None if unread is None else unread.first_timestamp,
-        "newest_unread_timestamp": None if unread is None else unread.newest_timestamp,
-        "now": found.now,
-    }
-
-
-def _or_none(value: int) -> int | None:
-    return None if value < 0 else value
+    row = lag_row(found)
+    return {"group": row.pop("group"), **found.topic_partition._asdict(), **row}
 
 
 def _print(found: Sequence[PartitionLag], zone: tzinfo | None) -> None:

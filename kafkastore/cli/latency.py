@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +13,14 @@ import click
 from kafkastore.cli.durations import show_duration
 from kafkastore.cli.failures import UNREADABLE, note, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.progress import progress
+from kafkastore.cli.on_spark import executor, expected, spark_option
 from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
 from kafkastore.cli.tables import print_table
-from kafkastore.errors import KafkaStoreError
-from kafkastore.kip_33.latency import Latency, latency_of
+from kafkastore.errors import DuplicatePartitionError
+from kafkastore.kip_33.latency import Latency
 from kafkastore.log.log_store import LogStore, open_store
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.spark.jobs.times import combined, measure_latency, to_measure, weigh_both
+from kafkastore.spark.spread import Failed, attempt
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 
@@ -32,6 +36,7 @@ _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
     "--created-in", type=ANY_PATH, metavar="PATH",
     help="Log directory of another cluster that has the same records with create times: those.",
 )
+@spark_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -39,6 +44,7 @@ def command(
     partitions: tuple[int, ...],
     create_time_header: str | None,
     created_in: Path | None,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Measure LogAppendTime minus CreateTime of records, by topic, where both are known.
@@ -51,7 +57,7 @@ def command(
     selection = select(paths, topics, partitions)
     other = None if created_in is None else open_store(created_in)
     failures: list[str] = []
-    found = _measured(selection, create_time_header, other, failures)
+    found = _measured(selection, create_time_header, other, master, failures)
     if as_json:
         for each in found:
             write_json(_as_json(each))
@@ -66,25 +72,40 @@ def _measured(
     selection: Selection,
     create_time_header: str | None,
     created_in: LogStore | None,
+    master: str | None,
     failures: list[str],
 ) -> Iterator[Latency]:
-    """Measure topic by topic; what can't be read is told."""
-    by_topic: dict[str, list[PartitionLog]] = {}
+    """Measure partition by partition, and sum up by topic; what can't be read is told."""
+    items = []
+    duplicates = selection.store.partitions.duplicates
     for topic_partition in selection.topic_partitions:
-        try:
-            log = selection.store.partitions[topic_partition]
-            by_topic.setdefault(topic_partition.topic, []).append(log)
-        except KafkaStoreError as error:
+        if topic_partition in duplicates:
+            error = DuplicatePartitionError({topic_partition: duplicates[topic_partition]})
             failures.append(f"{topic_partition}: {sentence(error)}")
-    with progress("reading", len(by_topic), while_printing=True) as advance:
-        for topic, logs in by_topic.items():
-            try:
-                yield latency_of(
-                    topic, logs, create_time_header=create_time_header, created_in=created_in
-                )
-            except (KafkaStoreError, OSError) as error:
-                failures.append(f"{topic}: {sentence(error)}")
-            advance(1)
+            continue
+        items.append(
+            to_measure(selection.store, topic_partition, created_in, is_weighed=master is not None)
+        )
+    job = partial(
+        measure_latency,
+        create_time_header=create_time_header,
+        is_elsewhere=created_in is not None,
+    )
+    with executor(master, "reading", while_printing=True) as run:
+        found = run(partial(attempt, job), items, weigh=weigh_both)
+        topics = (item.copies[0].topic for item in items)
+        for topic, group in groupby(zip(topics, found, strict=True), key=itemgetter(0)):
+            measured: list[Latency] = []
+            first: Exception | None = None
+            for _, each in group:
+                if isinstance(each, Failed):
+                    first = first or each.error
+                else:
+                    measured.append(each)
+            if first is None:
+                yield combined(topic, measured)
+            else:
+                failures.append(f"{topic}: {expected(first)}")
 
 
 def _as_json(found: Latency) -> dict[str, Any]:

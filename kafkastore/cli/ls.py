@@ -19,15 +19,12 @@ from kafkastore.cli.times import show_time, zone_option
 from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError, SegmentGoneError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.java_text import INT64_MAX
-from kafkastore.formats.record_batch import RecordBatch, TimestampType
+from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.log.bounds import find_log_end, find_log_start
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import check_regular
-
-#: An end for reads of one batch: reading with an end begins with little.
-_FAR_END = INT64_MAX
 
 Row = dict[str, Any]
 
@@ -203,40 +200,6 @@ def _size_of(path: Path) -> int | None:
     return status.st_size
 
 
-def first_timestamp(
-    log: PartitionLog, start_offset: int, end_offset: int | None = None
-) -> int | None:
-    """Return the first timestamp of the first batch at or after an offset, by its header.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    start_offset : int
-        Inclusive.
-    end_offset : int, optional
-        Exclusive.
-
-    Returns
-    -------
-    int or None
-        ms since 1970, of a compressed batch before magic 2 its largest; None where there is no
-        batch, or one without timestamps.
-    """
-    for batch in log.batches(start_offset, _FAR_END if end_offset is None else end_offset):
-        timestamp = _first_timestamp_of(batch)
-        return timestamp if timestamp >= 0 else None
-    return None
-
-
-def _first_timestamp_of(batch: RecordBatch) -> int:
-    """Return the timestamp of a batch's first record, as far as its header tells."""
-    by_broker = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
-    if by_broker or batch.delete_horizon_ms is not None:
-        return batch.max_timestamp
-    return batch.base_timestamp
-
-
 def _print_rows(
     selection: Selection, rows: Sequence[Row], segments: bool, zone: tzinfo | None
 ) -> None:
@@ -327,7 +290,7 @@ def _place(log: PartitionLog, offset: int) -> Row:
     if not start <= offset < end:
         there = f"it has {start} to {end - 1}" if start < end else "it has no records"
         raise OffsetOutOfRangeError(f"{log.topic_partition} has no offset {offset}; {there}")
-    for segment in log.segments_between(offset, _FAR_END):
+    for segment in log.segments_between(offset, INT64_MAX):
         found = segment.translate_offset(offset)
         if found is None:
             continue  # a gap that reaches to the segment's end

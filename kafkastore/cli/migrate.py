@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,11 +23,13 @@ from kafkastore.cli.mtimes import (
     save_mtimes_option,
     write_mtimes,
 )
+from kafkastore.cli.on_spark import executor, session_of, spark_option
 from kafkastore.cli.output_file import check_output
 from kafkastore.cli.plan_options import (
     carry_out,
     check_yes,
     index_interval_option,
+    refuse_urls,
     rewriting_options,
 )
 from kafkastore.cli.plans import print_plan
@@ -84,6 +87,7 @@ _MOST_ROWS = 5
 @click.option("--resume", is_flag=True, help="Finish what was interrupted in PATH.")
 @click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
               help="Put everything back that lies in this undo area.")
+@spark_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -102,6 +106,7 @@ def command(
     undo_dir: Path | None,
     resume: bool,
     undo_area: Path | None,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Plan time indexes for log directories from before them, and make them where asked to.
@@ -119,8 +124,10 @@ def command(
         raise click.UsageError("--copy-to goes with one PATH, without --in-place and --resume")
     if not resume:
         check_yes(yes, dry_run=dry_run, copy_to=copy_to, in_place=in_place)
+    if in_place or resume:
+        refuse_urls(paths)
     if resume:
-        return _resume(paths, undo_dir, as_json)
+        return _resume(paths, undo_dir, as_json, master)
     chosen = select(paths, topics, partitions)  # complains before anything is read or copied
     if save_mtimes is not None:
         check_output(save_mtimes, chosen.store)
@@ -130,22 +137,25 @@ def command(
     if copy_to is not None and not dry_run:
         make_copy(paths[0], copy_to, as_json=as_json)
         work = (copy_to,)
-    how = _How(mode, entry_offset, index_interval_bytes, mtimes, samples)
-    found = [_look_at(path, chosen.topic_partitions, how) for path in work]
-    if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
-        note_unnamed(mtimes_file)
-    if copy_to is not None:
-        found = [each.moved_to(copy_to) for each in found]
-    for each in found:
-        _show(each, mode, as_json=as_json)
-    plans = [each.plan for each in found]
-    changes = sum(len(planned.changes) for planned in plans)
-    if work is not paths or in_place:
-        carry_out(work, plans, undo_dir, asks=work is paths and not yes, as_json=as_json)
-    elif changes and not as_json:
+    how = _How(mode, entry_offset, index_interval_bytes, mtimes, samples, master)
+    with nullcontext() if master is None else session_of(master):
+        found = [_look_at(path, chosen.topic_partitions, how) for path in work]
+        if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
+            note_unnamed(mtimes_file)
+        if copy_to is not None:
+            found = [each.moved_to(copy_to) for each in found]
+        for each in found:
+            _show(each, mode, as_json=as_json)
+        plans = [each.plan for each in found]
+        changes = sum(len(planned.changes) for planned in plans)
+        is_done = work is not paths or in_place
+        if is_done:
+            asks = work is paths and not yes
+            carry_out(work, plans, undo_dir, asks=asks, as_json=as_json, master=master)
+    if changes and not is_done and not as_json:
         print("nothing was changed; --copy-to DEST migrates a copy, --in-place this directory")
     left = [segment for each in found for segment in left_segments(each.survey, mode)]
-    if not as_json and (work is not paths or in_place):
+    if is_done and not as_json:
         _print_left(left)
     return FOUND_PROBLEMS if any(each.reason == _UNREAD for each in left) else 0
 
@@ -159,6 +169,7 @@ class _How:
     index_interval_bytes: int
     mtimes: Mapping[str, int] | None
     samples: int
+    master: str | None
 
 
 class _Found(NamedTuple):
@@ -181,21 +192,40 @@ class _Found(NamedTuple):
 def _look_at(path: Path, chosen: Collection[TopicPartition], how: _How) -> _Found:
     """Survey the partitions chosen in a directory, plan, and ask for sample times."""
     here = [each for each in select([path]).topic_partitions if each in chosen]
-    with progress(f"reading {path.name}", len(here)) as advance:
-        surveyed = survey(
-            path,
-            how.mtimes,
-            index_interval_bytes=how.index_interval_bytes,
-            read_logs=how.mode in _READING_MODES,
-            partitions=here,
-            progress=lambda done: advance(1),
-        )
+    surveyed = _survey(path, here, how)
     planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
     if not how.samples or not planned.changes:
         return _Found(surveyed, planned, None)
     with progress("asking for sample times", None) as advance:
         found = answers(surveyed, planned, how.samples, progress=lambda done: advance(1))
     return _Found(surveyed, planned, found)
+
+
+def _survey(path: Path, here: Collection[TopicPartition], how: _How) -> Survey:
+    """Survey partitions of a directory, by threads or by Spark."""
+    read_logs = how.mode in _READING_MODES
+    if how.master is not None:
+        from kafkastore.spark.jobs import planning
+
+        with executor(how.master, f"reading {path.name}") as run:
+            return planning.survey(
+                run,
+                path,
+                how.mtimes,
+                index_interval_bytes=how.index_interval_bytes,
+                read_logs=read_logs,
+                partitions=here,
+            )
+    with progress(f"reading {path.name}", len(here)) as advance:
+        found: Survey = survey(
+            path,
+            how.mtimes,
+            index_interval_bytes=how.index_interval_bytes,
+            read_logs=read_logs,
+            partitions=here,
+            progress=lambda done: advance(1),
+        )
+    return found
 
 
 def _show(found: _Found, mode: Mode, *, as_json: bool) -> None:
@@ -288,12 +318,14 @@ def _print_left(left: Iterable[LeftSegment]) -> None:
         print(f"not done: {counted(count, 'segment')}: {reason}")
 
 
-def _resume(paths: Sequence[Path], undo_dir: Path | None, as_json: bool) -> int:
+def _resume(
+    paths: Sequence[Path], undo_dir: Path | None, as_json: bool, master: str | None
+) -> int:
     """Finish the plans that were interrupted in some directories."""
     for path in paths:
         journals = unfinished(path, undo_dir)
         if not journals:
             note(f"nothing was interrupted in {path}")
         for journal in journals:
-            finish(journal.area, as_json=as_json)
+            finish(journal.area, as_json=as_json, master=master)
     return 0

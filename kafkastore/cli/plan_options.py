@@ -15,6 +15,7 @@ from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.java_text import INT32_MAX
+from kafkastore.remote.tree import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -85,6 +86,18 @@ def check_yes(yes: bool, *, dry_run: bool, copy_to: Path | None, in_place: bool)
         check_can_confirm("--in-place")
 
 
+def refuse_urls(paths: Sequence[Path]) -> None:
+    """Refuse to change what is not on a local disk, before it is read.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If one of the paths was given as a URL.
+    """
+    for path in paths:
+        refuse_remote(path)
+
+
 def carry_out(
     paths: Sequence[Path],
     plans: Sequence[Plan],
@@ -92,6 +105,7 @@ def carry_out(
     *,
     asks: bool,
     as_json: bool,
+    master: str | None = None,
 ) -> None:
     """Apply plans that change something, after a question if there is to be one.
 
@@ -107,6 +121,8 @@ def carry_out(
         Whether to ask before.
     as_json : bool
         Say as JSON what was done.
+    master : str, optional
+        The Spark whose executors do it; else threads do.
 
     Raises
     ------
@@ -121,7 +137,7 @@ def carry_out(
         names = ", ".join(map(str, paths))
         confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
     for planned in plans:
-        apply_plan(planned, undo_dir, as_json=as_json)
+        apply_plan(planned, undo_dir, as_json=as_json, master=master)
 
 
 def _check_apart(plans: Sequence[Plan]) -> None:

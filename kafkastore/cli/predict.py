@@ -3,18 +3,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kafkastore.checks.predict import Outcome, Prediction, changed_files, predict_start
+from kafkastore.checks.predict import Outcome, Prediction, logs_to_predict, predict_beside
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.plan_options import index_interval_option
-from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
+from kafkastore.formats.broker_rules import rules_of
+from kafkastore.spark.jobs.checking import predict_partition
+from kafkastore.spark.jobs.places import place_of
 
 _SAID = {
     Outcome.STOPS_THE_START: "stops the start",
@@ -43,6 +48,7 @@ _BAD = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS)
     "--broker", default="2.4", show_default=True, metavar="VERSION", help="The broker that starts."
 )
 @index_interval_option("The topics' setting of that name.")
+@spark_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -50,6 +56,7 @@ def command(
     partitions: tuple[int, ...],
     broker: str,
     index_interval_bytes: int,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Say what the next start of a broker would do to log directories; nothing is altered.
@@ -58,12 +65,16 @@ def command(
     start. Ends with 1 when records would be lost or the broker would not start.
     """
     selection = select(paths, topics, partitions)
-    chosen = set(selection.topic_partitions)
+    rules_of(broker)
+    logs = logs_to_predict(selection.store, set(selection.topic_partitions))
+    places = [place_of(log, is_weighed=master is not None) for log in logs]
+    job = partial(predict_partition, broker=broker, index_interval_bytes=index_interval_bytes)
     counts: Counter[Outcome] = Counter()
     lost_bytes = 0
-    with progress("predicting", len(chosen), while_printing=True) as advance:
-        for each in predict_start(
-            list(paths), broker, index_interval_bytes=index_interval_bytes, partitions=chosen
+    with executor(master, "predicting", while_printing=True) as run:
+        for each in chain(
+            predict_beside(selection.store, broker),
+            run(job, places, weigh=lambda place: place.bytes),
         ):
             counts[each.outcome] += 1
             lost_bytes += each.lost_bytes
@@ -71,8 +82,6 @@ def command(
                 write_json(_as_json(each))
             elif each.outcome is not Outcome.IS_LOADED:
                 print("\n".join(_lines(each)))
-            if each.recovered is not None:
-                advance(1)
     if not as_json:
         print(_summary(broker, counts, lost_bytes))
     return FOUND_PROBLEMS if any(counts[each] for each in _BAD) else 0
@@ -107,8 +116,8 @@ def _lines(each: Prediction) -> Iterator[str]:
         yield f"    deletes {_named(names)}: {reason}"
     if recovered.renamed:
         yield f"    takes the place of what it replaces: {_named(list(recovered.renamed))}"
-    if written := [name for name in changed_files(recovered) if name in recovered.written]:
-        yield f"    writes {_named(written)}"
+    if each.made_bytes:
+        yield f"    writes {_named(list(each.made_bytes))}"
     yield (
         f"    then has {counted(len(recovered.segments), 'segment')}, log start offset "
         f"{recovered.log_start_offset}, log end offset {recovered.log_end_offset}"
@@ -158,11 +167,7 @@ def _as_json(each: Prediction) -> dict[str, Any]:
             },
             "deleted": dict(recovered.deleted),
             "renamed": dict(recovered.renamed),
-            "written": {
-                name: len(recovered.written[name])
-                for name in changed_files(recovered)
-                if name in recovered.written
-            },
+            "written": dict(each.made_bytes),
         }
     return found
 

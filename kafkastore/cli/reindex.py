@@ -1,7 +1,10 @@
 """``kafkastore reindex``: indexes made anew from the logs."""
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -10,12 +13,19 @@ from kafkastore.checks.reindex import UnindexedBytes, plan_reindex
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.plan_options import carry_out, index_interval_option, mending_options
+from kafkastore.cli.on_spark import executor, session_of, spark_option
+from kafkastore.cli.plan_options import (
+    carry_out,
+    index_interval_option,
+    mending_options,
+    refuse_urls,
+)
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted
 from kafkastore.formats.broker_rules import rules_of
+from kafkastore.formats.file_names import TopicPartition
 
 
 @click.command()
@@ -29,6 +39,7 @@ from kafkastore.formats.broker_rules import rules_of
 @click.option("--up-to-damage", is_flag=True,
               help="Index a log that is broken up to there, rather than leave it alone.")
 @mending_options
+@spark_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -40,6 +51,7 @@ def command(
     dry_run: bool,
     yes: bool,
     undo_dir: Path | None,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Make .index, .timeindex and .txnindex anew where they are not what the log gives.
@@ -48,45 +60,77 @@ def command(
     would cut are told, and files that are right are left alone. What is replaced is kept, and
     kafkastore changes undo brings it back.
     """
+    if not dry_run:
+        refuse_urls(paths)
     rules_of(rules)
+    how = _How(rules, index_interval_bytes, up_to_damage, master)
     unindexed: list[UnindexedBytes] = []
-    plans = [
-        _plan(path, topics, partitions, rules, index_interval_bytes, unindexed, up_to_damage)
-        for path in paths
-    ]
-    for planned in plans:
-        print_plan(planned, as_json=as_json)
-    for each in unindexed:
-        _show(each, as_json=as_json)
-    code = FOUND_PROBLEMS if any(not each.is_indexed for each in unindexed) else 0
-    if not dry_run and any(planned.changes for planned in plans):
-        if not yes:
-            check_can_confirm("reindex")
-        carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json)
+    with nullcontext() if master is None else session_of(master):
+        plans = [_plan(path, topics, partitions, how, unindexed.append) for path in paths]
+        for planned in plans:
+            print_plan(planned, as_json=as_json)
+        for each in unindexed:
+            _show(each, as_json=as_json)
+        code = FOUND_PROBLEMS if any(not each.is_indexed for each in unindexed) else 0
+        if not dry_run and any(planned.changes for planned in plans):
+            if not yes:
+                check_can_confirm("reindex")
+            carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json, master=master)
     return code
+
+
+class _How(NamedTuple):
+    """What the options say of any directory."""
+
+    rules: str
+    index_interval_bytes: int
+    up_to_damage: bool
+    master: str | None
 
 
 def _plan(
     path: Path,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
-    rules: str,
-    index_interval_bytes: int,
-    unindexed: list[UnindexedBytes],
-    up_to_damage: bool,
+    how: _How,
+    found: Callable[[UnindexedBytes], None],
 ) -> Plan:
-    """Plan one directory, and note what is not indexed."""
+    """Plan one directory, and tell what is not indexed."""
     chosen = select([path], topics, partitions)
+    if how.master is not None:
+        return _plan_on_spark(path, chosen.topic_partitions, how, how.master, found)
     segments = sum(len(log.segments) for log in chosen.store.logs_of(chosen.topic_partitions))
     with progress(f"reading {path.name}", segments) as advance:
         return plan_reindex(
             path,
-            rules,
-            index_interval_bytes,
-            up_to_damage=up_to_damage,
+            how.rules,
+            how.index_interval_bytes,
+            up_to_damage=how.up_to_damage,
             partitions=frozenset(chosen.topic_partitions),
-            found=unindexed.append,
+            found=found,
             progress=lambda: advance(1),
+        )
+
+
+def _plan_on_spark(
+    path: Path,
+    chosen: Collection[TopicPartition],
+    how: _How,
+    master: str,
+    found: Callable[[UnindexedBytes], None],
+) -> Plan:
+    """Plan one directory whose partitions executors read."""
+    from kafkastore.spark.jobs import planning
+
+    with executor(master, f"reading {path.name}") as run:
+        return planning.plan_reindex(
+            run,
+            path,
+            how.rules,
+            how.index_interval_bytes,
+            up_to_damage=how.up_to_damage,
+            partitions=frozenset(chosen),
+            found=found,
         )
 
 

@@ -12,7 +12,12 @@ from kafkastore.checks.repair import KEEP, plan_repair
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.plan_options import carry_out, index_interval_option, mending_options
+from kafkastore.cli.plan_options import (
+    carry_out,
+    index_interval_option,
+    mending_options,
+    refuse_urls,
+)
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
@@ -81,6 +86,8 @@ def command(
     """
     if like not in (None, KEEP):
         rules_of(like or "")
+    if not dry_run:
+        refuse_urls(paths)
 
     def planned(way: str) -> _Outcome:
         outcome = _Outcome(way)

@@ -12,12 +12,38 @@ from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.remote.stores import is_url
+from kafkastore.remote.tree import local_path
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-#: A path as it is given; whether it is there and may be read, the layers below find out and say.
-ANY_PATH = click.Path(path_type=Path, readable=False)
+class _LocalPath(click.Path):
+    """A path as it is given; a URL, of which ``pathlib`` would drop a slash, is refused."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path."""
+        if is_url(value):
+            self.fail(f"{value} is a URL, and a place on a local disk is needed", param, context)
+        return super().convert(value, param, context)
+
+
+class _StorePath(click.Path):
+    """A path as it is given, or the local directory that stands for what a URL leads to."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path; a URL is listed now."""
+        return super().convert(local_path(value), param, context)
+
+
+#: A local path; whether it is there and may be read, the layers below find out and say.
+ANY_PATH = _LocalPath(path_type=Path, readable=False)
+#: The same, or a URL: of what is only read.
+STORE_PATH = _StorePath(path_type=Path, readable=False)
 
 
 class NotInStoreError(KafkaStoreError, LookupError):
@@ -62,7 +88,7 @@ class Selection(NamedTuple):
 def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that adds ``PATH…``, passed on as `paths`."""
     return click.argument(
-        "paths", metavar="PATH...", nargs=-1, required=required, type=ANY_PATH
+        "paths", metavar="PATH...", nargs=-1, required=required, type=STORE_PATH
     )
 
 

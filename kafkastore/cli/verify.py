@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -15,11 +16,13 @@ from kafkastore.checks.partition_check import CheckedPartition
 from kafkastore.checks.verify import verify
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.spark.jobs import checking as jobs
 
 
 def parse_share(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -85,6 +88,7 @@ class _Counts:
     show_default=True,
     help="Exit with 1 when something is as bad as this, or worse.",
 )
+@spark_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -93,6 +97,7 @@ def command(
     sample: float,
     threads: int | None,
     fail_on: str,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Check the files of log directories against each other; nothing is altered.
@@ -100,37 +105,46 @@ def command(
     Severities: data-loss-risk (a broker would cut or delete records), wrong-answers (a lookup or a
     read goes wrong), slow, style.
     """
+    if threads is not None and master is not None:
+        raise click.UsageError("--threads and --spark contradict each other")
     chosen = select(paths, topics, partitions).topic_partitions
     counts = _Counts()
-    with progress("verifying", len(chosen), while_printing=True) as advance:
 
-        def failed(
-            topic_partition: TopicPartition | None, error: OSError | KafkaStoreError
-        ) -> None:
-            whose = "" if topic_partition is None else f"{topic_partition}: "
-            counts.failures.append(f"{whose}{sentence(error)}")
+    def failed(topic_partition: TopicPartition | None, error: OSError | KafkaStoreError) -> None:
+        whose = "" if topic_partition is None else f"{topic_partition}: "
+        counts.failures.append(f"{whose}{sentence(error)}")
 
-        def checked(partition: CheckedPartition) -> None:
-            counts.partitions += not partition.failures
-            counts.segments += partition.segments
-            counts.segments_read += partition.segments_read
-            advance(1)
+    def checked(partition: CheckedPartition) -> None:
+        counts.partitions += not partition.failures
+        counts.segments += partition.segments
+        counts.segments_read += partition.segments_read
 
-        findings = verify(
-            list(paths),
-            partitions=chosen if topics or partitions else None,
-            sample=sample,
-            threads=threads,
-            failed=failed,
-            progress=checked,
-        )
-        counted_findings = _counting(findings, counts)
+    how: dict[str, Any] = {
+        "partitions": chosen if topics or partitions else None,
+        "sample": sample,
+        "failed": failed,
+    }
+    with ExitStack() as stack:
+        if master is None:
+            advance = stack.enter_context(
+                progress("verifying", len(chosen), while_printing=True)
+            )
+
+            def advanced(partition: CheckedPartition) -> None:
+                checked(partition)
+                advance(1)
+
+            found = verify(list(paths), threads=threads, progress=advanced, **how)
+        else:
+            run = stack.enter_context(executor(master, "verifying"))
+            found = jobs.findings(run, list(paths), progress=checked, **how)
+        found = _counting(found, counts)
         if as_json:
-            for finding in counted_findings:
+            for finding in found:
                 write_json(_as_json(finding))
             write_json(_summary_as_json(counts))
         else:
-            _print_findings(counted_findings)
+            _print_findings(found)
             print(_summary(counts))
     for failure in counts.failures:
         tell(failure)

@@ -80,7 +80,7 @@ def committed_offsets(
         raise NoCommittedOffsetsError(f"there is no partition of {CONSUMER_OFFSETS} here")
     found: dict[OffsetCommitKey, OffsetAndMetadata] = {}
     for log in logs:
-        found.update(_parsed(log, log.beside_changes(partial(_latest, log))))
+        found.update(committed_in(log))
     there = sorted({key.group for key in found})
     for group in groups:
         if group not in there:
@@ -93,7 +93,36 @@ def committed_offsets(
     return {key: found[key] for key in sorted(found) if not groups or key.group in groups}
 
 
-def _parsed(log: PartitionLog, latest: Latest) -> Iterator[tuple[OffsetCommitKey, Any]]:
+def committed_in(
+    log: PartitionLog, *, pass_over_damage: bool = False
+) -> dict[OffsetCommitKey, OffsetAndMetadata]:
+    """Find the offsets that one partition of ``__consumer_offsets`` says are committed.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        Read whole.
+    pass_over_damage : bool
+        End at a broken batch, and leave out keys and values that can't be read, instead of raising:
+        what was committed later is then not known.
+
+    Returns
+    -------
+    dict
+        In the order in which the keys were first written.
+
+    Raises
+    ------
+    CorruptionError
+        If a batch, a key or a value is broken.
+    """
+    latest = log.beside_changes(partial(_latest, log, pass_over_damage))
+    return dict(_parsed(log, latest, pass_over_damage))
+
+
+def _parsed(
+    log: PartitionLog, latest: Latest, pass_over_damage: bool
+) -> Iterator[tuple[OffsetCommitKey, Any]]:
     """Parse what counts at the end of a partition."""
     for key_bytes, written in latest.items():
         if written.value is None:
@@ -103,6 +132,8 @@ def _parsed(log: PartitionLog, latest: Latest) -> Iterator[tuple[OffsetCommitKey
             if isinstance(key, OffsetCommitKey):
                 yield key, parse_offset_commit_value(written.value)
         except CorruptionError as error:
+            if pass_over_damage:
+                continue
             raise CorruptionError(
                 f"the record at offset {written.offset} of {log.topic_partition} can't be read: "
                 f"{error}",
@@ -110,9 +141,19 @@ def _parsed(log: PartitionLog, latest: Latest) -> Iterator[tuple[OffsetCommitKey
             ) from error
 
 
-def _latest(log: PartitionLog) -> Latest:
+def _latest(log: PartitionLog, pass_over_damage: bool) -> Latest:
     """Find the last record of each key, transactions applied."""
     latest: Latest = {}
+    try:
+        _read(log, latest)
+    except CorruptionError:
+        if not pass_over_damage:
+            raise
+    return latest
+
+
+def _read(log: PartitionLog, latest: Latest) -> None:
+    """Take in the records of a partition, one batch after the other."""
     pending: dict[int, Latest] = {}
     for batch in log.to_arrow(_COLUMNS, include_control=True):
         columns: Mapping[str, Any] = {name: batch.column(name) for name in _COLUMNS}
@@ -134,7 +175,6 @@ def _latest(log: PartitionLog) -> Latest:
                 if _is_commit(columns["key"][end].as_py(), log, int(offsets[end])):
                     _commit(latest, ended)
             start = end + 1
-    return latest
 
 
 def _last_of_each_key(

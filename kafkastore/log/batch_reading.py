@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkastore.errors import CorruptionError, SegmentGoneError
-from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.java_text import INT64_MAX
+from kafkastore.formats.record_batch import RecordBatch, TimestampType
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 from kafkastore.segment.log_segment import LogSegment
 
@@ -91,6 +92,34 @@ def read_batches(
             yield segment.log_path, batch
 
 
+def first_timestamp(
+    log: PartitionLog, start_offset: int, end_offset: int | None = None
+) -> int | None:
+    """Return the first timestamp of the first batch at or after an offset, by its header.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    start_offset : int
+        Inclusive.
+    end_offset : int, optional
+        Exclusive.
+
+    Returns
+    -------
+    int or None
+        ms since 1970, of a compressed batch before magic 2 its largest; None where there is no
+        batch, or one without timestamps.
+    """
+    # An end in any case: reading with one begins with little.
+    end_offset = INT64_MAX if end_offset is None else end_offset
+    for _, batch in read_batches(log, start_offset, end_offset):
+        timestamp = _first_timestamp_of(batch)
+        return timestamp if timestamp >= 0 else None
+    return None
+
+
 def _has_sense(batch: RecordBatch) -> bool:
     """Whether a batch's offsets can be; a harmed one is not passed over for being elsewhere."""
     last_offset = batch.last_offset
@@ -103,3 +132,11 @@ def _first_offset(batch: RecordBatch, path: Path) -> int:
         return batch.base_offset
     except CorruptionError as error:
         raise error.located(path) from error
+
+
+def _first_timestamp_of(batch: RecordBatch) -> int:
+    """Return the timestamp of a batch's first record, as far as its header tells."""
+    by_broker = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    if by_broker or batch.delete_horizon_ms is not None:
+        return batch.max_timestamp
+    return batch.base_timestamp

@@ -19,7 +19,7 @@ _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", p
 
 
 def batches_of_columns(
-    data: Any, batch_bytes: int, fields: BatchFields
+    data: Any, batch_bytes: int, fields: BatchFields, *, keep_offsets: bool = False
 ) -> Iterator[bytes]:
     """Build batches of a table's rows, as they come.
 
@@ -33,23 +33,29 @@ def batches_of_columns(
         Of a batch before it is compressed; only a record that alone is larger gets a larger one.
     fields : BatchFields
         What the records have in common.
+    keep_offsets : bool
+        Whether the records have the offsets of the column `offset`, of 64-bit integers.
 
     Yields
     ------
     bytes
-        A record batch; its offsets are numbers from 0 on.
+        A record batch; its offsets are numbers from 0 on, unless they are kept.
 
     Raises
     ------
     InvalidRecordError
         If there is no column `value`, or a column is of a type or has a value that can't be
         written.
+    OutOfOrderAppendError
+        If offsets that are kept do not rise.
     """
     table = pa.table(data) if isinstance(data, pa.RecordBatch) else data
     reader = pa.RecordBatchReader.from_stream(table)
     for rows in reader:
         if rows.num_rows:
             columns = _columns_of(rows)
+            if keep_offsets:
+                columns["offset"] = np.ascontiguousarray(rows["offset"].to_numpy())
             yield from build_batches_from_columns(rows.num_rows, columns, batch_bytes, **fields)
 
 

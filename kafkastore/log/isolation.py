@@ -141,8 +141,38 @@ def _replay(
     log: PartitionLog, from_offset: int, end_offset: int, verify: bool
 ) -> tuple[int | None, list[NDArray[np.void]]]:
     """Go over batches from an offset or before it: the first undecided offset, what aborted."""
-    start, producers = _newest_snapshot(log, from_offset)
+    start, producers = newest_snapshot(log, from_offset)
     producers.on_high_watermark(INT64_MAX)  # else ended transactions would be kept until then
+    aborted = replay(log, producers, start, end_offset, verify=verify)
+    return producers.first_undecided_offset, aborted
+
+
+def replay(
+    log: PartitionLog, producers: ProducerState, start: int, end_offset: int, *, verify: bool = True
+) -> list[NDArray[np.void]]:
+    """Go over batches, and take them into what is known of their producers.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    producers : ProducerState
+        As it was at the start.
+    start, end_offset : int
+        Inclusive, exclusive.
+    verify : bool
+        Check the batches' checksums.
+
+    Returns
+    -------
+    list of numpy.ndarray of ABORTED_TXN
+        What was aborted.
+
+    Raises
+    ------
+    CorruptionError
+        If a batch is broken.
+    """
     aborted = []
     for segment in log.segments_between(start, end_offset):
         with segment.open_log() as file:
@@ -163,7 +193,7 @@ def _replay(
                 aborted.append(producers.replay(headers, controls))
                 if run.headers["last_offset"][-1] >= end_offset - 1:
                     break  # what is behind, whole or not, decides nothing
-    return producers.first_undecided_offset, aborted
+    return aborted
 
 
 def _batches(run: BatchRun, chosen: NDArray[np.bool_]) -> Iterator[RecordBatch]:
@@ -172,8 +202,21 @@ def _batches(run: BatchRun, chosen: NDArray[np.bool_]) -> Iterator[RecordBatch]:
         yield RecordBatch(run.batch(index), int(run.headers["position"][index]))
 
 
-def _newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:
-    """Read the newest whole producer snapshot up to an offset: its own, and the state there."""
+def newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:
+    """Read the newest whole producer snapshot up to an offset.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    up_to : int
+        Inclusive.
+
+    Returns
+    -------
+    (int, ProducerState)
+        Its offset, and what was known there; without one the log's first, and nothing.
+    """
     for offset in reversed(log.files.producer_snapshots):
         if offset > up_to:
             continue

@@ -203,6 +203,9 @@ class LogConfig:
 
 _FIELDS = {field.name: field for field in dataclasses.fields(LogConfig)}
 
+#: Every option that `LogConfig.of` takes.
+TOPIC_OPTIONS = _OF_OTHERS | {_BOTH_LIMITS} | {name.replace("_", ".") for name in _FIELDS}
+
 
 def _parsed(option: str, name: str, value: object) -> object:
     """Read a value as ``ConfigDef`` does: texts are trimmed, lists split at commas."""

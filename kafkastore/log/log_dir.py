@@ -19,6 +19,7 @@ from kafkastore.formats.file_names import (
     TopicPartition,
     parse_partition_directory,
 )
+from kafkastore.remote.tree import known_here
 from kafkastore.segment.small_file import read_if_there
 
 #: Files by which a directory shows that a broker has used it as a log directory.
@@ -77,7 +78,7 @@ class LogDir:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = known_here(path, with_all_below=False)
         self._checkpoints: dict[str, Checkpoint] = {}
 
     def __repr__(self) -> str:

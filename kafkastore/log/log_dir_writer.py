@@ -38,7 +38,7 @@ from kafkastore.formats.file_names import (
     InvalidNameError,
     TopicPartition,
 )
-from kafkastore.formats.java_text import INT32_MAX
+from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.fs import FileSystem, LockFile
 from kafkastore.log.applied_recovery import apply_recovery
@@ -47,6 +47,7 @@ from kafkastore.log.log_dir import CHECKPOINTS, LogDir
 from kafkastore.log.log_writer import LogWriter
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
+from kafkastore.remote.tree import refuse_remote
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 
@@ -113,6 +114,7 @@ class LogDirWriter:
         clock: Callable[[], int] = _wall_clock,
         fs: FileSystem | None = None,
     ) -> None:
+        refuse_remote(root)
         self.path, self.version = Path(root), version
         if parse_version(version) < _OLDEST:
             raise KafkaStoreError(f"logs are written by the rules of 2.0 and later, not {version}")
@@ -168,6 +170,7 @@ class LogDirWriter:
         config: Mapping[str, object] | LogConfig | None = None,
         *,
         topic_id: str | None = None,
+        start_offset: int = 0,
     ) -> LogWriter:
         """Open a partition for writing; it is made if missing, and recovered if need be.
 
@@ -182,6 +185,8 @@ class LogDirWriter:
         topic_id : str, optional
             The topic's id in its cluster, 22 characters, for ``partition.metadata``: without it a
             broker of a KRaft cluster takes the partition for a stray one.
+        start_offset : int
+            Where the log of a partition begins that is made.
 
         Returns
         -------
@@ -212,10 +217,13 @@ class LogDirWriter:
             raise InvalidNameError(f"{partition!r} is no number of a partition")
         if topic_partition in self._writers:
             raise KafkaStoreError(f"{topic_partition} has a writer already")
+        if type(start_offset) is not int or not 0 <= start_offset <= INT64_MAX:
+            raise KafkaStoreError(f"{start_offset!r} is no offset for a log to begin at")
         log_config = LogConfig.of(config)
         path = self.path / str(topic_partition)
         metadata = None if topic_id is None else self._partition_metadata(path, topic_id)
-        loads = self._load if path.exists() else self._create
+        create = partial(self._create, start_offset=start_offset)
+        loads = self._load if path.exists() else create
         self._is_half_opened = True
         writer = LogWriter(
             loads(topic_partition, log_config),
@@ -335,21 +343,23 @@ class LogDirWriter:
             raise KafkaStoreError(f"{path} is of the topic with id {known}, not {topic_id}")
         return None
 
-    def _create(self, topic_partition: TopicPartition, _: LogConfig) -> RecoveredLog:
+    def _create(
+        self, topic_partition: TopicPartition, _: LogConfig, *, start_offset: int
+    ) -> RecoveredLog:
         """Make a partition directory; its writer makes the first segment."""
         path = self.path / str(topic_partition)
         self._fs.mkdir(path)
         self._fs.fsync_directory(self.path)
         return RecoveredLog(
             path=path,
-            segments=(RecoveredSegment(0, 0, 0, 0, is_recovered=False),),
+            segments=(RecoveredSegment(start_offset, 0, 0, start_offset, is_recovered=False),),
             deleted={},
             renamed={},
             cut={},
             written={},
-            log_start_offset=0,
-            log_end_offset=0,
-            recovery_point=0,
+            log_start_offset=start_offset,
+            log_end_offset=start_offset,
+            recovery_point=start_offset,
             leader_epochs=(),
             producers=ProducerState(rules=self._rules),
         )

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
 from kafkastore.formats.arguments import whole_number
@@ -19,6 +20,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.remote.tree import local_path
 
 AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
@@ -271,14 +273,22 @@ class LogStore:
         }
 
 
-def open_store(path: AnyPath | list[AnyPath] | tuple[AnyPath, ...]) -> LogStore:
+def open_store(
+    path: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> LogStore:
     """Open log directories for reading.
 
     Parameters
     ----------
     path : path-like or list of path-like
         One or several ``log.dirs`` roots, or partition directories (``orders-3``); what is given
-        twice counts once, also a partition directory of a root that is given.
+        twice counts once, also a partition directory of a root that is given. A URL, such as
+        ``s3://bucket/kafka-logs``, is listed now.
+    storage_options : mapping, optional
+        For the library that reads what URLs lead to, such as ``{"endpoint_url": ...}``; by default
+        it finds out by itself (``AWS_*`` variables and the like).
 
     Returns
     -------
@@ -289,6 +299,8 @@ def open_store(path: AnyPath | list[AnyPath] | tuple[AnyPath, ...]) -> LogStore:
     ------
     NotALogDirectoryError
         If a path is neither, or none is given.
+    RemoteStoreError
+        If a URL can't be listed.
 
     Examples
     --------
@@ -297,7 +309,8 @@ def open_store(path: AnyPath | list[AnyPath] | tuple[AnyPath, ...]) -> LogStore:
     ...
     kafkastore.errors.NotALogDirectoryError: /nowhere does not exist
     """
-    paths = [Path(each) for each in (path if isinstance(path, list | tuple) else [path])]
+    given = path if isinstance(path, list | tuple) else [path]
+    paths = [local_path(each, storage_options) for each in given]
     if not paths:
         raise NotALogDirectoryError("no path is given")
     places: list[tuple[TopicPartition, Place]] = []

@@ -286,6 +286,7 @@ class LogWriter:
         *,
         leader_epoch: int | None = None,
         batch_bytes: int = BATCH_BYTES,
+        keep_offsets: bool = False,
         **fields: Any,
     ) -> AppendInfo:
         """Build batches of Arrow columns and append them as a leader.
@@ -294,7 +295,12 @@ class LogWriter:
         ----------
         data : pyarrow.Table, RecordBatch, RecordBatchReader
             See `batches_from_arrow.batches_of_columns`; `PartitionLog.to_arrow` gives such.
-        leader_epoch, batch_bytes, **fields
+        leader_epoch, batch_bytes
+            As for `append_records`.
+        keep_offsets : bool
+            Whether the records keep the offsets of a column `offset`; they are appended as a
+            follower does then, which asks no more of them than that offsets rise.
+        **fields
             As for `append_records`.
 
         Returns
@@ -306,11 +312,20 @@ class LogWriter:
         ------
         InvalidRecordError, ProducerStateError, WriterFailedError
             As of `append_records`.
+        OutOfOrderAppendError
+            If offsets that are kept do not rise.
         """
         from kafkastore.log.batches_from_arrow import batches_of_columns  # pyarrow is slow to load
 
-        built = batches_of_columns(data, self._largest_batch(batch_bytes), self._fields(fields))
-        return self._append_all(built, leader_epoch)
+        made = self._fields(fields)
+        if keep_offsets:
+            made = {"leader_epoch": self._log.epochs.of_leader(leader_epoch), **made}
+            if self._append_rules.has_append_time:
+                made["log_append_time"] = self._clock()
+        built = batches_of_columns(
+            data, self._largest_batch(batch_bytes), made, keep_offsets=keep_offsets
+        )
+        return self._append_all(built, leader_epoch, as_follower=keep_offsets)
 
     def roll(self) -> int:
         """Begin a new segment at the log end, unless the active one is empty.
@@ -486,10 +501,17 @@ class LogWriter:
         return {"codec": self._append_rules.codec or Codec.NONE, **fields}  # type: ignore[typeddict-item]
 
     def _append_all(
-        self, batches: Iterable[ReadableBuffer], leader_epoch: int | None
+        self,
+        batches: Iterable[ReadableBuffer],
+        leader_epoch: int | None,
+        *,
+        as_follower: bool = False,
     ) -> AppendInfo:
-        """Append a leader's batches one by one, as they come."""
-        infos = [self.append(batch, leader_epoch=leader_epoch) for batch in batches]
+        """Append batches one by one, as they come."""
+        infos = [
+            self.append(batch, leader_epoch=leader_epoch, as_follower=as_follower)
+            for batch in batches
+        ]
         if not infos:
             return _NOTHING
         is_duplicate = all(info.is_duplicate for info in infos)

@@ -45,6 +45,7 @@ from kafkastore.log.lookup.list_offset import Question, list_offset
 from kafkastore.log.lookup.prepared import LookupChoice, prepare
 from kafkastore.log.lookup.segments_by_time import Lookup
 from kafkastore.log.partition_files import FileNote, PartitionFiles
+from kafkastore.remote.tree import known_here, list_again
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 
@@ -81,7 +82,7 @@ class PartitionLog:
     def __init__(
         self, path: Path, topic_partition: TopicPartition, log_dir: LogDir | None = None
     ) -> None:
-        self.path = path
+        self.path = known_here(path)
         self.topic_partition = topic_partition
         self.log_dir = log_dir
         self._lookups: dict[tuple[str, str, str | None], Lookup] = {}
@@ -107,6 +108,7 @@ class PartitionLog:
             self.__dict__.pop(name, None)
         self._lookups.clear()
         self.last_stable_offsets.clear()
+        list_again(self.path)
         if self.log_dir is not None:
             self.log_dir.refresh()
 

@@ -115,8 +115,8 @@ def read(
     start_offset, end_offset : int, optional
         Inclusive, exclusive. Default: from the log start offset to the log end.
     start_timestamp, end_timestamp : int, optional
-        ms since 1970; inclusive, exclusive. Segments whose largest timestamp is below the start are
-        not read; records without timestamp count as -1.
+        ms since 1970; inclusive, exclusive. Segments whose time index shows that the start lies
+        behind them are not read; records without timestamp count as -1.
     limit : int, optional
         At most so many rows; nothing much behind the last of them is read.
     include_headers : bool
@@ -236,11 +236,15 @@ def _read(
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
-    """Whether a record of an open segment may have at least a timestamp."""
+    """Whether a record of an open segment may have at least a timestamp, as its time index tells.
+
+    Without an index that can be believed all headers would tell, which takes reading the segment.
+    """
     try:
-        return start_timestamp < 0 or segment.may_reach(start_timestamp)
+        largest = segment.largest_timestamp_by_index if start_timestamp >= 0 else None
     except SegmentGoneError:
         return True
+    return largest is None or largest >= start_timestamp
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -35,6 +35,7 @@ from kafkastore.formats.entries import (
 )
 from kafkastore.formats.file_names import InvalidNameError, parse_segment_file
 from kafkastore.formats.java_text import INT32_MAX
+from kafkastore.remote import reads
 from kafkastore.segment.regular_file import open_regular
 
 EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
@@ -170,7 +171,9 @@ class _IndexFile(Generic[EntryT]):
         if self._raw is None:
             size = min(self.size, os.fstat(self._file.fileno()).st_size)
             size -= size % self._entry_size
-            if size:
+            if size and reads.is_remote(self._file.fileno()):
+                self._raw = np.frombuffer(self._read(0, size), self._dtype_on_disk)
+            elif size:
                 mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
                 self._raw = np.frombuffer(mapped, self._dtype_on_disk)
             else:
@@ -387,6 +390,8 @@ class _IndexFile(Generic[EntryT]):
         if end <= TAIL_BLOCK_SIZE or not hasattr(os, "SEEK_HOLE"):
             return end
         descriptor = self._file.fileno()
+        if reads.is_remote(descriptor):
+            return end
         data_end = 0
         try:
             while data_end < end:
@@ -401,6 +406,7 @@ class _IndexFile(Generic[EntryT]):
     def _read(self, position: int, size: int) -> bytes:
         """Read bytes; fewer only where the file ends."""
         parts = []
+        reads.need(self._file.fileno(), position, position + size)
         while size > 0:
             try:
                 part = os.pread(self._file.fileno(), size, position)

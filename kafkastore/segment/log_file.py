@@ -20,6 +20,7 @@ from kafkastore.formats.batch_header import BATCH_HEADER
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import LogOffsetPosition
 from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.remote import reads
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.timestamp_search import SegmentSearch
 
@@ -135,6 +136,8 @@ class LogFile:
         begins.
         """
         position, read_size = starting_position, first_read
+        if mapped and reads.is_remote(self._descriptor):
+            mapped, room = False, _new_memory  # a mapping would show what is not here yet
         mapping = self._map() if mapped and self.size else None
         room = room or _Buffer().room
         headers = _headers_for(self.size if mapping else min(read_size, self.size - position))
@@ -178,6 +181,7 @@ class LogFile:
         """Fill a buffer from a position, as far as there are bytes that can be read."""
         view = memoryview(buffer)[: max(self.size - position, 0)]
         done = 0
+        reads.need(self._descriptor, position, position + len(view))
         while done < len(view):
             try:
                 got = os.preadv(self._descriptor, [view[done:]], position + done)
@@ -233,6 +237,7 @@ class LogFile:
 
     def unreadable(self, position: int, reason: str | None) -> CorruptBatchError:
         """Return the error for bytes that the system does not give."""
+        reads.check()
         return CorruptBatchError(
             f"the log can't be read ({reason})", path=self.path, position=position
         )
@@ -394,6 +399,11 @@ class _Buffer:
         if len(self._bytes) < size:
             self._bytes = bytearray(size)
         return memoryview(self._bytes)[:size]
+
+
+def _new_memory(size: int) -> memoryview:
+    """Make room that is not used again."""
+    return memoryview(bytearray(size))
 
 
 def _headers_for(size: int) -> NDArray[Any]:

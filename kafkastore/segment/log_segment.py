@@ -14,6 +14,7 @@ from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
+from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment import segment_glimpse
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile
@@ -123,7 +124,7 @@ class LogSegment:
     @cached_property
     def _log_stat(self) -> os.stat_result:
         try:
-            status = self.log_path.stat()
+            status = status_of(self.log_path)
         except FileNotFoundError as error:
             raise SegmentGoneError(self.log_path) from error
         check_regular(self.log_path, status)

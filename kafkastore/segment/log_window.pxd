@@ -3,7 +3,7 @@
 What the system does not give is told where it is needed, and no sooner: a header before a bad
 sector is read like any other.
 """
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport realloc
 from posix.unistd cimport pread
@@ -17,6 +17,8 @@ from kafkastore.formats.batch_header cimport (
     HeaderStatus,
     parse_header,
 )
+
+from kafkastore.remote.reads cimport have
 
 
 cdef enum Outcome:
@@ -60,6 +62,9 @@ cdef inline Outcome fill(Window* window, int64_t position, int64_t wanted) noexc
     window.start = position
     window.size = 0
     window.error = 0
+    if not have(window.descriptor, position, position + wanted):
+        window.error = EIO
+        return IS_FOUND
     while done < wanted:
         got = pread(window.descriptor, window.bytes + done, wanted - done, position + done)
         if got < 0:

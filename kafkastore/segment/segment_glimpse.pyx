@@ -23,6 +23,7 @@ from kafkastore.formats.batch_header cimport BatchHeader, HeaderStatus
 from kafkastore.formats.named_pair cimport new_named_pair
 from kafkastore.formats.record_cursor cimport is_wrapper
 from kafkastore.formats.slot_search cimport search_slots, slots_before_padding
+from kafkastore.remote.reads cimport have, is_remote_file
 from kafkastore.segment.log_window cimport (
     IS_BROKEN_FRAME,
     IS_FOUND,
@@ -34,6 +35,7 @@ from kafkastore.segment.log_window cimport (
 )
 
 from kafkastore.formats.entries import TimestampOffset
+from kafkastore.remote import reads
 
 
 cdef extern from *:
@@ -75,7 +77,7 @@ cdef int open_regular(const char* path, int64_t* size) noexcept nogil:
 cdef int64_t end_of_data(int descriptor, int64_t size) noexcept nogil:
     """Where the hole begins that reaches to the end; brokers preallocate by setting the length."""
     cdef off_t hole
-    if size < LIKELY_PADDED or SEEK_HOLE < 0:
+    if size < LIKELY_PADDED or SEEK_HOLE < 0 or is_remote_file(descriptor):
         return size
     hole = lseek(descriptor, 0, SEEK_HOLE)
     # ENXIO: no data follows.
@@ -89,6 +91,8 @@ cdef bint read_at(
 ) noexcept nogil:
     """Read just so many bytes; False where they are not there, or can't be read."""
     cdef Py_ssize_t got, done = 0
+    if not have(descriptor, position, position + size):
+        return False
     while done < size:
         got = pread(descriptor, buffer + done, size - done, position + done)
         if got < 0 and errno == EINTR:
@@ -153,6 +157,7 @@ def last_time_entry(path, int64_t base_offset, *, bint with_padding):
     cdef bint is_read
     with nogil:
         is_read = find_last_entry(c_name, base_offset, with_padding, &last)
+    reads.check()
     return new_named_pair(TimestampOffset, last.timestamp, last.offset) if is_read else None
 
 
@@ -352,6 +357,7 @@ def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""
     while True:
         with nogil:
             outcome = look(&glimpse, log_name, offsets_name, times_name)
+        reads.check()
         if outcome == IS_FOUND:
             return glimpse.largest
         if outcome == IS_WRAPPER:

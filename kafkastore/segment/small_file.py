@@ -5,6 +5,7 @@ import os
 from os import PathLike
 
 from kafkastore.errors import CorruptionError
+from kafkastore.remote import reads
 from kafkastore.segment.regular_file import open_regular
 
 READ_SIZE = 1 << 20
@@ -47,6 +48,7 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
     position = 0
     try:
         while True:
+            reads.need(descriptor, position, position + READ_SIZE)
             try:
                 part = os.pread(descriptor, READ_SIZE, position)
             except OSError as error:

@@ -65,6 +65,7 @@ from kafkastore.formats.entries import (
     TimestampAndOffset,
     TimestampOffset,
 )
+from kafkastore.remote import reads
 from kafkastore.segment import open_logs
 
 
@@ -447,6 +448,7 @@ cdef class SegmentSearch:
                             answer[done].timestamp = answer[done].offset = -1
                             answer[done].leader_epoch = -1
                         done += 1
+                reads.check()
                 if done < count:
                     outcome = free_one._decide(log, &search, outcome)
                     if outcome == IS_NONE:
@@ -489,10 +491,12 @@ cdef class SegmentSearch:
             log = free_one._begin(search, free_one._first_read)
             with nogil:
                 outcome = free_one._advance(search)
+            reads.check()
             while outcome >= IS_WRAPPER:
                 outcome = free_one._decide(log, search, outcome)
                 if outcome >= IS_WRAPPER:
                     outcome = free_one._advance(search)
+                    reads.check()
         finally:
             free_one._is_busy = False
             free_one._payload = None
@@ -695,6 +699,7 @@ cdef class SegmentSearch:
         cdef Py_ssize_t at
         if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:
             raise MemoryError(f"no room for a batch of {search.header.size} bytes")
+        reads.check()
         at = position - self._window.start
         if self._window.size - at < search.header.size:
             return None

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from os import PathLike
 
+from kafkastore.remote import reads
+
 _CHUNK_BYTES = 1 << 20
 
 
@@ -29,9 +31,12 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
     with open(file, "rb", buffering=0, closefd=not isinstance(file, int)) as opened:
         opened.seek(position)
         try:
-            while chunk := opened.read(_CHUNK_BYTES):
+            while True:
+                reads.need(opened.fileno(), position, position + _CHUNK_BYTES)
+                if not (chunk := opened.read(_CHUNK_BYTES)):
+                    return True
                 if chunk.strip(b"\0"):
                     return False
+                position += len(chunk)
         except OSError:  # bytes that the device does not give are not known to be zeros
             return False
-    return True

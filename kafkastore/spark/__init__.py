@@ -7,11 +7,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkastore.spark.session import NoSparkError, session
+from kafkastore.spark.shipping import archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["NoSparkError", "register", "session"]
+__all__ = ["NoSparkError", "archive", "register", "session"]
 
 
 def register(spark: SparkSession) -> None:

@@ -22,6 +22,12 @@ LONGEST_SOCKET_FOLDER = 60
 
 GIBIBYTE = 1 << 30
 
+OF_ANY_SESSION = {
+    "spark.sql.session.timeZone": "UTC",
+    # A reader that takes filters fails where this is off, and it is off by default.
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+
 
 class NoSparkError(KafkaStoreError):
     """PySpark is not installed."""
@@ -35,7 +41,8 @@ def session(
     Parameters
     ----------
     master : str
-        ``local[*]``, ``local[4]``, ``local-cluster[2,1,1024]``, ``spark://host:7077``.
+        ``local[*]``, ``local[4]``, ``local-cluster[2,1,1024]``, ``spark://host:7077``, or
+        ``sc://host:15002``, a Spark Connect server, whose own Python must have this package.
     app_name : str
         The application's name.
     **conf
@@ -67,6 +74,8 @@ def session(
         raise NoSparkError(
             f"Spark is not installed (no module {missing.name}): pip install 'kafkastore[spark]'"
         ) from missing
+    if master.startswith("sc://"):
+        return _remote_session(master, app_name, conf)
     is_local = master.startswith("local")
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in _options(is_local, {name: _text(value) for name, value in conf.items()}):
@@ -75,11 +84,29 @@ def session(
         return builder.getOrCreate()
 
 
+def _remote_session(
+    master: str, app_name: str, conf: Mapping[str, str | int | bool]
+) -> SparkSession:
+    """Connect to a server, with what a client may choose; the format is made known to it."""
+    from pyspark.errors import PySparkImportError
+    from pyspark.sql import SparkSession
+
+    from kafkastore.spark.source.data_source import register
+
+    builder = SparkSession.builder.remote(master).appName(app_name)
+    for name, value in {**OF_ANY_SESSION, **conf}.items():
+        builder = builder.config(name, _text(value))
+    try:
+        connected = builder.getOrCreate()
+    except PySparkImportError as missing:
+        raise NoSparkError(f"{missing}: pip install 'pyspark[connect]'") from missing
+    register(connected)
+    return connected
+
+
 def _options(is_local: bool, chosen: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the options to set: ours, then the caller's."""
-    yield "spark.sql.session.timeZone", "UTC"
-    # A reader that takes filters fails where this is off, and it is off by default.
-    yield "spark.sql.python.filterPushdown.enabled", "true"
+    yield from OF_ANY_SESSION.items()
     yield "spark.python.daemon.module", "kafkastore.spark.daemon"
     yield "spark.ui.enabled", "false"
     yield "spark.ui.showConsoleProgress", "false"

@@ -1,26 +1,50 @@
-"""One function, many partition directories, few tasks: how Spark gets work, and is stopped."""
+"""One function, many partition directories, few tasks: how Spark gets work.
+
+What is to be done is pickled into as many packs as there are tasks; a frame has one row for each,
+and `mapInArrow` calls the function for every item of a pack. So it is the same on Spark Connect,
+where there is neither an RDD nor an accumulator. Packs hold items in their order, and Spark hands
+out rows in the order of tasks: results need no sorting.
+"""
 from __future__ import annotations
 
-import heapq
-import threading
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+import contextlib
+import io
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from kafkastore.errors import KafkaStoreError
+from kafkastore.spark.watch import Tell, is_connect, watch
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
-#: Told how many units are done, and of how many, where that is known.
-Tell = Callable[[int, int | None], None]
+#: What a worker does with one item: rows as mappings of columns.
+Rows = Callable[[Any], Iterable[Mapping[str, Any]]]
 
 #: A task costs tens of ms; this many for each core even out what they have to do.
 TASKS_PER_CORE = 4
-SECONDS_BETWEEN_LOOKS = 0.1
-#: How long a stopped job may take to come back, before we no longer wait for it.
-SECONDS_TO_STOP = 10.0
+#: How many rows a worker hands over at once.
+ROWS_IN_A_BATCH = 500
+
+
+class Run(Protocol):
+    """Does a piece of work on many items: `spread` with a session, or what does the same here."""
+
+    def __call__(
+        self, job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
+    ) -> Iterator[Result]:
+        """Yield what comes of each of `items`, in their order."""
+
+
+class JobError(KafkaStoreError):
+    """An error of a job that can't travel between processes; its text could."""
 
 
 class Place(NamedTuple):
@@ -48,6 +72,32 @@ class Place(NamedTuple):
     bytes: int
 
 
+class Failed(NamedTuple):
+    """What a job raised, as a value."""
+
+    error: Exception
+
+
+def attempt(job: Callable[[Item], Result], item: Item) -> Result | Failed:
+    """Call a job, and return what it raises.
+
+    Parameters
+    ----------
+    job : callable
+    item : object
+        What it is called with.
+
+    Returns
+    -------
+    object or Failed
+        What the job returns; what it raises, if that is an `Exception`.
+    """
+    try:
+        return job(item)
+    except Exception as error:
+        return Failed(error)
+
+
 def spread(
     spark: SparkSession,
     job: Callable[[Item], Result],
@@ -55,64 +105,112 @@ def spread(
     *,
     weigh: Callable[[Item], int],
     tell: Tell | None = None,
-) -> list[Result]:
-    """Run a function over many items in few tasks.
+) -> Iterator[Result]:
+    """Run a function over many items in few tasks, as `map` does in one process.
 
     Parameters
     ----------
     spark : SparkSession
+        Classic, or of Spark Connect.
     job : callable
-        A function of an importable module, or a `functools.partial` of one; what it raises ends the
-        run.
+        A function of an importable module, or a `functools.partial` of one. Spark may call it twice
+        for an item, where a task is lost.
     items : sequence
         What it is called with.
     weigh : callable
         About how long the job takes for an item, in any unit.
     tell : callable, optional
-        Told how many items are done; by whole tasks.
+        Told about how many items are done, by whole tasks.
+
+    Yields
+    ------
+    object
+        The results, in the order of `items`. When the first comes all work is done; Spark keeps
+        the others until they are asked for, so that this process need not hold them.
+
+    Raises
+    ------
+    Exception
+        What the job raised for an item, in its turn.
+    """
+    import pyarrow as pa
+
+    if not items:
+        return
+    schema = pa.schema([pa.field("result", pa.binary(), nullable=False)])
+    frame = _frame(spark, partial(_pickled, job), items, schema, weigh)
+
+    most = 0
+
+    def scale(done: int, tasks: int | None) -> None:
+        nonlocal most
+        # One more task, known only when all others are done, adds up what they counted.
+        most = max(most, len(items) * done // tasks if tasks else 0)
+        if tell is not None:
+            tell(most, len(items))
+
+    kept = frame.persist()
+    try:
+        watch(spark, kept.count, scale)
+        for row in kept.toLocalIterator(prefetchPartitions=True):
+            is_raised, result = pickle.loads(row[0])
+            if is_raised:
+                raise result
+            yield result
+    finally:
+        kept.unpersist()
+
+
+def table(
+    spark: SparkSession,
+    job: Rows,
+    items: Sequence[Item],
+    schema: pa.Schema,
+    *,
+    where: Callable[[Item], Mapping[str, Any]],
+    weigh: Callable[[Item], int],
+) -> DataFrame:
+    """Make a table of what a function tells of many items; a failure is a row of it.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic, or of Spark Connect.
+    job : callable
+        As for `spread`; yields rows, each a mapping of columns that `where` does not give.
+    items : sequence
+        What it is called with.
+    schema : pyarrow.Schema
+        The table's columns, ``error`` among them; what a row does not name is null.
+    where : callable
+        The columns that all rows of an item have in common.
+    weigh : callable
+        About how long the job takes for an item, in any unit.
 
     Returns
     -------
-    list
-        The results, in the order of `items`.
+    DataFrame
+        Nothing is run before the frame is used, and each use runs it again: `persist` one that is
+        used twice. Where the job raises, the last row of an item has its ``error``.
     """
-    if not items:
-        return []
-    context = spark.sparkContext
-    count = min(len(items), TASKS_PER_CORE * context.defaultParallelism)
-    packs = even_packs([weigh(item) + 1 for item in items], count)
-    done = context.accumulator(0)
-
-    def run(pack: Iterable[list[tuple[int, Item]]]) -> Iterator[tuple[int, Result]]:
-        for numbered in pack:
-            for number, item in numbered:
-                yield number, job(item)
-                done.add(1)
-
-    numbered = [[(number, items[number]) for number in pack] for pack in packs]
-    tasks = context.parallelize(numbered, len(numbered)).mapPartitions(run)
-
-    def look(_group: str) -> None:
-        if tell is not None:
-            tell(done.value, len(items))
-
-    results = watch(context, tasks.collect, look)
-    return [result for _, result in sorted(results, key=lambda pair: pair[0])]
+    return _frame(spark, partial(_told, job, where), items, schema, weigh)
 
 
 def even_packs(weights: Sequence[int], count: int) -> list[list[int]]:
-    """Share out items by weight: the heaviest first, each to the lightest pack so far.
+    """Share out items by weight, in their order.
 
     Parameters
     ----------
     weights : sequence of int
+        Each above 0.
     count : int
-        How many packs, at most as many as items.
+        How many packs at most.
 
     Returns
     -------
     list of list of int
-        The items' numbers.
+        The items' numbers, rising from pack to pack; no pack is empty, and none heavier than an
+        even share and the heaviest item together.
 
     Examples
     --------
@@ -120,78 +218,141 @@ def even_packs(weights: Sequence[int], count: int) -> list[list[int]]:
     [[0, 1, 2], [3, 4]]
     """
     packs: list[list[int]] = [[] for _ in range(count)]
-    heap = [(0, number) for number in range(count)]
-    for item in sorted(range(len(weights)), key=lambda item: -weights[item]):
-        weight, number = heapq.heappop(heap)
-        packs[number].append(item)
-        heapq.heappush(heap, (weight + weights[item], number))
-    return packs
+    total, before = sum(weights), 0
+    for item, weight in enumerate(weights):
+        packs[(2 * before + weight) * count // (2 * total)].append(item)
+        before += weight
+    return [pack for pack in packs if pack]
 
 
-def watch(
-    context: SparkContext, work: Callable[[], Result], look: Callable[[str], None]
-) -> Result:
-    """Do something with Spark, look at it meanwhile, and stop its jobs at once when interrupted.
+def _frame(
+    spark: SparkSession,
+    rows_of: Rows,
+    items: Sequence[Item],
+    schema: pa.Schema,
+    weigh: Callable[[Item], int],
+) -> DataFrame:
+    """Make a frame of the rows of all items, a task for each pack."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    numbers = even_packs(
+        [weigh(item) + 1 for item in items], min(len(items), TASKS_PER_CORE * _cores(spark))
+    )
+    packs = [pickle.dumps([items[number] for number in pack]) for pack in numbers]
+    tasks = len(packs)
+    work = _Work(rows_of, packs, schema, os.getcwd())
+    # As many slices as rows: each task has the row with the number of its pack.
+    numbered = spark.range(0, tasks, 1, numPartitions=max(tasks, 1))
+    return numbered.mapInArrow(work, from_arrow_schema(schema))
+
+
+class _Work:
+    """What a task does; called by a worker with the numbers of packs."""
+
+    def __init__(
+        self, rows_of: Rows, packs: list[bytes], schema: pa.Schema, directory: str
+    ) -> None:
+        self.rows_of, self.packs = rows_of, packs
+        self.schema, self.directory = schema, directory
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all items in the packs."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                with _inside(self.directory):
+                    yield from self._pack(pickle.loads(self.packs[number]))
+
+    def _pack(self, items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        rows = (row for item in items for row in self.rows_of(item))
+        while batch := list(islice(rows, ROWS_IN_A_BATCH)):
+            yield pa.RecordBatch.from_pylist(batch, self.schema)
+
+
+@contextlib.contextmanager
+def _inside(directory: str) -> Iterator[None]:
+    """Let relative paths mean what they mean to the driver, where its directory is here too."""
+    try:
+        before = os.getcwd()
+        os.chdir(directory)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _pickled(job: Callable[[Item], Result], item: Item) -> Iterator[Mapping[str, Any]]:
+    """Yield one row: whether the job raised, and what it raised or returned."""
+    try:
+        yield {"result": dumps((False, job(item)))}
+    except Exception as error:
+        try:
+            data = dumps((True, error))
+            pickle.loads(data)
+        except Exception:
+            data = dumps((True, JobError(f"{type(error).__name__}: {error}")))
+        yield {"result": data}
+
+
+def dumps(value: object) -> bytes:
+    """Pickle a value; the errors in it keep their ``__cause__``, which `pickle` drops.
 
     Parameters
     ----------
-    context : SparkContext
-    work : callable
-        Runs Spark jobs; called in a thread of its own.
-    look : callable
-        Called with the name of the work's job group (see `tasks_done`), in this thread, again and
-        again until the work is done, and once after that.
+    value : object
 
     Returns
     -------
-    object
-        What `work` returned.
-
-    Notes
-    -----
-    PySpark's own answer to Ctrl-C leaves jobs running; so the work has a job group that is
-    cancelled by name. Interrupts arrive in the main thread, which waits here.
+    bytes
+        For `pickle.loads`.
     """
-    from pyspark import InheritableThread
+    stream = io.BytesIO()
+    _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(value)
+    return stream.getvalue()
 
-    group = f"kafkastore-{uuid.uuid4()}"
-    results: list[Result] = []
-    errors: list[BaseException] = []
-    is_done = threading.Event()
 
-    def run() -> None:
-        try:
-            context.setJobGroup(group, "kafkastore", interruptOnCancel=True)
-            results.append(work())
-        except BaseException as error:  # raised again below, in the thread that waits
-            errors.append(error)
-        finally:
-            is_done.set()
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: object) -> Any:
+        """Return how an error that has a cause is made again."""
+        if isinstance(value, BaseException) and value.__cause__ is not None:
+            return _caused, (value.__reduce_ex__(pickle.HIGHEST_PROTOCOL), value.__cause__)
+        return NotImplemented
 
-    thread = InheritableThread(target=run, daemon=True)
-    thread.start()
+
+def _caused(reduced: tuple[Any, ...], cause: BaseException) -> BaseException:
+    """Make an error again, and its cause."""
+    make, arguments, *state = reduced
+    error: BaseException = make(*arguments)
+    if state and state[0]:
+        error.__setstate__(state[0])
+    error.__cause__ = cause
+    return error
+
+
+def _told(
+    job: Rows, where: Callable[[Item], Mapping[str, Any]], item: Item
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of an item, and one more for what was raised."""
+    place = where(item)
     try:
-        while not is_done.wait(SECONDS_BETWEEN_LOOKS):
-            look(group)
-    except BaseException:
-        context.cancelJobGroup(group)
-        is_done.wait(SECONDS_TO_STOP)
-        raise
-    thread.join()
-    if errors:
-        raise errors[0]
-    look(group)
-    return results[0]
+        for row in job(item):
+            yield {**place, **row}
+    except Exception as error:
+        told = isinstance(error, KafkaStoreError | OSError)
+        yield {**place, "error": str(error) if told else f"{type(error).__name__}: {error}"}
 
 
-def tasks_done(context: SparkContext, group: str) -> tuple[int, int]:
-    """Count the tasks of a job group: done, and known so far."""
-    tracker = context.statusTracker()
-    done = total = 0
-    for job in tracker.getJobIdsForGroup(group):
-        info = tracker.getJobInfo(job)
-        for stage in info.stageIds if info is not None else ():
-            details = tracker.getStageInfo(stage)
-            if details is not None:
-                done, total = done + details.numCompletedTasks, total + details.numTasks
-    return done, total
+def _cores(spark: SparkSession) -> int:
+    """Count what can run at once."""
+    if not is_connect(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    from pyspark.sql import functions
+
+    # A frame of numbers has as many slices as there are cores, if not told otherwise.
+    slices = spark.range(1 << 20).select(functions.spark_partition_id().alias("slice"))
+    (row,) = slices.agg(functions.max("slice")).collect()
+    return int(row[0]) + 1

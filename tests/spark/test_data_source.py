@@ -320,6 +320,7 @@ def test_times_stand_for_the_first_record_at_or_after_them(upgrade):
         assign='{"up": [0]}',
         startingTimestamp=str(since),
         endingOffsetsByTimestamp=json.dumps({"up": {"0": until}}),
+        rules="correct",
     )
     assert offsets(read(chosen)) == [("up", 0, offset) for offset in range(start, end)]
 

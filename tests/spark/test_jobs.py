@@ -12,12 +12,12 @@ from models.record_strategies import bounded, logs
 import kafkastore
 from kafkastore.spark.jobs.partition_jobs import (
     answer_times,
-    places_of,
     survey_for_migration,
     survey_partition,
     times_to_ask,
     verify_partition,
 )
+from kafkastore.spark.jobs.places import places_of
 from kafkastore.spark.jobs.reading import MOST_SAMPLES, Reading
 
 NOW = 2_000_000_000_000

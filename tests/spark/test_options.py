@@ -2,7 +2,14 @@
 import pytest
 
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.source.options import EARLIEST, LATEST, OptionError, parse_options
+from kafkastore.spark.source.options import (
+    EARLIEST,
+    INTERNAL_TOPICS,
+    LATEST,
+    NEWEST_RULES,
+    OptionError,
+    parse_options,
+)
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -29,8 +36,9 @@ def test_without_options_everything_is_read():
         ({"SUBSCRIBE": "u"}, {U0}),
         ({"subscribePattern": "t|v"}, {T0, T1}),
         ({"subscribePattern": "."}, {T0, T1, U0}),
-        ({"subscribePattern": "uu?"}, {U0}),
-        ({"subscribePattern": ""}, set()),
+        ({"subscribePattern": " uu? "}, {U0}),
+        ({"subscribePattern": "^x|u$"}, {U0}),
+        ({"subscribePattern": "^$"}, set()),
         ({"assign": '{"t": [1], "u": [0]}'}, {T1, U0}),
     ],
 )
@@ -90,6 +98,47 @@ def test_what_concerns_a_broker_only_is_let_pass():
     })
 
 
+def test_a_pattern_is_found_anywhere_but_in_internal_topics():
+    """As `findFirstIn` in Spark's `SubscribePatternStrategy`, and a broker's list of topics."""
+    selection = parsed(subscribePattern="order|off|state|clust").selection
+    for topic in ("orders", "reorder-2", "my_state"):
+        assert selection.includes(TopicPartition(topic, 0))
+    for topic in INTERNAL_TOPICS:
+        assert not selection.includes(TopicPartition(topic, 0))
+        assert parsed(subscribe=topic).selection.includes(TopicPartition(topic, 0))
+
+
+def test_options_of_streams_and_of_writing_are_let_pass():
+    parsed(maxOffsetsPerTrigger="10", minOffsetsPerTrigger="1", maxTriggerDelay="15m", topic="t")
+
+
+@pytest.mark.parametrize(
+    ("options", "isolation"),
+    [
+        ({}, "read_uncommitted"),
+        ({"kafka.isolation.level": "read_committed"}, "read_committed"),
+        ({"isolation": "READ_COMMITTED "}, "read_committed"),
+        ({"isolation": "read_committed", "kafka.isolation.level": "read_committed"},
+         "read_committed"),
+    ],
+)
+def test_isolation_is_the_consumers_or_our_own_option(options, isolation):
+    assert parsed(**options).isolation == isolation
+
+
+def test_rules_are_a_brokers_unless_others_are_asked_for():
+    assert parsed().rules == NEWEST_RULES
+    assert parsed(rules="correct").rules == "correct"
+    assert parsed(rules="2.4").rules == "2.4"
+
+
+def test_both_ends_may_name_partitions():
+    """What one end leaves to be found out is not compared."""
+    parsed(startingOffsets='{"t": {"0": 5}}', endingOffsets='{"t": {"0": -1}}')
+    parsed(startingOffsets='{"t": {"0": 5}}', endingOffsets="latest")
+    parsed(startingOffsets='{"t": {"0": 5}}', endingOffsetsByTimestamp='{"t": {"0": 3}}')
+
+
 def test_columns_are_named_by_commas():
     assert parsed(columns=" offset,value ").columns == ("offset", "value")
     assert parsed(columns="offset,headers", includeHeaders="true").include_headers
@@ -122,6 +171,22 @@ def test_columns_are_named_by_commas():
         ({"columns": "offset", "includeHeaders": "true"}, r"columns and includeHeaders contradict"),
         ({"minPartitions": "0"}, r"minPartitions must be an integer of at least 1, not 0"),
         ({"paths": "[]"}, r"options path and paths contradict each other"),
+        ({"subscribePattern": " "}, r"option subscribePattern is empty"),
+        ({"endingOffsets": ""}, r"option endingOffsets is no JSON"),
+        ({"maxRecordsPerPartition": "0"}, r"maxRecordsPerPartition must be an integer of at least"),
+        ({"isolation": "none"}, r"isolation must be read_uncommitted or read_committed, not none"),
+        ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"},
+         r"options isolation and kafka.isolation.level contradict each other"),
+        ({"rules": "newest"}, r"option rules: rules 'newest' are not known: use correct"),
+        ({"rules": "0.10.1", "isolation": "read_committed"}, r"option rules: .* know no isolation"),
+        ({"kafka.auto.offset.reset": "latest"}, r"reset is refused, .*: set startingOffsets"),
+        ({"kafka.Enable.auto.commit": "true"}, r"commit is refused, .*: nothing is ever committed"),
+        ({"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'},
+         r"startingOffsets and endingOffsets: the start of t-0, 5, is behind its end, 4"),
+        ({"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 9, "1": 9}}'},
+         r"startingOffsets and endingOffsets name different partitions: t-1 is in one alone"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 5}}',
+          "endingOffsetsByTimestamp": '{"t": {"0": 4}}'}, r"ByTimestamp: the start of t-0, 5, is"),
     ],
 )
 def test_a_bad_option_is_refused_with_one_sentence(options, sentence):

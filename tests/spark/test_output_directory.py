@@ -1,10 +1,17 @@
-"""The output appears whole, replaces only what is ours, and survives being killed anywhere."""
+"""The output appears whole, replaces only what is ours, and survives being killed anywhere.
+
+What is taken over of a run that was killed is still so.
+"""
 import fcntl
+from dataclasses import replace
 
 import pytest
+from changes.small_store import change, write
 
+from kafkastore.changes.plan import Inline, Plan
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.spark.pipeline.output_directory import MARK, output_directory
+from kafkastore.spark.pipeline.saved_steps import SavedSteps, state_of
 
 
 def run(out, text="new", inputs=(), *, fails=False, **options):
@@ -98,3 +105,62 @@ def test_two_runs_do_not_write_one_output(tmp_path):
         fcntl.flock(mark, fcntl.LOCK_EX)
         with pytest.raises(ChangeRefusedError, match=r"another run is writing .*out"):
             run(tmp_path / "out")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Saved steps of a run over a store of one file, which was planned to be replaced."""
+    write(tmp_path / "store" / "t-0" / "a.timeindex", b"old", 7)
+    write(tmp_path / "store" / "t-0" / f"{0:020}.log", b"log", 7)
+    (tmp_path / "working").mkdir()
+    saved = SavedSteps(tmp_path / "working")
+    saved.start({"mode": "auto"}, [tmp_path / "store"], {"now": 1})
+    return saved
+
+
+def take_over(saved, tmp_path, mode="auto"):
+    (tmp_path / "working" / "migrated").mkdir(exist_ok=True)
+    found = saved.take_over({"mode": mode}, [tmp_path / "store"])
+    assert (tmp_path / "working" / "migrated").exists() == (found is not None)
+    return found
+
+
+def test_steps_are_taken_over_where_nothing_has_changed(saved, tmp_path):
+    saved.write("survey", {"result": [1, "a"]})
+    assert take_over(saved, tmp_path) == {"now": 1}
+    assert saved.read("survey") == {"result": [1, "a"]}
+    assert saved.read("verify") is None
+
+
+@pytest.mark.parametrize(
+    "name", [f"t-0/{0:020}.log", "t-0/a.timeindex", "t-0/new", "meta.properties"]
+)
+def test_steps_are_not_taken_over_where_any_file_has_changed(saved, tmp_path, name):
+    write(tmp_path / "store" / name, b"new", 8)
+    assert take_over(saved, tmp_path) is None
+    assert saved.read("started") is None
+
+
+def test_steps_are_not_taken_over_with_other_options(saved, tmp_path):
+    assert take_over(saved, tmp_path, "kip-33") is None
+
+
+def test_files_that_the_plans_name_may_change(saved, tmp_path):
+    root = tmp_path / "store"
+    made = change(root, "t-0/a.timeindex", Inline(b"time"), b"time")
+    plan = Plan(str(root), "migrate (auto)", (replace(made, relies_on=()),))
+    saved.write_plans([plan], [root])
+    write(root / "t-0" / "a.timeindex", b"time", 9)
+    write(root / "t-0" / f"kafkastore-{plan.id}.a.timeindex.new", b"ti", 9)
+    assert take_over(saved, tmp_path) == {"now": 1}
+    assert saved.read_plans() == [plan]
+    write(root / "t-0" / f"{0:020}.log", b"log", 8)
+    assert take_over(saved, tmp_path) is None
+
+
+def test_what_cannot_be_looked_at_has_a_state_too(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "dangling").symlink_to("nowhere")
+    (tmp_path / "t-0" / "round").symlink_to(tmp_path)
+    assert state_of(tmp_path) == state_of(tmp_path) != state_of(tmp_path / "t-0")
+    assert state_of(tmp_path / "gone") == state_of(tmp_path / "gone")

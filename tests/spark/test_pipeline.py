@@ -2,6 +2,7 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.dataset
@@ -13,11 +14,15 @@ from spark.frames import TIMESTAMP_TYPES, decoded
 
 import kafkastore
 from kafkastore import samples
+from kafkastore.changes.parts import apply_in_parts, apply_part
 from kafkastore.changes.undo import undo
 from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.spark.pipeline.output_directory import MARK
+from kafkastore.spark.pipeline.report import render
 from kafkastore.spark.pipeline.steps import run_pipeline, store_names
 
+NOW = 2_000_000_000_000
 VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
 STEPS = [
     "start Spark", "survey", "verify", "offsets", "copy", "plan", "migrate", "verify again",
@@ -241,38 +246,121 @@ def test_in_place_the_directory_itself_changes_and_can_go_back(
     assert contents(logs) == before
 
 
-def interrupt(*_arguments, **_options):
-    """What Ctrl-C does."""
-    raise KeyboardInterrupt
+class Interrupting(Diary):
+    """Progress that is interrupted, as by Ctrl-C, when a step begins."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at = at
+
+    def step_started(self, step, unit, total):
+        super().step_started(step, unit, total)
+        if step == self.at:
+            raise KeyboardInterrupt
 
 
-def test_an_interrupted_run_leaves_nothing_but_what_the_next_resumes(
-    spark, sources, tmp_path, monkeypatch
-):
-    out = tmp_path / "out"
-    with monkeypatch.context() as patched:
-        patched.setattr("kafkastore.spark.pipeline.steps.write_records", interrupt)
+def comparable(result):
+    """What must be the same of two runs over the same data: all but times."""
+    steps = [step._replace(seconds=0) for step in result.steps]
+    same = replace(result, now=NOW, steps=steps)
+    return json.loads(same.to_json()), render(same)
+
+
+def run_interrupted_at_each_step(*arguments, **options):
+    """Run the pipeline, interrupted at each step once, to its end."""
+    steps = [step for step in STEPS if step != "copy" or "in_place" not in options]
+    for number, step in enumerate(steps):
+        diary = Interrupting(step)
         with pytest.raises(KeyboardInterrupt):
-            run_pipeline(sources[-1], out, spark=spark)
-    assert not out.exists()
-    result = run_pipeline(sources[-1], out, spark=spark, resume=True)
-    assert next(step.summary for step in result.steps if step.name == "copy") == "0 bytes"
-    assert result.summary()[0].findings_after == 0
-    assert result.problems == []
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+            run_pipeline(*arguments, resume=True, progress=diary, **options)
+        advanced = {each for what, each in diary.events if what == "advanced"}
+        if "in_place" in options:
+            advanced.discard("migrate")  # looked at again: somebody may have undone it
+        assert advanced <= {steps[number - 1]}, "what was done is not done again"
+    return run_pipeline(*arguments, resume=True, **options)
 
 
+def test_a_run_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_path):
+    out = tmp_path / "out"
+    whole = run_pipeline(sources[-1], out, spark=spark)
+    files, expected = contents(out / "migrated"), comparable(whole)
+    out.rename(tmp_path / "whole")
+    result = run_interrupted_at_each_step(sources[-1], out, spark=spark)
+    assert comparable(result) == expected
+    assert contents(out / "migrated") == files
+    read = [
+        sorted(
+            pyarrow.dataset.dataset(place / "records", partitioning="hive").to_table().to_pylist(),
+            key=lambda row: (row["topic"], row["partition"], row["offset"]),
+        )
+        for place in (out, tmp_path / "whole")
+    ]
+    assert read[0] == read[1] != []
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "whole"}
+    assert {path.name for path in out.iterdir()} == {
+        MARK, "migrated", "records", "report.html", "result.json",
+    }
+
+
+def test_a_run_in_place_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_path):
+    logs = tmp_path / "kafka-logs"
+    found = []
+    for run in (run_pipeline, run_interrupted_at_each_step):
+        shutil.copytree(sources[-1], logs)
+        before = contents(logs)
+        result = run(logs, tmp_path / "out", in_place=True, spark=spark)
+        found.append((comparable(result), contents(logs)))
+        undo(result.stores[0].undo_area)
+        assert contents(logs) == before
+        shutil.rmtree(logs)
+        shutil.rmtree(result.stores[0].undo_area)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("what", ["a file changes", "another option"])
+def test_what_was_found_in_other_files_or_with_other_options_is_not_taken_over(
+    spark, sources, tmp_path, what
+):
+    logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(logs, tmp_path / "out", spark=spark, progress=Interrupting("plan"))
+    options = {}
+    if what == "a file changes":
+        shutil.rmtree(logs / "up-1")
+    else:
+        options = {"mode": "kip-33"}
+    result = run_pipeline(logs, tmp_path / "out", spark=spark, resume=True, **options)
+    expected = run_pipeline(logs, tmp_path / "fresh", spark=spark, **options)
+    assert result.summary() == expected.summary()
+    assert contents(tmp_path / "out" / "migrated") == contents(tmp_path / "fresh" / "migrated")
+
+
+def cut_short(plan, spread, undo_dir):
+    """Apply a plan to one partition, and be interrupted."""
+
+    def first(work, parts):
+        if work is not apply_part:
+            return spread(work, parts)
+        list(spread(work, parts[:1]))
+        raise KeyboardInterrupt
+
+    return apply_in_parts(plan, first, undo_dir)
+
+
+@pytest.mark.parametrize("again", [False, True])
 def test_an_interrupted_migration_in_place_is_finished_by_the_next(
-    spark, sources, tmp_path, monkeypatch
+    spark, sources, tmp_path, monkeypatch, again
 ):
     logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
     before = contents(logs)
     with monkeypatch.context() as patched:
-        patched.setattr("kafkastore.changes.run.Run.record", interrupt)
+        patched.setattr("kafkastore.spark.pipeline.migrating.apply_in_parts", cut_short)
         with pytest.raises(KeyboardInterrupt):
             run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
-    with pytest.raises(ChangeRefusedError, match="an earlier plan is unfinished"):
-        run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
+    assert before != contents(logs)
+    if again:  # a run that does not resume forgets what the first one had planned
+        with pytest.raises(ChangeRefusedError, match="an earlier plan is unfinished"):
+            run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
     result = run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark, resume=True)
     (each,) = result.stores
     assert each.files_made == each.segments

@@ -7,23 +7,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
+from models.pipeline_results import made_up_store, result_with, store_of
 from models.record_format import Batch, Row
 from models.record_strategies import bounded, logs
 
-import kafkastore
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.jobs.partition_jobs import (
-    answer_times,
-    places_of,
-    survey_partition,
-    times_to_ask,
+from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
+from kafkastore.spark.jobs.reading import SegmentRow
+from kafkastore.spark.pipeline import plots
+from kafkastore.spark.pipeline.digest import (
+    LEAST_POWER,
+    densities,
+    differences,
+    distances,
+    grouped,
+    severities,
+    sizes_by_partition,
+    sizes_by_topic,
 )
-from kafkastore.spark.pipeline.report import MOST_ROWS, grouped, moment, render, size
-from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
+from kafkastore.spark.pipeline.report import (
+    FEW_ROWS,
+    MOST_ANSWERS,
+    MOST_ROWS,
+    MOST_SIZES,
+    MOST_STORES,
+    answer_tables,
+    moment,
+    render,
+    size,
+)
+from kafkastore.spark.pipeline.results import StoreResult
+from kafkastore.spark.spread import Place
 from kafkastore.time_axes import LAST_DATE_MS, MOST_TICKS, time_ticks
 
-NOW = 1_600_000_000_000
+MIB = 1 << 20
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -32,6 +50,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
+        self.source = text
         self.open, self.references, self.ids, self.text = [], [], [], []
         self.feed(text)
         self.close()
@@ -58,18 +77,6 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-def result_of(root, name="store"):
-    """What a run would have found in a directory, made without Spark."""
-    store = StoreResult(name, str(root), str(root))
-    for place in places_of(name, kafkastore.open(root)):
-        row = survey_partition(place)
-        store.partitions.append(row)
-        key = TopicPartition(place.topic, place.partition)
-        store.before[key] = answer_times((place, times_to_ask(row, 5)), now=NOW).rows
-        store.after[key] = store.before[key]
-    return PipelineResult(Path("/out"), "auto", NOW, [store], [Step("survey", 1.5, "done")])
-
-
 def page_of(result):
     text = render(result)
     page = Page(text)
@@ -86,26 +93,27 @@ def page_of(result):
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.0.1"])
 def test_the_report_of_a_real_directory_needs_nothing_else(golden, version):
-    result = result_of(golden(version, "upgrade", "answers").logs)
-    text = render(result)
+    result = result_with(store_of(golden(version, "upgrade", "answers").logs))
     page = page_of(result)
-    assert text.count("<svg") == 2 * 3
+    text = page.source
+    # Two of each partition with records, and of the store: segments, density, wrong answers.
+    assert text.count("<svg") == 2 * 3 + (3 if version == "0.10.0.1" else 2)
     assert "var(--correct)" in text
     assert "up-compressed-0" in " ".join(page.text)
     has_no_times = "No record of store has a timestamp" in " ".join(page.text)
     assert has_no_times is (version == "0.8.2.2")
 
 
-@bounded(25)
+@bounded(10)
 @given(logs())
 def test_any_log_has_a_report(tmp_path_factory, log):
-    page_of(result_of(log.write(tmp_path_factory.mktemp("log") / "logs")))
+    page_of(result_with(store_of(log.write(tmp_path_factory.mktemp("log") / "logs"))))
 
 
 def test_names_and_sentences_are_only_text(tmp_path):
     (tmp_path / "meta.properties").touch()
-    result = result_of(tmp_path, "<b>&amp;</b>")
-    store = result.stores[0]
+    store = store_of(tmp_path, "<b>&amp;</b>")
+    result = result_with(store)
     store.problems.append("a-0 could not be read: <script>alert(1)</script>")
     store.warnings.append("<img src=x>")
     store.findings_before.append(
@@ -119,18 +127,140 @@ def test_names_and_sentences_are_only_text(tmp_path):
 
 def test_a_long_list_is_cut_and_says_so(tmp_path):
     (tmp_path / "meta.properties").touch()
-    result = result_of(tmp_path)
+    result = result_with(store_of(tmp_path))
     result.stores[0].problems += [f"t-{number} failed" for number in range(MOST_ROWS + 5)]
     text = " ".join(page_of(result).text)
+    assert f"{MOST_ROWS - FEW_ROWS} more" in text
     assert "and 5 more, in result.json" in text
-    assert f"t-{MOST_ROWS + 4} failed" not in text
+    assert f"t-{MOST_ROWS - 1} failed" in text
+    assert f"t-{MOST_ROWS} failed" not in text
+
+
+def test_the_page_of_a_large_store_has_a_bounded_size():
+    store = made_up_store(partitions=2000, segments=20, times=70)
+    page = page_of(result_with(store))
+    text = re.sub(r"\s+", " ", " ".join(page.text))
+    assert len(page.source) < 1_500_000
+    assert f"The {MOST_ROWS} largest of 2,000; all are in result.json" in text
+    assert f"{70 - MOST_SIZES} more topics" in text
+    assert f"{2000 - MOST_SIZES:,} more partitions" in text
+    assert "1,994 partitions more not drawn" in text
+    assert "Offsets of 1,980 more partitions are in result.json" in text
+    assert f"and {70 - MOST_ANSWERS} more times, in result.json" in text
+
+
+def test_the_page_of_many_stores_has_a_bounded_size():
+    stores = [made_up_store(4, 5, 100, name=f"store-{number}") for number in range(30)]
+    page = page_of(result_with(*stores))
+    assert len(page.source) < 2_500_000
+    assert "store-0, store-1, store-2 and 27 more" in " ".join(page.text)
+    assert f"{30 - MOST_STORES} more stores are in result.json" in " ".join(page.text)
+
+
+def row_of(topic, partition, *segments):
+    """A surveyed partition of segments: size, entries of the offset and of the time index."""
+    rows = tuple(
+        SegmentRow(at * 10, size, 1000 + at, 900 + at, 10, offset_entries, time_entries)
+        for at, (size, offset_entries, time_entries) in enumerate(segments)
+    )
+    place = Place("s", None, f"/s/{topic}-{partition}", topic, partition,
+                  sum(each.size for each in rows))  # fmt: skip
+    return PartitionRow(place, rows, 0, len(rows) * 10, len(rows) * 10, None, ((950, 5),), None)
+
+
+def test_entries_are_counted_against_the_bytes_of_those_logs_that_have_the_index():
+    offset, time = densities(
+        [row_of("t", 0, (MIB, 256, None), (MIB, 128, 64)), row_of("t", 1, (4096, 0, 1))]
+    )
+    assert (offset.files, offset.missing, offset.entries) == (3, 0, 384)
+    assert offset.spacing == (2 * MIB + 4096) / 384
+    assert offset.per_mib == pytest.approx(384 / (2 + 4096 / MIB))
+    assert {at + LEAST_POWER: count for at, count in enumerate(offset.counts) if count} == {
+        12: 1, 13: 1,
+    }
+    assert (time.files, time.missing, time.entries, time.small) == (2, 1, 65, 1)
+    assert time.bytes == MIB + 4096
+    assert {at + LEAST_POWER: count for at, count in enumerate(time.counts) if count} == {
+        12: 1, 14: 1,
+    }
+
+
+def test_without_entries_there_is_no_density():
+    store = StoreResult("s", "/s", partitions=[row_of("t", 0, (500, 0, None))])
+    offset, time = densities(store.partitions)
+    assert (offset.spacing, offset.per_mib, time.spacing, time.per_mib) == (None, 0, None, None)
+    assert plots.density(store) is None
+    assert plots.density(StoreResult("s", "/s")) is None
+    assert plots.timeline(StoreResult("s", "/s")) is None
+    assert "No index has entries" in " ".join(page_of(result_with(store)).text)
+
+
+def test_sizes_are_added_up_by_topic_and_by_partition_the_largest_first():
+    store = StoreResult("s", "/s", partitions=[
+        row_of("a", 0, (100, 1, 1)), row_of("a", 1, (300, 1, 2)), row_of("b", 0, (350, 0, None)),
+    ])  # fmt: skip
+    assert [(each.name, each.bytes, each.partitions) for each in sizes_by_topic(store)] == [
+        ("a", 400, 2), ("b", 350, 1),
+    ]
+    assert [(each.name, each.bytes) for each in sizes_by_partition(store)] == [
+        ("b-0", 350), ("a-1", 300), ("a-0", 100),
+    ]
+    assert [each.offset_spacing for each in sizes_by_topic(store)] == [200, None]
+    assert sizes_by_partition(store)[1].time_spacing == 150
+
+
+def answers(legacy, kip_33, broker, correct, timestamp=5):
+    return AnswerRow(timestamp, legacy, kip_33, broker, correct, 0, 0)
+
+
+def test_answers_are_right_early_late_missing_or_needless():
+    store = StoreResult("s", "/s")
+    key = TopicPartition("t", 0)
+    store.before[key] = (answers(3, 7, None, 7), answers(9, 8, 7, 7), answers(9, 7, 9, None))
+    store.after[key] = (answers(3, 7, 7, 7), answers(9, 7, 7, 7), answers(9, None, None, None))
+    assert [tuple(each)[:8] for each in differences(store)] == [
+        ("legacy", "", 3, 0, 1, 1, 0, 1),
+        ("kip-33", "before", 3, 1, 0, 1, 0, 1),
+        ("kip-33", "after", 3, 3, 0, 0, 0, 0),
+        ("2.4", "before", 3, 1, 0, 0, 1, 1),
+        ("2.4", "after", 3, 3, 0, 0, 0, 0),
+        ("correct", "", 3, 3, 0, 0, 0, 0),
+    ]
+    legacy = differences(store)[0]
+    assert (legacy.most_early, legacy.most_late) == (4, 2)
+    stamps, offsets = distances(store, "legacy")
+    assert (stamps.tolist(), offsets.tolist()) == ([5, 5], [-4, 2])
+
+
+def test_of_many_answers_those_that_differ_are_shown_in_order():
+    store = StoreResult("s", "/s")
+    for partition in range(3):
+        store.after[TopicPartition("t", partition)] = tuple(
+            answers(7 - (at % 50 == partition), 7, 7, 7, at) for at in range(500 * partition)
+        )
+    store.before = store.after
+    tables = answer_tables(store, most=1)
+    assert [(each.name, each.asked, each.differing) for each in tables] == [("t-2", 1000, 20)]
+    (table,) = tables
+    stamps = [after.timestamp for _, after in table.rows]
+    assert len(stamps) == MOST_ANSWERS
+    assert stamps == sorted(stamps)
+    assert {at for at in range(1000) if at % 50 == 2} <= set(stamps)
+
+
+def test_findings_are_counted_by_severity_the_worst_first():
+    finding = Finding(Severity.SLOW, Path("/f"), 3, "what", "c", "r")
+    store = StoreResult("s", "/s", findings_before=[finding, finding], findings_after=[finding])
+    assert [tuple(each) for each in severities(store)] == [
+        ("data-loss-risk", 0, 0), ("wrong-answers", 0, 0), ("slow", 2, 1), ("style", 0, 0),
+    ]
 
 
 def test_times_that_are_no_dates_are_not_drawn(tmp_path):
     stamps = [5, 1_500_000_000_000, LAST_DATE_MS, LAST_DATE_MS + 1]
     rows = tuple(Row(at, stamp, None, b"v", ()) for at, stamp in enumerate(stamps))
     log = Log((Segment(0, (Batch(rows=rows),), modified_ms=10**15),))
-    page_of(result_of(log.write(tmp_path / "logs")))
+    page_of(result_with(store_of(log.write(tmp_path / "logs"))))
 
 
 def test_findings_that_differ_in_numbers_only_are_one_group_the_worst_first():

@@ -7,16 +7,18 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore.spark.pipeline.records import MOST_FILES_AT_ONCE
+from kafkastore.spark.jobs.surveying import MOST_FILES_AT_ONCE
 from kafkastore.spark.source.slices import (
     END,
     LARGEST_TASK_BYTES,
     OPENING_BYTES,
     SMALLEST_TASK_BYTES,
     LogSlice,
+    at_most,
     cut,
     log_bytes,
     pack,
+    spread,
     task_bytes,
 )
 
@@ -76,6 +78,51 @@ def test_packs_keep_all_slices_in_order_and_fill_up(sizes, size):
         weight <= size or len(one.slices) == 1 for weight, one in zip(weights, packs, strict=True)
     )
     assert all(one + other > size for one, other in pairwise(weights))
+
+
+@given(st.integers(0, 50), st.integers(0, 300), st.integers(1, 60), st.booleans())
+def test_a_slice_is_cut_by_offsets_as_evenly_as_can_be(start, count, most, is_open):
+    whole = LogSlice("/t-0", "t", 0, start, END if is_open else start + count, 7, start + count)
+    parts = list(at_most(whole, most))
+    assert [each.start_offset for each in parts] == [start, *(e.end_offset for e in parts[:-1])]
+    assert parts[-1].end_offset == whole.end_offset
+    counts = [each.known_end_offset - each.start_offset for each in parts]
+    assert max(counts) <= most
+    assert max(counts) - min(counts) <= 1
+    assert sum(counts) == count
+
+
+@given(st.lists(st.integers(1, 100), min_size=1), st.integers(1, 40))
+def test_slices_are_spread_over_enough_tasks(counts, wanted):
+    slices = [LogSlice("/t-0", "t", at, 0, END, 7, count) for at, count in enumerate(counts)]
+    parts = spread(slices, wanted)
+    for whole in slices:
+        own = [each for each in parts if each.partition == whole.partition]
+        assert [each.start_offset for each in own] == [0, *(e.end_offset for e in own[:-1])]
+        assert own[-1].end_offset == END
+    assert min(wanted, sum(counts)) <= len(parts) <= wanted + len(slices)
+
+
+@given(st.lists(st.integers(0, 30)), st.integers(30, 60))
+def test_packs_have_no_more_records_than_asked_for(counts, most):
+    slices = [LogSlice("/t-0", "t", 0, 0, count, 1, count) for count in counts]
+    packs = pack(slices, 1 << 40, most)
+    assert [each for one in packs for each in one.slices] == slices
+    assert all(sum(each.end_offset for each in one.slices) <= most for one in packs)
+
+
+def test_bytes_of_a_range_are_those_between_its_offsets(golden):
+    (log,) = (
+        each
+        for each in kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)
+        if str(each.topic_partition).endswith("-0") and not each.topic.startswith("__")
+    )
+    end = log.log_end_offset
+    places = [0, end // 4, end // 2, end // 2 + 1, end]
+    sizes = [log_bytes(log, start, stop) for start, stop in pairwise(places)]
+    assert all(size >= 0 for size in sizes)
+    assert sum(sizes) <= log_bytes(log, 0, END) == sum(each.size for each in log.segments)
+    assert log_bytes(log, 0, end // 2) < 0.7 * log_bytes(log, 0, END)
 
 
 def test_no_task_reads_more_partitions_than_files_are_written_at_once():

@@ -2,22 +2,47 @@
 import _thread
 import math
 import operator
+import os
+import pickle
+import sys
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
-from kafkastore.spark.spread import even_packs, spread, tasks_done, watch
+from kafkastore.errors import (
+    CorruptBatchError,
+    DuplicatePartitionError,
+    KafkaStoreError,
+    NotAFileError,
+)
+from kafkastore.spark.spread import JobError, attempt, dumps, even_packs, spread, table
+from kafkastore.spark.watch import watch
+
+NUMBERS = pa.schema([("item", pa.int32()), ("root", pa.float64()), ("error", pa.string())])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _jobs_of_this_module_travel():
+    """Send functions of this module by value: workers don't have it."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
 
 
 @given(st.lists(st.integers(1, 100), min_size=1), st.integers(1, 8))
-def test_packs_hold_each_item_once_and_weigh_alike(weights, count):
+def test_packs_hold_each_item_once_in_order_and_none_is_much_too_heavy(weights, count):
     packs = even_packs(weights, min(count, len(weights)))
-    assert sorted(item for pack in packs for item in pack) == list(range(len(weights)))
-    heavy = [sum(weights[item] for item in pack) for pack in packs]
-    assert max(heavy) - min(heavy) <= max(weights)
+    assert [item for pack in packs for item in pack] == list(range(len(weights)))
+    assert all(packs)
+    assert len(packs) <= count
+    share = sum(weights) / min(count, len(weights))
+    assert max(sum(weights[item] for item in pack) for pack in packs) <= share + max(weights)
 
 
 def test_results_come_in_the_order_of_the_items(spark):
@@ -25,18 +50,105 @@ def test_results_come_in_the_order_of_the_items(spark):
     results = spread(
         spark, operator.neg, range(100), weigh=lambda item: item, tell=lambda *how: told.append(how)
     )
-    assert results == [-item for item in range(100)]
+    assert list(results) == [-item for item in range(100)]
     assert told[-1] == (100, 100)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
 def test_nothing_to_do_starts_no_job(spark):
-    assert spread(spark, operator.neg, [], weigh=abs) == []
+    assert list(spread(spark, operator.neg, [], weigh=abs)) == []
 
 
-def test_what_a_job_raises_ends_the_run(spark):
-    with pytest.raises(Exception, match=r"ValueError: (math domain error|expected a nonneg)"):
-        spread(spark, math.sqrt, [1, -1], weigh=abs)
+def test_what_a_job_raises_is_raised_in_its_turn(spark):
+    results = spread(spark, math.sqrt, [4, 1, -1, 9], weigh=abs)
+    assert [next(results), next(results)] == [2, 1]
+    with pytest.raises(ValueError, match=r"math domain error|expected a nonneg"):
+        next(results)
+
+
+def refuse(item):
+    """Raise what is asked for, as jobs do."""
+    if item == 0:
+        try:
+            raise PermissionError(13, "Permission denied", "f")
+        except PermissionError as error:
+            raise NotAFileError("f", "a socket") from error
+    if item == 1:
+        raise CorruptBatchError("no", path="f", position=3)
+    if item == 2:
+        raise DuplicatePartitionError({("t", 0): ["a", "b"]})
+
+    class LocalError(Exception):
+        """One that no other process knows."""
+
+    raise LocalError("of here")
+
+
+def test_errors_travel_with_what_they_say_and_their_cause(spark):
+    errors = []
+    for item in range(4):
+        with pytest.raises(Exception) as raised:  # noqa: PT011
+            list(spread(spark, refuse, [item], weigh=abs))
+        errors.append(raised.value)
+    odd, corrupt, twice, local = errors
+    assert (type(odd), odd.kind) == (NotAFileError, "a socket")
+    assert isinstance(odd.__cause__, PermissionError)
+    assert (type(corrupt), corrupt.position) == (CorruptBatchError, 3)
+    assert (type(twice), str(twice)) == (
+        DuplicatePartitionError, str(DuplicatePartitionError({("t", 0): ["a", "b"]})),
+    )
+    assert (type(local), str(local)) == (JobError, "LocalError: of here")
+
+
+def test_an_error_as_a_value_can_be_raised_again():
+    error = pickle.loads(dumps(attempt(refuse, 0))).error
+    assert isinstance(error, NotAFileError)
+    assert isinstance(error.__cause__, PermissionError)
+    assert attempt(abs, -3) == 3
+
+
+def roots(item):
+    """Yield a row, and fail for negative ones behind it."""
+    yield {"root": None if item < 0 else math.sqrt(item)}
+    if item == -1:
+        raise KafkaStoreError("no root")
+    math.sqrt(item)
+
+
+def test_a_failure_is_a_row_of_the_table(spark):
+    frame = table(
+        spark, roots, [4, -1, 9, -2], NUMBERS, where=lambda item: {"item": item}, weigh=abs
+    )
+    assert frame.schema.simpleString() == "struct<item:int,root:double,error:string>"
+    rows = [tuple(row) for row in frame.collect()]
+    assert rows[:4] == [(4, 2.0, None), (-1, None, None), (-1, None, "no root"), (9, 3.0, None)]
+    assert rows[4] == (-2, None, None)
+    assert rows[5][:2] == (-2, None)
+    assert rows[5][2].startswith("ValueError: ")
+
+
+def test_a_table_of_nothing_has_its_columns(spark):
+    frame = table(spark, roots, [], NUMBERS, where=lambda item: {"item": item}, weigh=abs)
+    assert frame.collect() == []
+    assert frame.columns == NUMBERS.names
+
+
+def test_a_table_has_few_tasks_whatever_is_in_it(spark):
+    frame = table(spark, roots, range(1000), NUMBERS, where=lambda item: {"item": item}, weigh=abs)
+    assert frame.rdd.getNumPartitions() == 8
+    assert [row.item for row in frame.collect()] == list(range(1000))
+
+
+def directory(_):
+    """Where a job runs."""
+    return os.getcwd()
+
+
+def test_jobs_run_in_the_driver_s_directory(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert set(spread(spark, directory, range(8), weigh=abs)) == {str(tmp_path)}
+    monkeypatch.undo()
+    assert set(spread(spark, directory, range(8), weigh=abs)) == {os.getcwd()}
 
 
 def test_an_interrupt_stops_the_jobs_at_once(spark):
@@ -51,7 +163,7 @@ def test_an_interrupt_stops_the_jobs_at_once(spark):
     thread.start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        spread(spark, time.sleep, [120, 120], weigh=lambda _: 1)
+        list(spread(spark, time.sleep, [120, 120], weigh=lambda _: 1))
     thread.join()
     while tracker.getActiveStageIds():
         assert time.monotonic() - began < 60, "the job goes on"
@@ -60,7 +172,6 @@ def test_an_interrupt_stops_the_jobs_at_once(spark):
 
 def test_the_tasks_of_a_piece_of_work_are_counted(spark):
     seen = []
-    context = spark.sparkContext
-    numbers = context.parallelize(range(6), 6)
-    assert watch(context, numbers.count, lambda group: seen.append(tasks_done(context, group))) == 6
+    numbers = spark.sparkContext.parallelize(range(6), 6)
+    assert watch(spark, numbers.count, lambda *how: seen.append(how)) == 6
     assert seen[-1] == (6, 6)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,17 +14,11 @@ import numpy as np
 from kafkastore import legacy, migration
 from kafkastore.checks.findings import Finding
 from kafkastore.checks.verify import verify_log
-from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_dir import MARKS, LogDir
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.migration import PartitionSurvey
+from kafkastore.spark.jobs.places import FAILURES, open_place
 from kafkastore.spark.jobs.reading import Reading, SegmentRow
 from kafkastore.spark.spread import Place
 
-#: What a partition can fail with: what we say on purpose, and what the operating system says.
-FAILURES = (KafkaStoreError, OSError)
 BROKER_RULES = "2.4"
 
 
@@ -107,66 +99,6 @@ class Surveyed(NamedTuple):
     place: Place
     survey: PartitionSurvey | None
     error: str | None
-
-
-def places_of(name: str, store: LogStore) -> list[Place]:
-    """List the partitions of a store, with their sizes; nothing else is read.
-
-    Parameters
-    ----------
-    name : str
-        What the store is called from here on.
-    store : LogStore
-
-    Returns
-    -------
-    list of Place
-        By topic and partition.
-    """
-    places = []
-    for topic_partition in store.partitions:
-        log = store.partitions[topic_partition]
-        try:
-            size = sum(segment.size for segment in log.segments)
-        except FAILURES:
-            size = 0  # the jobs say why
-        root = None if log.log_dir is None else str(log.log_dir.path)
-        places.append(Place(name, root, str(log.path), log.topic, log.partition, size))
-    return places
-
-
-def open_place(place: Place) -> PartitionLog:
-    """Open a partition, with the checkpoints around it.
-
-    Parameters
-    ----------
-    place : Place
-
-    Returns
-    -------
-    PartitionLog
-    """
-    log_dir = None if place.root is None else _log_dir(place.root, _state_of(place.root))
-    return PartitionLog(Path(place.path), TopicPartition(place.topic, place.partition), log_dir)
-
-
-def _state_of(root: str) -> tuple[tuple[int, int] | None, ...]:
-    """Return size and mtime of each file that a `LogDir` reads."""
-    states: list[tuple[int, int] | None] = []
-    for mark in MARKS:
-        try:
-            status = os.stat(os.path.join(root, mark))
-        except OSError:
-            states.append(None)
-        else:
-            states.append((status.st_size, status.st_mtime_ns))
-    return tuple(states)
-
-
-@lru_cache(maxsize=16)
-def _log_dir(root: str, _state: tuple[tuple[int, int] | None, ...]) -> LogDir:
-    """Parse checkpoints once for all partitions of a task, and again when they have changed."""
-    return LogDir(Path(root))
 
 
 def survey_partition(place: Place) -> PartitionRow:

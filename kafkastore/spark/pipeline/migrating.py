@@ -1,36 +1,51 @@
-"""The pipeline's migration: copies, plans worked out by Spark, changes applied here."""
+"""The pipeline's migration: copies, plans that come of surveys by executors, changes by executors.
+
+What was planned is kept before anything is changed: a run that resumes applies the same plans, and
+so finishes them.
+"""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkastore import migration
-from kafkastore.changes.apply import apply
 from kafkastore.changes.copy_store import copy_store
-from kafkastore.changes.journal import Journal, find_journals, remove
+from kafkastore.changes.journal import find_journals
+from kafkastore.changes.parts import apply_in_parts, apply_part
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume as resume_changes
-from kafkastore.spark.jobs import partition_jobs
+from kafkastore.changes.undo import resume
+from kafkastore.spark.jobs import changing, planning
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
-from kafkastore.spark.spread import spread
+from kafkastore.spark.spread import Place, spread
+from kafkastore.spark.spread import Run as Work
+from kafkastore.spark.watch import Tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Kafka's default for topics; rebuilt indexes are as dense as that.
-INDEX_INTERVAL_BYTES = 4096
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 UNDO_FOLDER = "undo"
+
+
+class Finished(NamedTuple):
+    """What was made of a store by finishing what an earlier run began."""
+
+    files: int
+    bytes: int
+    undo_area: str | None
 
 
 def copy_stores(run: Run) -> None:
     """Copy every store into the output, modification times and all.
 
-    A copy appears under its name when it is whole; one that an interrupted run has finished is
+    A copy appears under its name when it is whole; one that the run that is resumed has finished is
     taken as it is.
     """
     total = sum(
@@ -38,18 +53,63 @@ def copy_stores(run: Run) -> None:
     )
     with run.step("copy", "files", total) as step:
         advance = _counter(lambda done: step.tell(done, total))
-        size = 0
-        for store in run.result.stores:
-            target = run.copy_of(store)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if not target.exists():
-                size += copy_store(store.path, target, progress=advance).bytes
+
+        def copy() -> int:
+            return sum(_copy(store, run.copy_of(store), advance) for store in run.result.stores)
+
+        size = step.result(copy, int)
         step.summary = f"{size:,} bytes"
     run.copied()
 
 
+def _copy(store: StoreResult, target: Path, advance: Callable[[object], None]) -> int:
+    """Copy a store unless there is its copy; return the size of what is in it."""
+    if target.exists():
+        return sum(
+            os.stat(os.path.join(folder, name)).st_size
+            for folder, _, names in os.walk(target)
+            for name in names
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return copy_store(store.path, target, progress=advance).bytes
+
+
+def finish_other_plans(
+    stores: Sequence[StoreResult],
+    plans: Sequence[Plan] | None,
+    undo_dir: str | os.PathLike[str] | None,
+) -> list[Finished]:
+    """Finish in place what was interrupted and is none of the plans that are known.
+
+    Parameters
+    ----------
+    stores : sequence of StoreResult
+    plans : sequence of Plan or None
+        Those of the run that is resumed.
+    undo_dir : path-like or None
+        Where undo areas are.
+
+    Returns
+    -------
+    list of Finished
+        For each store.
+    """
+    known = set() if plans is None else {plan.id for plan in plans}
+    found = []
+    for store in stores:
+        files, size, area = 0, 0, None
+        for journal in find_journals(store.path, undo_dir):
+            if journal.phase == "applying" and journal.plan.id not in known:
+                resume(journal, threads=os.cpu_count() or 1)
+                files += len(journal.plan.changes)
+                size += journal.plan.new_bytes
+                area = str(journal.area)
+        found.append(Finished(files, size, area))
+    return found
+
+
 def migrate_stores(
-    run: Run, spark: SparkSession, undo_dir: str | os.PathLike[str] | None, *, resume: bool
+    run: Run, spark: SparkSession, undo_dir: str | os.PathLike[str] | None
 ) -> None:
     """Work out the migration of every store, and apply it.
 
@@ -59,81 +119,124 @@ def migrate_stores(
     spark : SparkSession
     undo_dir : path-like or None
         Where undo areas go; of copies, whose originals are there, they are removed again.
-    resume : bool
-        Whether unfinished changes of an interrupted run are finished first.
     """
     if run.is_copied:
         undo_dir = run.working / UNDO_FOLDER
         undo_dir.mkdir(exist_ok=True)
-    if resume:
-        for store in run.result.stores:
-            _resume(run, store, undo_dir)
-    plans = _plan(run, spark)
-    total = sum(len(plan.changes) for plan in plans)
-    with run.step("migrate", "files", total) as step:
-        advance = _counter(lambda done: step.tell(done, total))
-        for store, plan in zip(run.result.stores, plans, strict=True):
-            journal = apply(plan, undo_dir, progress=advance, threads=os.cpu_count() or 1)
-            _note(run, store, journal)
+    plans = _plan(run, spark, run.saved.read_plans())
+    total = sum(_directories(plan) for plan in plans)
+    with run.step("migrate", "partitions", total) as step:
+
+        def work() -> list[str | None]:
+            return list(_apply(spark, plans, undo_dir, step.tell))
+
+        areas: list[str | None] = step.result(work, list)
+        if step.saved is not None and not run.is_copied:
+            areas = work()  # somebody may have undone it
+        for store, plan, area in zip(run.result.stores, plans, areas, strict=True):
+            store.files_made += len(plan.changes)
+            store.bytes_made += plan.new_bytes
+            if not run.is_copied:
+                store.undo_area = area or store.undo_area
         files = sum(store.files_made for store in run.result.stores)
         size = sum(store.bytes_made for store in run.result.stores)
         step.summary = f"{files:,} files of {size:,} bytes made"
-    if run.is_copied and undo_dir is not None:
-        Path(undo_dir).rmdir()
+    if run.is_copied:
+        shutil.rmtree(run.working / UNDO_FOLDER)
 
 
-def _resume(run: Run, store: StoreResult, undo_dir: str | os.PathLike[str] | None) -> None:
-    """Finish what an interrupted run began, and note what it had finished."""
-    for journal in find_journals(run.location(store), undo_dir):
-        if journal.phase == "applying":
-            _note(run, store, resume_changes(journal, threads=os.cpu_count() or 1))
-        elif journal.phase == "applied" and journal.plan.job == f"migrate ({run.result.mode})":
-            _note(run, store, journal)
+def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]:
+    """Survey by executors what lacks time indexes, and plan, store by store."""
+    total = len(run.places())
+    with run.step("plan", "partitions", total) as step:
+        plans: list[Plan] = [] if known is None else known
 
+        def make() -> list[tuple[list[str], list[str]]]:
+            plans.clear()
+            told, before = [], 0
+            for store in run.result.stores:
+                work = partial(spread, spark, tell=behind(step.tell, before, total))
+                plan, warnings, problems = _plan_of(run, store, work)
+                plans.append(plan)
+                told.append((warnings, problems))
+                before += len(store.partitions)
+            run.saved.write_plans(plans, [store.path for store in run.result.stores])
+            return told
 
-def _plan(run: Run, spark: SparkSession) -> list[Plan]:
-    """Survey on Spark what lacks time indexes, and plan, store by store."""
-    places = run.places()
-    with run.step("plan", "partitions", len(places)) as step:
-        job = partial(
-            partition_jobs.survey_for_migration,
-            read_logs=run.result.mode in ("auto", "rebuild"),
-            index_interval_bytes=INDEX_INTERVAL_BYTES,
-        )
-        surveyed = spread(spark, job, places, weigh=lambda each: each.bytes, tell=step.tell)
-        for each in surveyed:
-            if each.error is not None:
-                run.fail(each.place, each.error, "surveyed for the migration")
-        plans = [_plan_of(run, store, surveyed) for store in run.result.stores]
+        told: list[tuple[list[str], list[str]]] = step.result(make, list)
+        for store, (warnings, problems) in zip(run.result.stores, told, strict=True):
+            store.warnings.extend(warnings)
+            store.problems.extend(problems)
         count = sum(len(plan.changes) for plan in plans)
         step.summary = f"{count:,} files to make, mode {run.result.mode}"
     return plans
 
 
-def _plan_of(run: Run, store: StoreResult, surveyed: Iterable[partition_jobs.Surveyed]) -> Plan:
-    found = migration.survey(
-        run.location(store), read_logs=False, index_interval_bytes=INDEX_INTERVAL_BYTES
+def _plan_of(run: Run, store: StoreResult, work: Work) -> tuple[Plan, list[str], list[str]]:
+    """Plan one store; return the plan, warnings, and what could not be surveyed."""
+    problems: list[str] = []
+
+    def failed(place: Place, error: Exception) -> None:
+        what = "surveyed for the migration"
+        problems.append(run.problem(place, str(error), what))
+
+    found = planning.survey(
+        work,
+        run.location(store),
+        read_logs=run.result.mode in ("auto", "rebuild"),
+        failed=failed,
     )
-    partitions = (
-        each.survey
-        for each in surveyed
-        if each.place.store == store.name and each.survey is not None
-    )
-    found = replace(found, partitions=tuple(partitions))
-    store.warnings.extend(run.final(str(warning)) for warning in found.warnings)
-    return migration.plan(found, run.result.mode)
+    warnings = [run.final(str(warning)) for warning in found.warnings]
+    return migration.plan(found, run.result.mode), warnings, problems
 
 
-def _note(run: Run, store: StoreResult, journal: Journal) -> None:
-    """Note what was made, and where the old files are, or that they are not needed."""
-    store.files_made += len(journal.plan.changes)
-    store.bytes_made += journal.plan.new_bytes
-    if not journal.plan.changes:
-        return
-    if run.is_copied:
-        remove(journal)
-    else:
-        store.undo_area = str(journal.area)
+def _apply(
+    spark: SparkSession,
+    plans: Sequence[Plan],
+    undo_dir: str | os.PathLike[str] | None,
+    step_tell: Tell,
+) -> Iterator[str | None]:
+    """Apply plans one after the other; yield the undo areas."""
+    total = sum(_directories(plan) for plan in plans)
+    before = 0
+    for plan in plans:
+        tell = behind(step_tell, before, total)
+
+        def work(
+            job: Callable[[Item], Result],
+            items: Sequence[Item],
+            *,
+            weigh: Callable[[Item], int],
+            tell: Tell = tell,
+        ) -> Iterator[Result]:
+            # Looking at the files before is not what is waited for.
+            heard = tell if job is apply_part else None
+            return spread(spark, job, items, weigh=weigh, tell=heard)
+
+        journal, parts = apply_in_parts(plan, changing.by_executors(work), undo_dir)
+        for part in parts:
+            if part.error is not None:
+                raise part.error
+        before += _directories(plan)
+        yield str(journal.area) if plan.changes else None
+
+
+def _directories(plan: Plan) -> int:
+    """Count the partitions that a plan changes."""
+    return len({os.path.dirname(change.path) for change in plan.changes})
+
+
+def behind(tell: Tell, before: int, total: int) -> Tell:
+    """Return what tells of one store, behind others.
+
+    Parameters
+    ----------
+    tell : callable
+        Told how many units are done in all stores, and of how many.
+    before, total : int
+        How many are done in other stores, and how many there are in all.
+    """
+    return lambda done, _: tell(min(before + done, total), total)
 
 
 def _counter(tell: Callable[[int], None]) -> Callable[[object], None]:
@@ -146,5 +249,3 @@ def _counter(tell: Callable[[int], None]) -> Callable[[object], None]:
         tell(done)
 
     return advance
-
-

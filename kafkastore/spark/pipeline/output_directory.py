@@ -17,6 +17,8 @@ from pathlib import Path
 from kafkastore.errors import ChangeRefusedError
 
 MARK = ".kafkastore-pipeline"
+#: Holds what only a run that resumes this one needs; gone when the output has appeared.
+STEPS = ".steps"
 
 
 @contextmanager
@@ -61,6 +63,7 @@ def output_directory(
     if target.exists():
         target.rename(old)
     working.rename(target)
+    shutil.rmtree(target / STEPS, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
 
 

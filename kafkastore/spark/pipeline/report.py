@@ -1,52 +1,73 @@
 """The report: one page of HTML that needs nothing else, for a desk or a phone, light or dark."""
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
-from kafkastore.spark.pipeline import plots
+from kafkastore.spark.pipeline import digest, plots
 from kafkastore.spark.pipeline.results import PipelineResult, StoreResult
 from kafkastore.time_axes import LAST_DATE_MS
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 TEMPLATE = "report.html.jinja"
-#: Rows of one table, and partitions of one store whose answers are shown; the rest is in JSON.
-MOST_ROWS = 100
-MOST_TABLES = 20
-#: Partitions of one store that are drawn: those with the most segments.
-MOST_DRAWN = 6
-
-
-class FindingGroup(NamedTuple):
-    """Findings that say the same of different places."""
-
-    severity: Severity
-    what: str
-    consequence: str
-    before: int
-    after: int
-    example: Path
+#: Rows of one table, bars of one list and rows of one partition's answers; the rest is in JSON.
+MOST_ROWS, MOST_SIZES, MOST_ANSWERS = 100, 12, 60
+#: Problems that are seen at once.
+FEW_ROWS = 10
+#: Stores that are shown, partitions of each that are drawn, and that have a table of answers: fewer
+#: of more stores.
+MOST_STORES, MOST_DRAWN, MOST_TABLES = 12, 6, 20
 
 
 class Drawn(NamedTuple):
-    """A partition's plots, as markup."""
+    """A partition's plots."""
 
     name: str
-    segments: str
-    staircase: str
+    segments: Markup
+    staircase: Markup
 
 
 class AnswerTable(NamedTuple):
-    """A partition's answers, before and after the migration."""
+    """A partition's answers, before and after the migration: those that differ before others."""
 
     name: str
     rows: list[tuple[AnswerRow, AnswerRow]]
+    asked: int
     differing: int
+
+
+class SizeList(NamedTuple):
+    """The largest of some topics or partitions, and all others as one."""
+
+    what: str
+    shown: list[digest.Size]
+    rest: digest.Size | None
+
+
+class Section(NamedTuple):
+    """What the page has of one store."""
+
+    store: StoreResult
+    severities: list[digest.SeverityRow]
+    groups: list[digest.FindingGroup]
+    densities: tuple[digest.Density, digest.Density]
+    sizes: list[SizeList]
+    differences: list[digest.Differences]
+    partitions: list[PartitionRow]
+    timeline: Markup | None
+    density: Markup | None
+    distances: Markup | None
+    drawn: list[Drawn]
+    not_drawn: int
+    answers: list[AnswerTable]
+    is_untimed: bool
 
 
 def render(result: PipelineResult) -> str:
@@ -60,25 +81,16 @@ def render(result: PipelineResult) -> str:
     Returns
     -------
     str
-        A page of HTML: no script, and no reference to anything outside of it.
+        A page of HTML: no script, and no reference to anything outside of it. Its size has a bound
+        that neither partitions nor segments nor findings move.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    def drawings(store: StoreResult) -> list[Drawn]:
-        return [
-            Drawn(
-                _name(row),
-                Markup(plots.segments_over_time(row)),
-                Markup(plots.staircase(row, result.now)),
-            )
-            for row in _to_draw(store)
-        ]
 
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         trim_blocks=True,
+        lstrip_blocks=True,
         undefined=StrictUndefined,
     )
     environment.filters |= {
@@ -87,18 +99,74 @@ def render(result: PipelineResult) -> str:
         "size": size,
         "count": lambda number: f"{number:,}",
         "offset": lambda number: "none" if number is None else str(number),
+        "spacing": lambda number: "none" if number is None else f"{number:,.0f}",
     }
+    shown = result.stores[:MOST_STORES]
+    names = ", ".join(store.name for store in shown[:3])
+    more = f" and {len(result.stores) - 3} more" if len(result.stores) > 3 else ""
     return environment.get_template(TEMPLATE).render(
-        title="Kafka log directories: " + ", ".join(store.name for store in result.stores),
+        title=f"Kafka log directories: {names}{more}",
         result=result,
+        problems=result.problems,
+        summary=result.summary(),
+        sections=[_section(store, result.now, len(shown)) for store in shown],
         most=MOST_ROWS,
+        few=FEW_ROWS,
+        interval=INDEX_INTERVAL_BYTES,
         longest=max((step.seconds for step in result.steps), default=0) or 1,
-        untimed=[store.name for store in result.stores if _is_untimed(store)],
-        grouped=grouped,
-        drawings=drawings,
-        not_drawn=lambda store: len(_drawable(store)) - len(_to_draw(store)),
-        answers=answer_tables,
+        untimed=[store.name for store in shown if _is_untimed(store)],
+        name_of=digest.name_of,
     )
+
+
+def _section(store: StoreResult, now: int, stores: int) -> Section:
+    from markupsafe import Markup
+
+    drawable = [row for row in store.partitions if row.records]
+    to_draw = sorted(drawable, key=lambda row: -len(row.segments))[: max(1, MOST_DRAWN // stores)]
+    timeline, density, distances = (
+        None if svg is None else Markup(svg)
+        for svg in (
+            plots.timeline(store), plots.density(store), plots.differences_over_time(store),
+        )
+    )
+    return Section(
+        store,
+        digest.severities(store),
+        digest.grouped(store),
+        digest.densities(store.partitions),
+        [
+            _size_list("topic", store, digest.sizes_by_topic(store)),
+            _size_list("partition", store, digest.sizes_by_partition(store)),
+        ],
+        digest.differences(store),
+        digest.largest(store, MOST_ROWS),
+        timeline,
+        density,
+        distances,
+        [
+            Drawn(
+                digest.name_of(row),
+                Markup(plots.segments_over_time(row)),
+                Markup(plots.staircase(row, store.before.get(_key(row), ()), now)),
+            )
+            for row in to_draw
+        ],
+        len(drawable) - len(to_draw),
+        answer_tables(store, max(1, MOST_TABLES // stores)),
+        _is_untimed(store),
+    )
+
+
+def _size_list(what: str, store: StoreResult, sizes: list[digest.Size]) -> SizeList:
+    shown, others = sizes[:MOST_SIZES], {each.name for each in sizes[MOST_SIZES:]}
+    rows = [
+        row
+        for row in store.partitions
+        if (row.place.topic if what == "topic" else digest.name_of(row)) in others
+    ]
+    more = f"{len(others):,} more {what}{'' if len(others) == 1 else 's'}"
+    return SizeList(what, shown, digest.size_of(more, rows) if others else None)
 
 
 def moment(timestamp: int) -> str:
@@ -138,60 +206,33 @@ def _latest(times: Iterable[int | None]) -> str:
     return moment(max(known)) if known else "none"
 
 
-def grouped(store: StoreResult) -> list[FindingGroup]:
-    """Put findings together that differ in nothing but numbers and places, the worst first.
-
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    list of FindingGroup
-        A group says what its first finding says.
-    """
-    groups: dict[tuple[str, str], list[tuple[Finding, bool]]] = {}
-    findings = [(each, False) for each in store.findings_before]
-    findings += [(each, True) for each in store.findings_after]
-    for finding, is_after in findings:
-        key = finding.severity, re.sub(r"\d+", "#", finding.what)
-        groups.setdefault(key, []).append((finding, is_after))
-    order = list(Severity)
-    return sorted(
-        (
-            FindingGroup(
-                members[0][0].severity,
-                members[0][0].what,
-                members[0][0].consequence,
-                sum(not is_after for _, is_after in members),
-                sum(is_after for _, is_after in members),
-                members[0][0].path,
-            )
-            for members in groups.values()
-        ),
-        key=lambda group: (-order.index(group.severity), -group.before, group.what),
-    )
-
-
-def answer_tables(store: StoreResult) -> list[AnswerTable]:
+def answer_tables(store: StoreResult, most: int = MOST_TABLES) -> list[AnswerTable]:
     """Set answers before and after the migration side by side, partition by partition.
 
     Parameters
     ----------
     store : StoreResult
+    most : int
+        How many partitions at most: those with the most differing answers.
 
     Returns
     -------
     list of AnswerTable
-        At most `MOST_TABLES`.
+        In the order of the store.
     """
-    tables = []
+    tables: list[AnswerTable] = []
     for key, rows in store.after.items():
         pairs = list(zip(store.before.get(key, ()), rows, strict=False))
         if pairs:
-            differing = sum(len(_answers(*pair)) > 1 for pair in pairs)
-            tables.append(AnswerTable(str(TopicPartition(*key)), pairs, differing))
-    return tables[:MOST_TABLES]
+            differs = [len(_answers(*pair)) > 1 for pair in pairs]
+            # Stable: of those that differ, and of the others, the first.
+            order = sorted(range(len(pairs)), key=lambda at: not differs[at])[:MOST_ANSWERS]
+            shown = [pairs[at] for at in sorted(order)]
+            tables.append(
+                AnswerTable(str(TopicPartition(*key)), shown, len(pairs), sum(differs))
+            )
+    chosen = sorted(range(len(tables)), key=lambda at: -tables[at].differing)[:most]
+    return [tables[at] for at in sorted(chosen)]
 
 
 def _answers(before: AnswerRow, after: AnswerRow) -> set[int | None]:
@@ -200,17 +241,8 @@ def _answers(before: AnswerRow, after: AnswerRow) -> set[int | None]:
     }
 
 
-def _name(row: PartitionRow) -> str:
-    return f"{row.place.topic}-{row.place.partition}"
-
-
-def _drawable(store: StoreResult) -> list[PartitionRow]:
-    return [row for row in store.partitions if row.records]
-
-
-def _to_draw(store: StoreResult) -> list[PartitionRow]:
-    rows = sorted(_drawable(store), key=lambda row: -len(row.segments))
-    return rows[:MOST_DRAWN]
+def _key(row: PartitionRow) -> TopicPartition:
+    return TopicPartition(row.place.topic, row.place.partition)
 
 
 def _is_untimed(store: StoreResult) -> bool:

@@ -3,31 +3,66 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from kafkastore.log.log_store import open_store
-from kafkastore.spark.jobs.partition_jobs import PartitionRow, places_of
+from kafkastore.spark.jobs.partition_jobs import PartitionRow
+from kafkastore.spark.jobs.places import places_of
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
+from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.progress import Progress, Silent
-from kafkastore.spark.spread import Place, Tell
+from kafkastore.spark.spread import Place
+from kafkastore.spark.watch import Tell
+
+Result = TypeVar("Result")
 
 
 class RunningStep:
     """The step that goes on.
 
-    Attributes
+    Parameters
     ----------
     tell : callable
         To be called with how many units are done, and of how many.
+    saved : mapping or None
+        What the step came to in the run that is resumed.
+
+    Attributes
+    ----------
     summary : str
         To be set to what came of it.
+    kept : object
+        What is kept for a run that resumes this one; None if nothing is.
     """
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, saved: Mapping[str, Any] | None) -> None:
         self.tell = tell
+        self.saved = saved
         self.summary = ""
+        self.kept: Any = None
+
+    def result(self, make: Callable[[], Result], unpack: Callable[[Any], Result]) -> Result:
+        """Do the step's work, or take over what came of it.
+
+        Parameters
+        ----------
+        make : callable
+            Does it; what it returns can be written as JSON.
+        unpack : callable
+            Makes that again of values as JSON has them.
+
+        Returns
+        -------
+        object
+            The same whether it was done now or before.
+        """
+        if self.saved is not None:
+            return unpack(self.saved["result"])
+        self.kept = made = make()
+        return made
 
 
 class Run:
@@ -39,20 +74,29 @@ class Run:
         Filled in by the steps; paths in it are those after the run.
     working : Path
         Where the output directory is while the run goes on.
+    saved : SavedSteps
+        The results of steps that are done.
     progress : Progress or None
         Told of the steps.
     """
 
-    def __init__(self, result: PipelineResult, working: Path, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        result: PipelineResult,
+        working: Path,
+        saved: SavedSteps,
+        progress: Progress | None,
+    ) -> None:
         self.result = result
         self.working = working
+        self.saved = saved
         self.progress = progress or Silent()
         self._stores = {store.name: store for store in result.stores}
         self.is_copied = False
 
     @contextmanager
     def step(self, name: str, unit: str, total: int | None = None) -> Iterator[RunningStep]:
-        """Time a step, and tell of it."""
+        """Time a step, tell of it, and keep what came of it."""
         began = time.monotonic()
         self.progress.step_started(name, unit, total)
         told: list[tuple[int, int | None]] = [(0, total)]
@@ -62,9 +106,13 @@ class Run:
                 told[-1] = (done, total)
                 self.progress.step_advanced(name, done, total)
 
-        step = RunningStep(tell)
+        step = RunningStep(tell, self.saved.read(name))
         yield step
         seconds = time.monotonic() - began
+        if step.saved is not None:
+            seconds = step.saved["seconds"]
+        elif step.kept is not None:
+            self.saved.write(name, {"seconds": seconds, "result": step.kept})
         self.result.steps.append(Step(name, seconds, step.summary))
         self.progress.step_finished(name, seconds, step.summary)
 
@@ -98,9 +146,11 @@ class Run:
 
     def fail(self, place: Place, error: str, what: str) -> None:
         """Note what could not be done with a partition."""
-        self.store(place).problems.append(
-            f"{place.topic}-{place.partition} could not be {what}: {self.final(error)}"
-        )
+        self.store(place).problems.append(self.problem(place, error, what))
+
+    def problem(self, place: Place, error: str, what: str) -> str:
+        """Say what could not be done with a partition."""
+        return f"{place.topic}-{place.partition} could not be {what}: {self.final(error)}"
 
     def surveyed(self) -> Iterable[PartitionRow]:
         """Yield the survey of all partitions."""

@@ -12,24 +12,34 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkastore.checks.findings import Finding, Severity
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import is_partition_directory, open_store
 from kafkastore.spark import register
-from kafkastore.spark.jobs import partition_jobs
+from kafkastore.spark.jobs import checking, partition_jobs
+from kafkastore.spark.jobs.reading import SegmentRow
 from kafkastore.spark.pipeline import report
-from kafkastore.spark.pipeline.migrating import copy_stores, migrate_stores
+from kafkastore.spark.pipeline.migrating import (
+    Finished,
+    behind,
+    copy_stores,
+    finish_other_plans,
+    migrate_stores,
+)
 from kafkastore.spark.pipeline.output_directory import output_directory
 from kafkastore.spark.pipeline.records import write_records
 from kafkastore.spark.pipeline.results import PipelineResult, StoreResult, agreement, by_severity
 from kafkastore.spark.pipeline.run import Run
+from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.session import session
 from kafkastore.spark.spread import Place, spread
+from kafkastore.spark.watch import Tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,7 +115,15 @@ def run_pipeline(
     ]
     result = PipelineResult(target, mode, time.time_ns() // 1_000_000, stores)
     with output_directory(target, sources, resume=resume) as working:
-        run = Run(result, working, progress)
+        saved = SavedSteps(working)
+        options = {
+            "stores": [[store.name, store.path, store.migrated] for store in stores],
+            "mode": mode,
+            "sample_times": sample_times if isinstance(sample_times, int) else list(sample_times),
+            "undo_dir": None if undo_dir is None else os.path.realpath(undo_dir),
+        }
+        _take_over(result, saved, options, undo_dir if in_place else None, resume=resume)
+        run = Run(result, working, saved, progress)
         with run.step("start Spark", "session") as step:
             spark = session(master) if spark is None else spark
             register(spark)
@@ -116,7 +134,7 @@ def run_pipeline(
         _ask(run, spark, times, after=False)
         if not in_place:
             copy_stores(run)
-        migrate_stores(run, spark, undo_dir, resume=resume)
+        migrate_stores(run, spark, undo_dir)
         _verify(run, spark, after=True)
         write_records(run, spark)
         _ask(run, spark, times, after=True)
@@ -171,6 +189,32 @@ def _plain(parts: Sequence[str]) -> str:
     return name.strip("-._") or "store"
 
 
+def _take_over(
+    result: PipelineResult,
+    saved: SavedSteps,
+    options: Mapping[str, Any],
+    undo_dir: AnyPath | None,
+    *,
+    resume: bool,
+) -> None:
+    """Go on where an interrupted run stopped, or begin."""
+    paths = [store.path for store in result.stores]
+    finished: list[Finished] = []
+    also = None
+    if resume:
+        if all(store.path == store.migrated for store in result.stores):
+            finished = finish_other_plans(result.stores, saved.read_plans(), undo_dir)
+        if any(each.files for each in finished):
+            saved.discard()  # found and planned when those files were half done
+        also = saved.take_over(options, paths)
+    if also is None:
+        also = {"now": result.now, "finished": finished}
+        saved.start(options, paths, also)
+    result.now = also["now"]
+    for store, (files, size, area) in zip(result.stores, also["finished"], strict=False):
+        store.files_made, store.bytes_made, store.undo_area = files, size, area
+
+
 def _copy(target: Path, name: str, source: Path) -> Path:
     """Choose where a store is copied to; a partition directory keeps its name, which counts."""
     folder = target / "migrated" / name
@@ -181,12 +225,10 @@ def _survey(run: Run, spark: SparkSession) -> None:
     """Read each partition once."""
     places = run.places()
     with run.step("survey", "partitions", len(places)) as step:
-        rows = spread(
-            spark,
-            partition_jobs.survey_partition,
-            places,
-            weigh=lambda each: each.bytes,
-            tell=step.tell,
+        job = partition_jobs.survey_partition
+        rows = step.result(
+            lambda: list(spread(spark, job, places, weigh=lambda each: each.bytes, tell=step.tell)),
+            lambda values: [_partition_row(value) for value in values],
         )
         for row in rows:
             run.store(row.place).partitions.append(row)
@@ -197,28 +239,65 @@ def _survey(run: Run, spark: SparkSession) -> None:
         step.summary = f"{records:,} records in {segments:,} segments"
 
 
+def _partition_row(value: list[Any]) -> partition_jobs.PartitionRow:
+    """Read a row back."""
+    row = partition_jobs.PartitionRow(*value)
+    return row._replace(
+        place=Place(*row.place),
+        segments=tuple(SegmentRow(*segment) for segment in row.segments),
+        samples=tuple((timestamp, offset) for timestamp, offset in row.samples),
+    )
+
+
 def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
-    """Check each partition, before the migration or after it."""
-    places = run.places()
-    with run.step("verify again" if after else "verify", "partitions", len(places)) as step:
-        checked = spread(
-            spark,
-            partition_jobs.verify_partition,
-            places,
-            weigh=lambda each: each.bytes,
-            tell=step.tell,
+    """Check each store, before the migration or after it."""
+    total = sum(len(store.partitions) for store in run.result.stores)
+    with run.step("verify again" if after else "verify", "partitions", total) as step:
+        checked = step.result(
+            lambda: list(_checked(run, spark, step.tell, total)),
+            lambda values: [
+                _Checked([_finding(*finding) for finding in findings], problems)
+                for findings, problems in values
+            ],
         )
-        for each in checked:
-            store = run.store(each.place)
-            (store.findings_after if after else store.findings_before).extend(
-                finding._replace(path=Path(run.final(str(finding.path))))
-                for finding in each.findings
-            )
-            if each.error is not None:
-                run.fail(each.place, each.error, "verified")
+        for store, (findings, problems) in zip(run.result.stores, checked, strict=True):
+            (store.findings_after if after else store.findings_before).extend(findings)
+            store.problems.extend(problems)
         counts = by_severity(finding for each in checked for finding in each.findings)
         found = ", ".join(f"{count:,} {severity}" for severity, count in counts.items())
         step.summary = found or "nothing found"
+
+
+class _Checked(NamedTuple):
+    """What was found in a store, and what could not be looked at."""
+
+    findings: list[Finding]
+    problems: list[str]
+
+
+def _checked(run: Run, spark: SparkSession, tell: Tell, total: int) -> Iterator[_Checked]:
+    """Check store by store."""
+    before = 0
+    for store in run.result.stores:
+        problems: list[str] = []
+
+        def failed(
+            partition: TopicPartition | None, error: Exception, problems: list[str] = problems
+        ) -> None:
+            whose = "" if partition is None else f"{partition} "
+            problems.append(f"{whose}could not be verified: {run.final(str(error))}")
+
+        work = partial(spread, spark, tell=behind(tell, before, total))
+        found = checking.findings(work, [run.location(store)], failed=failed)
+        yield _Checked(
+            [each._replace(path=Path(run.final(str(each.path)))) for each in found], problems
+        )
+        before += len(store.partitions)
+
+
+def _finding(severity: str, path: str, *rest: Any) -> Finding:
+    """Read a finding back."""
+    return Finding(Severity(severity), Path(path), *rest)
 
 
 def _times(run: Run, sample_times: int | Sequence[int]) -> dict[tuple[str, str], Sequence[int]]:
@@ -242,7 +321,17 @@ def _ask(
     asked = [(place, times[_key(place)]) for place in run.places() if times.get(_key(place))]
     with run.step("offsets again" if after else "offsets", "partitions", len(asked)) as step:
         job = partial(partition_jobs.answer_times, now=run.result.now)
-        answers = spread(spark, job, asked, weigh=lambda each: each[0].bytes, tell=step.tell)
+        answers = step.result(
+            lambda: list(
+                spread(spark, job, asked, weigh=lambda each: each[0].bytes, tell=step.tell)
+            ),
+            lambda values: [
+                partition_jobs.Answers(
+                    Place(*place), tuple(partition_jobs.AnswerRow(*row) for row in rows), error
+                )
+                for place, rows, error in values
+            ],
+        )
         for each in answers:
             store = run.store(each.place)
             key = TopicPartition(each.place.topic, each.place.partition)

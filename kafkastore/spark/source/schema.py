@@ -64,13 +64,15 @@ def spark_schema(
     return StructType([COLUMNS[name] for name in chosen.names])
 
 
-def check_schema(schema: StructType) -> tuple[str, ...]:
+def check_schema(schema: StructType, columns: StructType = COLUMNS) -> tuple[str, ...]:
     """Check a schema that the caller gave, and return its columns' names.
 
     Parameters
     ----------
     schema : StructType
         Some of the columns, in any order.
+    columns : StructType
+        Those that there are.
 
     Returns
     -------
@@ -82,13 +84,13 @@ def check_schema(schema: StructType) -> tuple[str, ...]:
     OptionError
         If a name is not known, or has another type than ours.
     """
-    known = COLUMNS.fieldNames()
+    known = columns.fieldNames()
     for field in schema.fields:
         if field.name not in known:
             raise OptionError(
                 f"schema: no column {field.name!r}; there are {', '.join(known)}"
             )
-        ours = COLUMNS[field.name].dataType
+        ours = columns[field.name].dataType
         if field.dataType != ours or not field.nullable:
             raise OptionError(
                 f"schema: column {field.name} is a nullable {ours.simpleString()}, not a "

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
@@ -18,12 +19,17 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 #: Tasks for each core, so that a slow one at the end costs little.
-TASKS_PER_CORE = 4
-SMALLEST_TASK_BYTES = 4 << 20
-LARGEST_TASK_BYTES = 64 << 20
+TASKS_PER_CORE = 2
+# A task by itself costs what reading tens of MiB does.
+SMALLEST_TASK_BYTES = 16 << 20
+LARGEST_TASK_BYTES = 256 << 20
 #: What opening a partition costs, as bytes that could be read meanwhile.
-OPENING_BYTES = 1 << 18
+OPENING_BYTES = 1 << 20
 END = (1 << 63) - 1
 
 
@@ -39,6 +45,8 @@ class LogSlice:
         Inclusive, exclusive; `END`: to the end of the log.
     bytes : int
         About how much of the ``.log`` files that is.
+    log_end_offset : int
+        How far the log reached when this was planned; 0 where that is not known.
     """
 
     path: str
@@ -47,6 +55,12 @@ class LogSlice:
     start_offset: int
     end_offset: int
     bytes: int
+    log_end_offset: int = 0
+
+    @property
+    def known_end_offset(self) -> int:
+        """Up to where the records were there when this was planned; exclusive."""
+        return min(self.end_offset, self.log_end_offset)
 
     @property
     def log(self) -> PartitionLog:
@@ -83,11 +97,39 @@ def task_bytes(total_bytes: int, min_tasks: int = 1) -> int:
 
 
 def log_bytes(log: PartitionLog, start_offset: int, end_offset: int) -> int:
-    """Return the size of the segments that may hold a range of offsets."""
-    return sum(segment.size for segment in log.segments_between(start_offset, end_offset))
+    """Return about how many bytes of segments hold a range of offsets."""
+    return sum(
+        _position(segment, end_offset) - _position(segment, start_offset)
+        for segment in log.segments_between(start_offset, end_offset)
+    )
 
 
-def cut(log: PartitionLog, start_offset: int, end_offset: int, size: int) -> Iterator[LogSlice]:
+def _position(segment: LogSegment, offset: int) -> int:
+    """Return about where an offset lies in a segment, by its offset index."""
+    if offset <= segment.base_offset:
+        return 0
+    ends = END if segment.next_base_offset is None else segment.next_base_offset
+    if offset < ends and (entries := _entries(segment)) is not None:
+        slot = int(entries["offset"].searchsorted(offset))
+        if slot < len(entries):
+            return min(int(entries["position"][slot]), segment.size)
+    return segment.size
+
+
+def _entries(segment: LogSegment) -> NDArray[np.void] | None:
+    """Return the entries of an offset index; None where it is missing or broken."""
+    try:
+        index = segment.offset_index
+        if index is None or index.first_disorder() >= 0:
+            return None
+        return index.entries()
+    except CorruptionError:
+        return None
+
+
+def cut(
+    log: PartitionLog, start_offset: int, end_offset: int, size: int, log_end_offset: int = 0
+) -> Iterator[LogSlice]:
     """Cut a range of a log into slices.
 
     Parameters
@@ -99,6 +141,8 @@ def cut(log: PartitionLog, start_offset: int, end_offset: int, size: int) -> Ite
     size : int
         Bytes that a slice should have at most; a batch is never parted, nor a segment
         whose offset index is missing or broken.
+    log_end_offset : int
+        How far the log reaches, for `LogSlice`.
 
     Yields
     ------
@@ -106,51 +150,110 @@ def cut(log: PartitionLog, start_offset: int, end_offset: int, size: int) -> Ite
         In the order of offsets, without gap or overlap.
     """
     start, waiting = start_offset, 0
+
+    def made(end: int, size: int) -> LogSlice:
+        return LogSlice(str(log.path), log.topic, log.partition, start, end, size, log_end_offset)
+
     for segment in log.segments_between(start_offset, end_offset):
-        if waiting and waiting + segment.size > size:
-            yield _slice(log, start, segment.base_offset, waiting)
+        first, last = _position(segment, start_offset), _position(segment, end_offset)
+        if waiting and waiting + last - first > size and start < segment.base_offset:
+            yield made(segment.base_offset, waiting)
             start, waiting = segment.base_offset, 0
-        position = 0
-        for offset, entry_position in _places_to_cut(segment, size):
+        for offset, position in _places_to_cut(segment, first, last, size):
             if start < offset < end_offset:
-                yield _slice(log, start, offset, waiting + entry_position - position)
-                start, waiting = offset, 0
-            position = entry_position
-        waiting += segment.size - position
+                yield made(offset, waiting + position - first)
+                start, waiting, first = offset, 0, position
+        waiting += max(last - first, 0)
     if start < end_offset:
-        yield _slice(log, start, end_offset, waiting)
+        yield made(end_offset, waiting)
 
 
-def _slice(log: PartitionLog, start_offset: int, end_offset: int, size: int) -> LogSlice:
-    return LogSlice(str(log.path), log.topic, log.partition, start_offset, end_offset, size)
-
-
-def _places_to_cut(segment: LogSegment, size: int) -> Iterator[tuple[int, int]]:
-    """Yield first offsets and byte positions of parts of a large segment.
+def _places_to_cut(
+    segment: LogSegment, first: int, end: int, size: int
+) -> Iterator[tuple[int, int]]:
+    """Yield first offsets and byte positions of parts of a large segment, or a part of it.
 
     They are as good as its offset index. A wrong one makes parts uneven and loses nothing, for a
     part is read by its offsets.
     """
-    if segment.size < 2 * size:
-        return
-    try:
-        index = segment.offset_index
-        if index is None or index.first_disorder() >= 0:
-            return
-        entries = index.entries()
-    except CorruptionError:
+    parts = (end - first + size // 2) // size
+    if parts < 2 or (entries := _entries(segment)) is None:
         return
     ends = END if segment.next_base_offset is None else segment.next_base_offset
-    parts = segment.size // size
     last = segment.base_offset
     for part in range(1, parts):
-        slot = int(entries["position"].searchsorted(part * segment.size // parts))
+        slot = int(entries["position"].searchsorted(first + part * (end - first) // parts))
         if slot < len(entries) and last < int(entries["offset"][slot]) < ends:
             last = int(entries["offset"][slot])
             yield last, int(entries["position"][slot])
 
 
-def pack(slices: Iterable[LogSlice], size: int) -> list[SlicePack]:
+def at_most(each: LogSlice, most_records: int) -> Iterator[LogSlice]:
+    """Cut a slice by offsets, as evenly as can be.
+
+    Parameters
+    ----------
+    each : LogSlice
+        A slice.
+    most_records : int
+        As many offsets a part has at most, as far as the log reached when it was planned.
+
+    Yields
+    ------
+    LogSlice
+        In the order of offsets, without gap or overlap.
+
+    Notes
+    -----
+    Source: Spark 4.2 ``KafkaOffsetRangeCalculator``, for ``maxRecordsPerPartition``.
+    """
+    count = max(each.known_end_offset - each.start_offset, 0)
+    yield from _in_parts(each, -(-count // most_records))
+
+
+def _in_parts(each: LogSlice, parts: int) -> Iterator[LogSlice]:
+    count = max(each.known_end_offset - each.start_offset, 0)
+    start = each.start_offset
+    for part in range(1, parts):
+        end = each.start_offset + part * count // parts
+        if end > start:
+            yield replace(each, start_offset=start, end_offset=end, bytes=each.bytes // parts)
+            start = end
+    yield replace(each, start_offset=start, bytes=each.bytes // max(parts, 1))
+
+
+def spread(slices: Iterable[LogSlice], count: int) -> list[LogSlice]:
+    """Cut slices by offsets until there are enough of them.
+
+    Parameters
+    ----------
+    slices : iterable of LogSlice
+        In the order of offsets.
+    count : int
+        As many there should be at least; about, where there are not that many records.
+
+    Returns
+    -------
+    list of LogSlice
+        In the same order, without gap or overlap.
+
+    Notes
+    -----
+    Source: Spark 4.2 ``KafkaOffsetRangeCalculator.getRanges``, for ``minPartitions``.
+    """
+    given = list(slices)
+    offsets = [max(each.known_end_offset - each.start_offset, 0) for each in given]
+    total = max(sum(offsets), 1)
+    return [
+        part
+        for each, here in zip(given, offsets, strict=True)
+        for part in _in_parts(each, min(-(-here * count // total), here))
+    ]
+
+
+def pack(
+    slices: Iterable[LogSlice], size: int, most_records: int | None = None
+) -> list[SlicePack]:
     """Put successive slices together.
 
     Parameters
@@ -158,6 +261,8 @@ def pack(slices: Iterable[LogSlice], size: int) -> list[SlicePack]:
     slices : iterable of LogSlice
     size : int
         Bytes that a pack should have at most, `OPENING_BYTES` counted for each slice.
+    most_records : int, optional
+        Offsets that a pack should have at most.
 
     Returns
     -------
@@ -166,14 +271,16 @@ def pack(slices: Iterable[LogSlice], size: int) -> list[SlicePack]:
     """
     packs: list[SlicePack] = []
     waiting: list[LogSlice] = []
-    waiting_bytes = 0
+    waiting_bytes = waiting_records = 0
     for each in slices:
         weight = each.bytes + OPENING_BYTES
-        if waiting and waiting_bytes + weight > size:
+        records = max(each.known_end_offset - each.start_offset, 0)
+        is_full = most_records is not None and waiting_records + records > most_records
+        if waiting and (waiting_bytes + weight > size or is_full):
             packs.append(SlicePack(tuple(waiting)))
-            waiting, waiting_bytes = [], 0
+            waiting, waiting_bytes, waiting_records = [], 0, 0
         waiting.append(each)
-        waiting_bytes += weight
+        waiting_bytes, waiting_records = waiting_bytes + weight, waiting_records + records
     if waiting:
         packs.append(SlicePack(tuple(waiting)))
     return packs

@@ -1,0 +1,289 @@
+"""Local files as large as remote objects, into which the bytes come that somebody asks for.
+
+A file is fetched in blocks. Who reads on, forwards or backwards, gets ever larger pieces with one
+request; who jumps gets one block. The disk they take is bounded: where it is used up, the files
+that were not read for longest give theirs back.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections import OrderedDict
+from contextlib import suppress
+from threading import Lock, RLock, get_ident
+
+from kafkastore.errors import InvalidConfigError, RemoteObjectChangedError, RemoteStoreError
+from kafkastore.remote.stores import RemoteObject
+
+BLOCK_BYTES = 1 << 16
+#: Objects up to this size come whole with the first request.
+WHOLE_BLOCKS = 4
+#: What one request asks for at most.
+LARGEST_FETCH_BLOCKS = 128
+#: The disk that all blocks together take, of one process; more only while as much is being read.
+DISK_BYTES = 1 << 30
+DISK_BYTES_VARIABLE = "KAFKASTORE_REMOTE_DISK_BYTES"
+
+# linux/falloc.h: FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+_PUNCH_HOLE = 0x03
+
+
+class SparseFile:
+    """One local file that stands for an object.
+
+    Parameters
+    ----------
+    path : str
+        Where it is made; the name must be free.
+    source : RemoteObject
+        The object.
+    """
+
+    __slots__ = (
+        "_ahead", "_blocks", "_first", "_next", "is_gone", "is_inherited", "lock", "path", "source"
+    )
+
+    def __init__(self, path: str, source: RemoteObject) -> None:
+        self.path, self.source = path, source
+        self.lock = RLock()
+        self.is_gone = self.is_inherited = False
+        self._blocks: bytearray | None = None  # 1 for each that is here
+        self._first = self._next = -1  # of the last fetch
+        self._ahead = 0
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(descriptor, source.size)
+            self._keep_time(descriptor)
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        with _files_lock:
+            _files[status.st_dev, status.st_ino] = self
+
+    def need(self, start: int, end: int) -> None:
+        """Have bytes in the file; see `reads.need`."""
+        end = min(end, self.source.size)
+        if start >= end:
+            return
+        first, stop = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES + 1
+        if self.is_inherited:
+            raise RemoteStoreError(
+                self.source.url, "it was opened before this process was forked; open it again here"
+            )
+        with self.lock:
+            # Before the bytes are looked for: what a thread last asked for is never given back.
+            _asked[get_ident()] = (self, first, stop)
+            if self._blocks is None:
+                self._blocks = bytearray(-(-self.source.size // BLOCK_BYTES))
+            while (missing := self._blocks.find(0, first, stop)) >= 0:
+                last = self._blocks.rfind(0, first, stop)
+                self._fetch(self._blocks, *self._widened(self._blocks, missing, last + 1))
+
+    def remove(self) -> None:
+        """Remove the file; who has it open reads what is there, and gets no more."""
+        with self.lock:
+            self.is_gone = True
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
+            if self._blocks is not None:
+                _note(self, -self._blocks.count(1))
+                self._blocks = None
+
+    def drop(self, kept: list[tuple[int, int]]) -> None:
+        """Give the disk back what blocks take, but for some ranges of blocks; holds the lock."""
+        if self._blocks is None:
+            return
+        left = bytearray(len(self._blocks))
+        for first, stop in kept:
+            left[first:stop] = self._blocks[first:stop]
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            at = 0
+            while (first := self._blocks.find(1, at)) >= 0:
+                stop = _end_of(self._blocks, 0, first, len(self._blocks))
+                for begin, end in _without(kept, first, stop):
+                    with _writing:
+                        done = _punch(
+                            descriptor, begin * BLOCK_BYTES, (end - begin) * BLOCK_BYTES
+                        )
+                        self._keep_time(descriptor)
+                    if not done:
+                        return
+                    _note(self, begin - end)
+                    self._blocks[begin:end] = bytes(end - begin)
+                at = stop
+        finally:
+            os.close(descriptor)
+
+    def _widened(self, blocks: bytearray, first: int, stop: int) -> tuple[int, int]:
+        """Add what will be asked for next, as far as it is not there."""
+        if len(blocks) <= WHOLE_BLOCKS:
+            return 0, len(blocks)
+        if first == self._next:
+            self._ahead = min(max(2 * self._ahead, stop - first), LARGEST_FETCH_BLOCKS)
+            stop = _end_of(blocks, 1, stop, min(max(stop, first + self._ahead), len(blocks)))
+        elif stop == self._first:
+            self._ahead = min(max(2 * self._ahead, stop - first), LARGEST_FETCH_BLOCKS)
+            wanted = max(min(first, stop - self._ahead), 0)
+            first = max(wanted, blocks.rfind(1, wanted, first) + 1)
+        else:
+            self._ahead = min(stop - first, LARGEST_FETCH_BLOCKS)
+        return first, stop
+
+    def _fetch(self, blocks: bytearray, first: int, stop: int) -> None:
+        if self.is_gone:
+            raise RemoteObjectChangedError(self.source.url, "is another one than was listed")
+        self._first, self._next = first, stop
+        while first < stop:
+            end = min(stop, first + LARGEST_FETCH_BLOCKS)
+            start_byte, end_byte = first * BLOCK_BYTES, min(end * BLOCK_BYTES, self.source.size)
+            data = self.source.read(start_byte, end_byte)
+            try:
+                self._write(data, start_byte)
+            except OSError as error:
+                raise RemoteStoreError(
+                    self.source.url,
+                    f"{self.path} can't be written ({error.strerror}); make room there, or set"
+                    " TMPDIR to another place",
+                    start_byte,
+                    end_byte,
+                ) from error
+            _note(self, end - first - blocks.count(1, first, end))
+            blocks[first:end] = b"\1" * (end - first)
+            first = end
+            _make_room(self)
+
+    def _write(self, data: bytes, position: int) -> None:
+        view = memoryview(data)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            with _writing:
+                while view:
+                    done = os.pwrite(descriptor, view, position)
+                    view, position = view[done:], position + done
+                self._keep_time(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _keep_time(self, descriptor: int) -> None:
+        """Set the modification time to the object's: it is data here."""
+        os.utime(descriptor, ns=(self.source.modified_ns, self.source.modified_ns))
+
+
+_files: dict[tuple[int, int], SparseFile] = {}
+_files_lock = Lock()
+#: Held while a file has another modification time than its object.
+_writing = Lock()
+#: What each thread asked for last: it is about to read it.
+_asked: dict[int, tuple[SparseFile, int, int]] = {}
+#: Blocks that are here, by file, the file that was fetched last at the end.
+_held: OrderedDict[SparseFile, int] = OrderedDict()
+_held_lock = Lock()
+
+
+def disk_bytes() -> int:
+    """Return how much disk the blocks may take: `DISK_BYTES`, or what the variable says."""
+    told = os.environ.get(DISK_BYTES_VARIABLE, str(DISK_BYTES))
+    if not told.isdecimal():
+        raise InvalidConfigError(f"{DISK_BYTES_VARIABLE} is a number of bytes, not {told!r}")
+    return int(told)
+
+
+def find(descriptor: int) -> SparseFile | None:
+    """Return the sparse file that a descriptor is open on; None for any other file."""
+    return _find(os.fstat(descriptor))
+
+
+def status_of(path: str | os.PathLike[str]) -> os.stat_result:
+    """Do what ``os.stat`` does, and not while a file's time is other for having been written."""
+    status = os.stat(path)
+    if _files and _find(status) is not None:
+        with _writing:
+            return os.stat(path)
+    return status
+
+
+def _find(status: os.stat_result) -> SparseFile | None:
+    file = _files.get((status.st_dev, status.st_ino))
+    # The number of a file that is gone may have been given to any other.
+    if file is None or status.st_size != file.source.size or file.is_gone > (not status.st_nlink):
+        return None
+    return file
+
+
+def _note(file: SparseFile, blocks: int) -> None:
+    with _held_lock:
+        _held[file] = _held.get(file, 0) + blocks
+        _held.move_to_end(file)
+        if not _held[file]:
+            del _held[file]
+
+
+def _make_room(asking: SparseFile) -> None:
+    """Drop blocks of files that were not fetched lately, to three quarters of the room.
+
+    A file that is being fetched is passed over, and what a thread is about to read stays.
+    """
+    room = disk_bytes() // BLOCK_BYTES
+    with _held_lock:
+        held, oldest_first = sum(_held.values()), [*_held]
+    if held <= room:
+        return
+    alive = sys._current_frames().keys()
+    for thread in _asked.keys() - alive:
+        _asked.pop(thread, None)
+    for file in oldest_first:
+        if file is not asking and not file.lock.acquire(blocking=False):
+            continue
+        try:
+            before = _held.get(file, 0)
+            file.drop([(first, stop) for other, first, stop in [*_asked.values()] if other is file])
+            held -= before - _held.get(file, 0)
+        finally:
+            if file is not asking:
+                file.lock.release()
+        if held <= room * 3 // 4:
+            return
+
+
+def _end_of(blocks: bytearray, other: int, first: int, most: int) -> int:
+    """Return the first block from `first` on that is as `other` says, or `most`."""
+    found = blocks.find(other, first, most)
+    return most if found < 0 else found
+
+
+def _without(kept: list[tuple[int, int]], first: int, stop: int) -> list[tuple[int, int]]:
+    """Take some ranges out of one."""
+    ranges = [(first, stop)]
+    for begin, end in kept:
+        ranges = [
+            part
+            for low, high in ranges
+            for part in ((low, min(high, begin)), (max(low, end), high))
+            if part[0] < part[1]
+        ]
+    return ranges
+
+
+def _punch(descriptor: int, position: int, size: int) -> bool:
+    """Make a hole; False where the system can't, and files just grow."""
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return bool(libc.fallocate(descriptor, _PUNCH_HOLE, position, size) == 0)
+
+
+def _after_fork() -> None:
+    """Leave the files to the parent, which knows what is in them."""
+    global _files_lock, _held_lock, _writing
+    _files_lock, _held_lock, _writing = Lock(), Lock(), Lock()
+    _asked.clear()
+    _held.clear()
+    for file in _files.values():
+        file.lock = RLock()
+        file.is_inherited = True
+
+
+os.register_at_fork(after_in_child=_after_fork)

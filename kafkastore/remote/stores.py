@@ -1,0 +1,265 @@
+"""Object stores and HDFS, through fsspec: list what is there, read ranges of it, tell what fails.
+
+Credentials, endpoints and regions are found as the library for each kind of store finds them
+(``AWS_*`` variables, ``~/.aws``, fsspec's own configuration), or given as its options.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from kafkastore.errors import NotALogDirectoryError, RemoteObjectChangedError, RemoteStoreError
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://")
+_LOCAL = ("file://", "local://")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: What the libraries call the time of the last change, and what tells one content from another.
+_MODIFIED = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
+_VERSION = ("ETag", "etag", "generation")
+#: Answers whose bytes break off are asked for so many times; everything else s3fs repeats itself.
+_ATTEMPTS = 3
+
+
+class RemoteObject(NamedTuple):
+    """One object as it was listed.
+
+    Attributes
+    ----------
+    store : RemoteStore
+        Where it is.
+    name, url : str
+        What the store's library calls it, and what people do.
+    size : int
+        Bytes.
+    modified_ns : int
+        When it was last modified, in ns since 1970.
+    version : object
+        Differs when the content does.
+    """
+
+    store: RemoteStore
+    name: str
+    url: str
+    size: int
+    modified_ns: int
+    version: object
+
+    def read(self, start: int, end: int) -> bytes:
+        """Read the bytes from `start` to before `end`, of the content that was listed.
+
+        Raises
+        ------
+        RemoteObjectChangedError
+            If that content is there no more.
+        RemoteStoreError
+            If it can't be read.
+        """
+        return self.store.read(self, start, end)
+
+
+class RemoteStore:
+    """The store that a URL leads to.
+
+    Parameters
+    ----------
+    url : str
+        Such as ``s3://bucket/kafka-logs``.
+    options : mapping, optional
+        For the store's library, such as ``{"endpoint_url": ...}`` of s3fs.
+
+    Raises
+    ------
+    RemoteStoreError
+        If there is no library for such a store, or it does not take the options.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+        self.url = url.rstrip("/")
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError as error:
+            raise _no_library(self.url) from error
+        try:
+            # What is listed counts: the library must not remember older listings.
+            found = url_to_fs(self.url, **{"use_listings_cache": False, **(options or {})})
+        except ImportError as error:
+            raise _no_library(self.url) from error
+        except Exception as error:
+            raise _failed(self.url, error) from error
+        self._library, self._root = found
+        self._is_s3 = "s3" in self._protocols
+
+    @property
+    def _protocols(self) -> tuple[str, ...]:
+        names = self._library.protocol
+        return (names,) if isinstance(names, str) else tuple(names)
+
+    def list(self) -> dict[str, RemoteObject]:
+        """List everything below the URL.
+
+        Returns
+        -------
+        dict of str to RemoteObject
+            By the path below the URL; "" for an object with just this name. What no file's path
+            can be (a component ``..``, or none) is left out, and so is an object whose name others
+            have as a directory.
+
+        Raises
+        ------
+        NotALogDirectoryError
+            If there is nothing.
+        RemoteStoreError
+            If it can't be listed.
+        """
+        return self._objects(self._asked("find", self._root, detail=True))
+
+    def list_beside(self) -> tuple[dict[str, RemoteObject], set[str]]:
+        """List what lies directly in the URL's directory, however much is below.
+
+        Returns
+        -------
+        dict of str to RemoteObject, set of str
+            Objects as from `list`, and the names of directories.
+        """
+        found = {info["name"]: info for info in self._asked("ls", self._root, detail=True)}
+        directories = {
+            name.rstrip("/").rpartition("/")[2]
+            for name, info in found.items()
+            if info["type"] == "directory"
+        }
+        return self._objects(found, are_all=False), directories - {"", ".", ".."}
+
+    def _asked(self, verb: str, *arguments: Any, **named: Any) -> Any:
+        try:
+            return getattr(self._library, verb)(*arguments, **named)
+        except FileNotFoundError:
+            return {}
+        except Exception as error:  # libraries raise what they like
+            raise _failed(self.url, error) from error
+
+    def _objects(
+        self, found: Mapping[str, Mapping[str, Any]], *, are_all: bool = True
+    ) -> dict[str, RemoteObject]:
+        objects = {}
+        for name, info in found.items():
+            path = name[len(self._root) :].strip("/")
+            parts = path.split("/") if path else []
+            if info["type"] != "file" or name.endswith("/") or {"", ".", ".."} & {*parts}:
+                continue
+            url = f"{self.url}/{path}" if path else self.url
+            modified_ns = _modified_ns(url, info)
+            objects[path] = RemoteObject(
+                self, name, url, int(info["size"]), modified_ns, _version(info) or modified_ns
+            )
+        directories = {
+            path[:at] for path in objects for at in range(len(path)) if path[at] == "/"
+        }
+        directories |= {""} if len(objects) > 1 else set()
+        for path in directories & objects.keys():
+            del objects[path]
+        if not objects and are_all:
+            raise NotALogDirectoryError(f"{self.url} does not exist: no object's name begins so")
+        return objects
+
+    def read(self, asked: RemoteObject, start: int, end: int) -> bytes:
+        """Read bytes of an object; see `RemoteObject.read`."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                data = self._range(asked, start, end)
+            except RemoteObjectChangedError:
+                raise
+            except FileNotFoundError as error:
+                raise RemoteObjectChangedError(asked.url, "is gone", start, end) from error
+            except Exception as error:
+                if "PreconditionFailed" in repr(error.__cause__):
+                    raise _changed(asked, start, end) from error
+                if attempt < _ATTEMPTS and "Payload" in type(error).__name__:
+                    continue
+                raise _failed(asked.url, error, start, end) from error
+            if len(data) != end - start:
+                raise _changed(asked, start, end)
+            return data
+        raise AssertionError("the last attempt raises or returns")
+
+    def _range(self, asked: RemoteObject, start: int, end: int) -> bytes:
+        if self._is_s3 and isinstance(asked.version, str):
+            from fsspec.asyn import sync
+
+            bucket, _, key = asked.name.partition("/")
+            # The store itself compares: no other content is ever sent.
+            answer = self._library.call_s3(
+                "get_object",
+                Bucket=bucket,
+                Key=key,
+                Range=f"bytes={start}-{end - 1}",
+                IfMatch=asked.version,
+            )
+            return bytes(sync(self._library.loop, _whole_body, answer["Body"]))
+        data: bytes = self._library.cat_file(asked.name, start=start, end=end)
+        now = self._library.info(asked.name)
+        version = _version(now) or _modified_ns(asked.url, now)
+        if (int(now["size"]), version) != (asked.size, asked.version):
+            raise _changed(asked, start, end)
+        return data
+
+
+def is_url(path: object) -> bool:
+    """Tell whether a path is the URL of something that is not local."""
+    return (
+        isinstance(path, str)
+        and _URL.match(path) is not None
+        and not path.startswith(_LOCAL)
+    )
+
+
+async def _whole_body(body: Any) -> bytes:
+    async with body:  # closes the connection if it breaks off
+        data: bytes = await body.read()
+        return data
+
+
+def _modified_ns(url: str, info: Mapping[str, Any]) -> int:
+    """Return when an object was last modified; the libraries have several forms for it."""
+    value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=UTC)
+        return (value - _EPOCH) // timedelta(microseconds=1) * 1000
+    if isinstance(value, int) and "modificationTime" in info:
+        return value * 1_000_000  # WebHDFS: ms
+    if isinstance(value, int | float):
+        return round(value * 1_000_000) * 1000
+    raise RemoteStoreError(url, "its store does not tell when it was last modified")
+
+
+def _version(info: Mapping[str, Any]) -> object:
+    return next((info[name] for name in _VERSION if info.get(name)), None)
+
+
+def _changed(asked: RemoteObject, start: int, end: int) -> RemoteObjectChangedError:
+    return RemoteObjectChangedError(asked.url, "is another one than was listed", start, end)
+
+
+def _no_library(url: str) -> RemoteStoreError:
+    kind = url.partition("://")[0]
+    return RemoteStoreError(
+        url,
+        f"the library for {kind}:// is not installed; for S3: pip install 'kafkastore[remote]', for"
+        " other stores fsspec's package for them",
+    )
+
+
+def _failed(
+    url: str, error: Exception, start: int | None = None, end: int | None = None
+) -> RemoteStoreError:
+    """Say why and what to do about it."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
+        return RemoteStoreError(url, f"access is denied ({reason}); check credentials", start, end)
+    return RemoteStoreError(
+        url, f"{reason}; check the endpoint and the network, and try again", start, end
+    )

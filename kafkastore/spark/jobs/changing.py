@@ -1,0 +1,298 @@
+"""Migrations and new indexes for whole stores: read by executors, planned here, made by executors.
+
+1. Executors read the partitions; what each lacks comes together in one plan, here.
+2. Executors look at all files of the plan; one that does not fit has the plan refused.
+3. This process keeps brokers and other jobs off the log directory, writes the plan into the undo
+   area, and executors change the files, a journal for each partition; see `changes.parts`.
+
+So this process and the executors see the same storage under the same paths.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from kafkastore import migration
+from kafkastore.changes.journal import Journal, find_journals
+from kafkastore.changes.parts import DonePart, Part, Spread, apply_in_parts, resume_in_parts
+from kafkastore.changes.plan import Plan
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.log.log_store import AnyPartition, AnyPath
+from kafkastore.remote.tree import refuse_remote
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.spark.jobs.places import Paths, listed, place_fields
+from kafkastore.spark.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
+from kafkastore.spark.spread import Place, Run, spread
+from kafkastore.spark.watch import Tell
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkastore.migration.plan import EntryOffset, Mode
+
+Result = TypeVar("Result")
+#: Modes that make indexes of the records, so that logs must be read.
+_READING_MODES = ("auto", "rebuild")
+
+
+def migrate(
+    spark: SparkSession,
+    paths: Paths,
+    mode: Mode = "auto",
+    *,
+    entry_offset: EntryOffset = "next",
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    mtimes: Mapping[str, int] | None = None,
+    partitions: Collection[AnyPartition] | None = None,
+    undo_dir: AnyPath | None = None,
+    resume: bool = False,
+    tell: Tell | None = None,
+) -> DataFrame:
+    """Make the time indexes of log directories from before them, in place.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Its executors see the storage under the same paths as this process.
+    paths : path-like or sequence of path-like
+        Log directories, or partition directories; no broker has them open.
+    mode, entry_offset : str
+        As for `kafkastore.migration.plan`.
+    index_interval_bytes, mtimes : int, mapping of str to int
+        As for `kafkastore.migration.survey`.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+    undo_dir : path-like, optional
+        The directory in which undo areas are made; beside each log directory if left out.
+    resume : bool
+        Whether what an interrupted run left unfinished is finished first; otherwise it is refused.
+    tell : callable, optional
+        Told how many partitions are done, of how many, in each of the steps.
+
+    Returns
+    -------
+    DataFrame
+        When all is done, a row for each partition: store, topic, partition, path, files and bytes
+        that were made, undo_area, error. A partition with an error is whole, and goes on where it
+        stopped with `resume`; `kafkastore.undo` goes back, area by area.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If it is not safe; nothing has been changed then in that log directory.
+    NotALogDirectoryError
+        If this process sees no log directory there.
+    """
+    run = partial(spread, spark, tell=tell)
+
+    def planned(path: Path, failed: Fail) -> Plan:
+        found = survey(
+            run,
+            path,
+            mtimes,
+            index_interval_bytes=index_interval_bytes,
+            read_logs=mode in _READING_MODES,
+            partitions=partitions,
+            failed=failed,
+        )
+        plan: Plan = migration.plan(found, mode, entry_offset=entry_offset)
+        return plan
+
+    return _frame(spark, _change(run, paths, partitions, planned, undo_dir, resume=resume))
+
+
+def reindex(
+    spark: SparkSession,
+    paths: Paths,
+    rules: str = "2.4",
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    *,
+    up_to_damage: bool = False,
+    partitions: Collection[AnyPartition] | None = None,
+    undo_dir: AnyPath | None = None,
+    resume: bool = False,
+    tell: Tell | None = None,
+) -> DataFrame:
+    """Make indexes anew where they are not what the logs give, in place.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Its executors see the storage under the same paths as this process.
+    paths : path-like or sequence of path-like
+        Log directories, or partition directories; no broker has them open.
+    rules, index_interval_bytes, up_to_damage : str, int, bool
+        As for `kafkastore.plan_reindex`.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+    undo_dir, resume, tell : path-like, bool, callable
+        As for `migrate`.
+
+    Returns
+    -------
+    DataFrame
+        As of `migrate`.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If it is not safe; nothing has been changed then in that log directory.
+    NotALogDirectoryError
+        If this process sees no log directory there.
+    """
+    run = partial(spread, spark, tell=tell)
+
+    def planned(path: Path, failed: Fail) -> Plan:
+        return plan_reindex(
+            run,
+            path,
+            rules,
+            index_interval_bytes,
+            up_to_damage=up_to_damage,
+            partitions=partitions,
+            failed=failed,
+        )
+
+    return _frame(spark, _change(run, paths, partitions, planned, undo_dir, resume=resume))
+
+
+def by_executors(run: Run) -> Spread:
+    """Return what carries out the parts of a plan; see `changes.parts`.
+
+    Parameters
+    ----------
+    run : callable
+        Does the work on the parts: `spread` with a session.
+    """
+
+    def spread_parts(work: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
+        return run(work, parts, weigh=_weight_of)
+
+    return spread_parts
+
+
+def _weight_of(part: Part) -> int:
+    """Estimate how long a part takes: what is read for it, and what is written."""
+    return sum(
+        (0 if change.after is None else change.after.size)
+        + sum(reliance.size for reliance in change.relies_on)
+        for change in part.changes
+    )
+
+
+class _Outcome(NamedTuple):
+    """What came of a partition: a row of the frame."""
+
+    store: str
+    topic: str
+    partition: int
+    path: str
+    files: int
+    bytes: int
+    undo_area: str | None
+    error: str | None
+
+
+def _change(
+    run: Run,
+    paths: Paths,
+    partitions: Collection[AnyPartition] | None,
+    planned: Callable[[Path, Fail], Plan],
+    undo_dir: AnyPath | None,
+    *,
+    resume: bool,
+) -> list[_Outcome]:
+    """Plan and change one log directory after the other; tell of every partition."""
+    for each in listed(paths):
+        refuse_remote(each)
+    roots = [Path(os.path.abspath(each)) for each in listed(paths)]
+    _check_apart(roots)
+    places = {root: places_in(root, partitions) for root in roots}  # complains before all
+    done = (_change_one(run, root, planned, undo_dir, resume=resume) for root in roots)
+    return [
+        outcome
+        for root, (journals, errors) in zip(roots, done, strict=True)
+        for outcome in _outcomes(places[root], journals, errors)
+    ]
+
+
+def _change_one(
+    run: Run,
+    root: Path,
+    planned: Callable[[Path, Fail], Plan],
+    undo_dir: AnyPath | None,
+    *,
+    resume: bool,
+) -> tuple[list[Journal], dict[str, Exception]]:
+    """Change one log directory; return the journals, and the errors by partition directory."""
+    journals: list[Journal] = []
+    errors: dict[str, Exception] = {}
+
+    def take(journal: Journal, parts: Sequence[DonePart]) -> None:
+        journals.append(journal)
+        errors.update({each.directory: each.error for each in parts if each.error is not None})
+
+    def unread(place: Place, error: Exception) -> None:
+        errors[directory_of(place)] = error
+
+    for journal in find_journals(root, undo_dir) if resume else ():
+        if not journal.is_finished:
+            take(*resume_in_parts(journal, by_executors(run)))
+    if not errors:
+        take(*apply_in_parts(planned(root, unread), by_executors(run), undo_dir))
+    return journals, errors
+
+
+def _check_apart(roots: Sequence[Path]) -> None:
+    """Refuse a directory given twice, and a partition of one that is given, too."""
+    seen: dict[str, Path] = {}
+    for root in sorted(roots, key=os.path.realpath):
+        real = os.path.realpath(root)
+        other = seen.get(real) or seen.get(os.path.dirname(real))
+        if other is not None:
+            raise ChangeRefusedError(f"{other} and {root} hold the same files: name one of them")
+        seen[real] = root
+
+
+def _outcomes(
+    places: Sequence[Place], journals: Sequence[Journal], errors: Mapping[str, Exception]
+) -> Iterator[_Outcome]:
+    """Sum up each partition: what its files became, in the runs that were resumed too."""
+    made: dict[str, tuple[int, int, str | None]] = {}
+    for journal in journals:
+        for change in journal.plan.changes:
+            if change.path in journal.changed:
+                directory = os.path.dirname(change.path)
+                files, size, _ = made.get(directory, (0, 0, None))
+                size += 0 if change.after is None else change.after.size
+                made[directory] = files + 1, size, str(journal.area)
+    for place in places:
+        error = errors.get(directory_of(place))
+        yield _Outcome(
+            place.store,
+            place.topic,
+            place.partition,
+            place.path,
+            *made.get(directory_of(place), (0, 0, None)),
+            None if error is None else str(error),
+        )
+
+
+def _frame(spark: SparkSession, outcomes: Sequence[_Outcome]) -> DataFrame:
+    """Make a frame of what came of each partition."""
+    import pyarrow as pa
+
+    schema = pa.schema(
+        [
+            *place_fields(),
+            ("files", pa.int64()),
+            ("bytes", pa.int64()),
+            ("undo_area", pa.string()),
+            ("error", pa.string()),
+        ]
+    )
+    rows = pa.Table.from_pylist([each._asdict() for each in outcomes], schema)
+    return spark.createDataFrame(rows)

@@ -1,0 +1,220 @@
+"""Plans of changes to a log directory whose partitions are read elsewhere, as by executors.
+
+They are the plans that this process would make by itself, change for change.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from kafkastore import migration
+from kafkastore.changes.plan import FileChange, Plan
+from kafkastore.checks.reindex import (
+    ReindexedPartition,
+    UnindexedBytes,
+    reindex_partition,
+    reindex_plan,
+)
+from kafkastore.formats.broker_rules import rules_of
+from kafkastore.log.log_config import LogConfig
+from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.migration import PartitionSurvey, Survey
+from kafkastore.remote.tree import local_path
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.spark.jobs.places import FAILURES, open_place, place_of
+from kafkastore.spark.spread import Failed, Place, Run, attempt
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+#: Told of a partition that can't be read, and why; without it, the error is raised.
+Fail = Callable[[Place, Exception], None]
+
+
+def survey(
+    run: Run,
+    path: AnyPath,
+    mtimes: Mapping[str, int] | None = None,
+    *,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    read_logs: bool = True,
+    partitions: Collection[AnyPartition] | None = None,
+    failed: Fail | None = None,
+) -> Survey:
+    """Look at a log directory as `kafkastore.migration.survey` does.
+
+    Parameters
+    ----------
+    run : callable
+        Does the work on the partitions: `spread` with a session.
+    path, mtimes, index_interval_bytes, read_logs, partitions
+        As there.
+    failed : callable, optional
+        Told of each partition that can't be read, which is left out; by default that is raised.
+
+    Returns
+    -------
+    Survey
+        The same.
+    """
+    places = places_in(path, partitions)
+    found = migration.survey(path, index_interval_bytes=index_interval_bytes, partitions=())
+    given: dict[str, dict[str, int]] = {}
+    for name, mtime_ms in ({} if mtimes is None else mtimes).items():
+        given.setdefault(name.rpartition("/")[0], {})[name] = mtime_ms
+    asked = [
+        (place, given.get(f"{place.topic}-{place.partition}", {}) | given.get("", {}))
+        for place in places
+    ]
+    job = partial(survey_place, read_logs=read_logs, index_interval_bytes=index_interval_bytes)
+    surveyed = _told(run, job, asked, lambda each: each[0], failed)
+    return replace(found, partitions=tuple(surveyed))
+
+
+def survey_place(
+    asked: tuple[Place, Mapping[str, int]], *, read_logs: bool, index_interval_bytes: int
+) -> PartitionSurvey:
+    """Look at one partition; see `kafkastore.migration.survey_partition`.
+
+    Parameters
+    ----------
+    asked : tuple of Place and mapping of str to int
+        The partition, and what is known of its modification times.
+    read_logs, index_interval_bytes : bool, int
+        As there.
+
+    Returns
+    -------
+    PartitionSurvey
+    """
+    place, mtimes = asked
+    found: PartitionSurvey = migration.survey_partition(
+        open_place(place),
+        mtimes,
+        directory=directory_of(place),
+        index_interval_bytes=index_interval_bytes,
+        read_logs=read_logs,
+    )
+    return found
+
+
+def plan_reindex(
+    run: Run,
+    path: AnyPath,
+    rules: str = "2.4",
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    *,
+    up_to_damage: bool = False,
+    partitions: Collection[AnyPartition] | None = None,
+    found: Callable[[UnindexedBytes], None] | None = None,
+    failed: Fail | None = None,
+) -> Plan:
+    """Plan as `kafkastore.plan_reindex` does.
+
+    Parameters
+    ----------
+    run : callable
+        Does the work on the partitions: `spread` with a session.
+    path, rules, index_interval_bytes, up_to_damage, partitions, found
+        As there.
+    failed : callable, optional
+        Told of each partition that can't be read, which is left out; by default that is raised.
+
+    Returns
+    -------
+    Plan
+        The same.
+    """
+    rules_of(rules)
+    interval = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
+    job = partial(
+        reindex_place, rules=rules, index_interval_bytes=interval, up_to_damage=up_to_damage
+    )
+    changes: list[FileChange] = []
+    for each in _told(run, job, places_in(path, partitions), lambda place: place, failed):
+        changes += each.changes
+        if found is not None:
+            for unindexed in each.unindexed:
+                found(unindexed)
+    return reindex_plan(Path(os.path.abspath(local_path(path))), rules, changes)
+
+
+def reindex_place(
+    place: Place, *, rules: str, index_interval_bytes: int, up_to_damage: bool
+) -> ReindexedPartition:
+    """Plan one partition; see `kafkastore.checks.reindex`.
+
+    Parameters
+    ----------
+    place : Place
+        The partition.
+    rules, index_interval_bytes, up_to_damage : str, int, bool
+        As there.
+
+    Returns
+    -------
+    ReindexedPartition
+    """
+    return reindex_partition(
+        open_place(place), rules, index_interval_bytes, up_to_damage=up_to_damage
+    )
+
+
+def places_in(path: AnyPath, partitions: Collection[AnyPartition] | None = None) -> list[Place]:
+    """List partitions of one log directory, each of which is in one place.
+
+    Parameters
+    ----------
+    path : path-like
+        A log directory, or a partition directory.
+    partitions : collection, optional
+        Only these.
+
+    Returns
+    -------
+    list of Place
+        By topic and partition.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If the path is neither.
+    KeyError
+        If one of `partitions` is not there.
+    """
+    root = os.path.abspath(local_path(path))
+    return [place_of(log) for log in open_store(root).logs_of(partitions)]
+
+
+def directory_of(place: Place) -> str:
+    """Return a partition's directory relative to the log directory; empty where it is in none.
+
+    Parameters
+    ----------
+    place : Place
+    """
+    return "" if place.root is None else os.path.basename(place.path)
+
+
+def _told(
+    run: Run,
+    job: Callable[[Item], Result],
+    items: Sequence[Item],
+    place: Callable[[Item], Place],
+    failed: Fail | None,
+) -> Iterator[Result]:
+    """Yield what comes of partitions; tell of those that can't be read."""
+    if failed is None:
+        yield from run(job, items, weigh=lambda each: place(each).bytes)
+        return
+    found = run(partial(attempt, job), items, weigh=lambda each: place(each).bytes)
+    for item, each in zip(items, found, strict=True):
+        if not isinstance(each, Failed):
+            yield each
+        elif isinstance(each.error, FAILURES):
+            failed(place(item), each.error)
+        else:
+            raise each.error

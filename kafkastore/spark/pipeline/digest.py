@@ -1,0 +1,370 @@
+"""A store in the few numbers that the report shows, however large it is."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
+from kafkastore.spark.pipeline.results import RULES, StoreResult
+
+MIB = 1 << 20
+#: Distances between entries are counted by powers of two, the last for all from there on.
+LEAST_POWER, MOST_POWER = 6, 24
+_NONE = -1
+
+
+class Size(NamedTuple):
+    """A partition, a topic, or what is left of a list.
+
+    Attributes
+    ----------
+    name : str
+    partitions, segments, records, bytes : int
+        How many, and of what size the logs are.
+    offset_spacing, time_spacing : float or None
+        Bytes of log for one entry of the offset and of the time indexes; None without entries.
+    """
+
+    name: str
+    partitions: int
+    segments: int
+    records: int
+    bytes: int
+    offset_spacing: float | None
+    time_spacing: float | None
+
+
+class Density(NamedTuple):
+    """How close the entries of a store's indexes of one kind stand.
+
+    Attributes
+    ----------
+    kind : {"offset", "time"}
+    files, missing : int
+        Segments with the index file and without.
+    entries, bytes : int
+        In those files, and of those segments' logs.
+    small : int
+        Segments with the file whose log is no larger than one interval.
+    counts : tuple of int
+        Segments with entries, by bytes of log for one entry: from 2**(`LEAST_POWER` + i) on.
+    """
+
+    kind: str
+    files: int
+    missing: int
+    entries: int
+    bytes: int
+    small: int
+    counts: tuple[int, ...]
+
+    @property
+    def per_mib(self) -> float | None:
+        """Entries for one MiB of log."""
+        return self.entries * MIB / self.bytes if self.bytes else None
+
+    @property
+    def spacing(self) -> float | None:
+        """Bytes of log for one entry."""
+        return self.bytes / self.entries if self.entries else None
+
+
+class Differences(NamedTuple):
+    """How the answers of one rule differ from the correct ones.
+
+    Attributes
+    ----------
+    rule, moment : str
+        As people know it; "before" or "after" the migration, or "" where it makes no difference.
+    asked, right : int
+        Times asked, and those with the correct answer.
+    early, late : int
+        Answers before the correct one (records are read again) and behind it (records are missed).
+    unanswered, needless : int
+        No answer where there is a correct one, and an answer where there is none.
+    most_early, most_late : int
+        The largest distance, in offsets.
+    """
+
+    rule: str
+    moment: str
+    asked: int
+    right: int
+    early: int
+    late: int
+    unanswered: int
+    needless: int
+    most_early: int
+    most_late: int
+
+
+class FindingGroup(NamedTuple):
+    """Findings that say the same of different places."""
+
+    severity: Severity
+    what: str
+    consequence: str
+    before: int
+    after: int
+    example: Path
+
+
+class SeverityRow(NamedTuple):
+    """How many findings of one severity there are, before the migration and after it."""
+
+    severity: Severity
+    before: int
+    after: int
+
+
+def sizes_by_topic(store: StoreResult) -> list[Size]:
+    """Add up partitions topic by topic, the largest first.
+
+    Parameters
+    ----------
+    store : StoreResult
+
+    Returns
+    -------
+    list of Size
+    """
+    topics: dict[str, list[PartitionRow]] = {}
+    for row in store.partitions:
+        topics.setdefault(row.place.topic, []).append(row)
+    return _by_size(size_of(topic, rows) for topic, rows in topics.items())
+
+
+def sizes_by_partition(store: StoreResult) -> list[Size]:
+    """List partitions, the largest first.
+
+    Parameters
+    ----------
+    store : StoreResult
+
+    Returns
+    -------
+    list of Size
+    """
+    return _by_size(size_of(name_of(row), [row]) for row in store.partitions)
+
+
+def _by_size(sizes: Iterable[Size]) -> list[Size]:
+    return sorted(sizes, key=lambda each: (-each.bytes, each.name))
+
+
+def size_of(name: str, rows: Sequence[PartitionRow]) -> Size:
+    """Add up partitions.
+
+    Parameters
+    ----------
+    name : str
+        What they are called together.
+    rows : sequence of PartitionRow
+
+    Returns
+    -------
+    Size
+    """
+    offset, time = densities(rows)
+    return Size(
+        name,
+        len(rows),
+        sum(len(row.segments) for row in rows),
+        sum(row.records for row in rows),
+        sum(row.place.bytes for row in rows),
+        offset.spacing,
+        time.spacing,
+    )
+
+
+def largest(store: StoreResult, most: int) -> list[PartitionRow]:
+    """Choose partitions by the size of their logs.
+
+    Parameters
+    ----------
+    store : StoreResult
+    most : int
+        How many at most.
+
+    Returns
+    -------
+    list of PartitionRow
+        In the order of the store.
+    """
+    order = sorted(range(len(store.partitions)), key=lambda at: -store.partitions[at].place.bytes)
+    return [store.partitions[at] for at in sorted(order[:most])]
+
+
+def name_of(row: PartitionRow) -> str:
+    """Return what a partition is called."""
+    return f"{row.place.topic}-{row.place.partition}"
+
+
+def densities(rows: Iterable[PartitionRow]) -> tuple[Density, Density]:
+    """Count index entries against bytes of log, for the offset and for the time indexes.
+
+    Parameters
+    ----------
+    rows : iterable of PartitionRow
+
+    Returns
+    -------
+    offset, time : Density
+    """
+    segments = [segment for row in rows for segment in row.segments]
+    sizes = np.array([each.size for each in segments], np.int64)
+
+    def density(kind: str, name: str) -> Density:
+        numbers = [getattr(each, name) for each in segments]
+        entries = np.array([_NONE if each is None else each for each in numbers], np.int64)
+        there = entries != _NONE
+        small = there & (sizes <= INDEX_INTERVAL_BYTES)
+        counted = (entries > 0) & (sizes > 0)
+        powers = np.log2(sizes[counted] / entries[counted]).astype(np.int64)
+        counts = np.bincount(
+            np.clip(powers, LEAST_POWER, MOST_POWER) - LEAST_POWER,
+            minlength=MOST_POWER - LEAST_POWER + 1,
+        )
+        return Density(
+            kind,
+            int(there.sum()),
+            int((~there).sum()),
+            int(entries[there].sum()),
+            int(sizes[there].sum()),
+            int(small.sum()),
+            tuple(counts.tolist()),
+        )
+
+    return density("offset", "offset_entries"), density("time", "time_entries")
+
+
+def differences(store: StoreResult) -> list[Differences]:
+    """Count how the answers of each rule differ from the correct ones.
+
+    Parameters
+    ----------
+    store : StoreResult
+
+    Returns
+    -------
+    list of Differences
+        Modification times and what is correct are the same before the migration and after it.
+    """
+    before = [row for rows in store.before.values() for row in rows]
+    after = [row for rows in store.after.values() for row in rows]
+    found = []
+    for rule in RULES:
+        if rule in ("legacy", "correct"):
+            found.append(_differences(rule, "", after or before))
+        else:
+            found += [_differences(rule, "before", before), _differences(rule, "after", after)]
+    return found
+
+
+def _differences(rule: str, moment: str, rows: Sequence[AnswerRow]) -> Differences:
+    given, correct = _offsets(rows, rule), _offsets(rows, "correct")
+    both = (given != _NONE) & (correct != _NONE)
+    distance = np.where(both, given - correct, 0)
+    return Differences(
+        RULES[rule],
+        moment,
+        len(rows),
+        int((given == correct).sum()),
+        int((distance < 0).sum()),
+        int((distance > 0).sum()),
+        int(((given == _NONE) & (correct != _NONE)).sum()),
+        int(((given != _NONE) & (correct == _NONE)).sum()),
+        int(-distance.min(initial=0)),
+        int(distance.max(initial=0)),
+    )
+
+
+def distances(store: StoreResult, rule: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the times before the migration at which a rule gives another offset than is correct.
+
+    Parameters
+    ----------
+    store : StoreResult
+    rule : str
+        Of `RULES`.
+
+    Returns
+    -------
+    timestamps, distances : numpy.ndarray of int64, shape (n,)
+        ms since 1970; the offset given less the correct one.
+    """
+    rows = [row for each in store.before.values() for row in each]
+    given, correct = _offsets(rows, rule), _offsets(rows, "correct")
+    stamps = np.array([row.timestamp for row in rows], np.int64)
+    wrong = (given != _NONE) & (correct != _NONE) & (given != correct)
+    return stamps[wrong], (given - correct)[wrong]
+
+
+def _offsets(rows: Sequence[AnswerRow], rule: str) -> NDArray[np.int64]:
+    answers = map(attrgetter(rule), rows)
+    return np.array([_NONE if each is None else each for each in answers], np.int64)
+
+
+def severities(store: StoreResult) -> list[SeverityRow]:
+    """Count findings by severity, the worst first.
+
+    Parameters
+    ----------
+    store : StoreResult
+
+    Returns
+    -------
+    list of SeverityRow
+        All severities, those without findings too.
+    """
+    return [
+        SeverityRow(
+            severity,
+            sum(each.severity == severity for each in store.findings_before),
+            sum(each.severity == severity for each in store.findings_after),
+        )
+        for severity in reversed(Severity)
+    ]
+
+
+def grouped(store: StoreResult) -> list[FindingGroup]:
+    """Put findings together that differ in nothing but numbers and places, the worst first.
+
+    Parameters
+    ----------
+    store : StoreResult
+
+    Returns
+    -------
+    list of FindingGroup
+        A group says what its first finding says.
+    """
+    groups: dict[tuple[str, str], list[tuple[Finding, bool]]] = {}
+    findings = [(each, False) for each in store.findings_before]
+    findings += [(each, True) for each in store.findings_after]
+    for finding, is_after in findings:
+        key = finding.severity, re.sub(r"\d+", "#", finding.what)
+        groups.setdefault(key, []).append((finding, is_after))
+    order = list(Severity)
+    return sorted(
+        (
+            FindingGroup(
+                members[0][0].severity,
+                members[0][0].what,
+                members[0][0].consequence,
+                sum(not is_after for _, is_after in members),
+                sum(is_after for _, is_after in members),
+                members[0][0].path,
+            )
+            for members in groups.values()
+        ),
+        key=lambda group: (-order.index(group.severity), -group.before, group.what),
+    )

@@ -1,0 +1,169 @@
+"""What the steps of a run came to, kept in its working directory, so that another can go on.
+
+One file for each step that is done, and one that says of what they are the results: the options,
+and how every file of the stores was.  With other options, or when a file has another size or
+modification time since, nothing is taken over.  In place, the files that the run's own plans name
+are left out of that: whether those are as planned the migration finds out, file by file.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import kafkastore
+from kafkastore.changes.plan import Plan
+from kafkastore.fs import FileSystem
+from kafkastore.spark.pipeline.output_directory import STEPS
+
+_STARTED = "started"
+_PLANS = "plans"
+
+
+class SavedSteps:
+    """The results of a run's steps so far.
+
+    Parameters
+    ----------
+    working : Path
+        The run's working directory.
+    """
+
+    def __init__(self, working: Path) -> None:
+        self._working = working
+        self._folder = working / STEPS
+
+    def take_over(self, options: Mapping[str, Any], stores: Sequence[str]) -> dict[str, Any] | None:
+        """Find out whether what an earlier run has left is still good; remove it if it is not.
+
+        Parameters
+        ----------
+        options : mapping
+            What results depend on, besides the stores.
+        stores : sequence of str
+            Where the stores are read.
+
+        Returns
+        -------
+        dict or None
+            What was given to `start` beside that; None if there is nothing to take over.
+        """
+        started = self.read(_STARTED)
+        if started is not None and started["options"] == _plain(options):
+            plans = self.read(_PLANS)
+            kept = [frozenset[str]()] * len(stores) if plans is None else _paths(plans)
+            now = [
+                state_of(Path(path), left_out) for path, left_out in zip(stores, kept, strict=True)
+            ]
+            if now == (started["states"] if plans is None else plans["states"]):
+                also: dict[str, Any] = started["also"]
+                return also
+        self.discard()
+        return None
+
+    def discard(self) -> None:
+        """Remove what an earlier run has left."""
+        for path in self._working.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+
+    def start(
+        self, options: Mapping[str, Any], stores: Sequence[str], also: Mapping[str, Any]
+    ) -> None:
+        """Note of what the results will be that are kept from here on."""
+        states = [state_of(Path(path)) for path in stores]
+        self.write(_STARTED, {"options": options, "states": states, "also": also})
+
+    def write_plans(self, plans: Sequence[Plan], stores: Sequence[str]) -> None:
+        """Keep the plans, durable, before any of them is applied."""
+        paths = [[change.path for change in plan.changes] for plan in plans]
+        states = [
+            state_of(Path(path), frozenset(left_out))
+            for path, left_out in zip(stores, paths, strict=True)
+        ]
+        texts = [plan.to_json() for plan in plans]
+        self.write(_PLANS, {"paths": paths, "states": states, "plans": texts})
+
+    def read_plans(self) -> list[Plan] | None:
+        """Return the plans that were kept."""
+        value = self.read(_PLANS)
+        return None if value is None else [Plan.from_json(text) for text in value["plans"]]
+
+    def write(self, name: str, value: object) -> None:
+        """Keep a value of JSON's types, whole and durable."""
+        self._folder.mkdir(exist_ok=True)
+        FileSystem().replace_content(self._path(name), json.dumps(value, default=str).encode())
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return what was kept under a name."""
+        try:
+            value: dict[str, Any] = json.loads(self._path(name).read_bytes())
+        except FileNotFoundError:
+            return None
+        return value
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name.replace(' ', '-')}.json"
+
+
+def state_of(root: Path, left_out: Collection[str] = frozenset()) -> str:
+    """Digest the names, sizes and modification times of the files of a store.
+
+    Parameters
+    ----------
+    root : Path
+        The directory.
+    left_out : collection of str
+        Relative paths that do not count.
+
+    Returns
+    -------
+    str
+        Hexadecimal.
+    """
+    digest = hashlib.sha256(kafkastore.__version__.encode())
+    for path, *state in _files(root, ""):
+        if path not in left_out:
+            digest.update(f"{path}\0{state}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _files(root: Path, inner: str) -> Iterator[tuple[str, int, int]]:
+    """List files by name, as deep as partitions have any: path, size, modification time.
+
+    Those that a killed job was still writing are not the store's. What can't be looked at counts by
+    its error, which the steps tell of.
+    """
+    try:
+        with os.scandir(root / inner) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        yield inner, -1, error.errno or 0
+        return
+    for entry in listed:
+        path = f"{inner}/{entry.name}" if inner else entry.name
+        if entry.name.startswith("kafkastore-") and ".new" in entry.name:
+            continue
+        try:
+            status = entry.stat()
+        except OSError as error:
+            yield path, -1, error.errno or 0
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            yield path, status.st_size, status.st_mtime_ns
+        elif not inner:
+            yield from _files(root, path)
+
+
+def _paths(plans: Mapping[str, Any]) -> list[frozenset[str]]:
+    return [frozenset(each) for each in plans["paths"]]
+
+
+def _plain(value: object) -> Any:
+    """Return a value as it comes back from JSON."""
+    return json.loads(json.dumps(value))

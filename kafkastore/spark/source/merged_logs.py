@@ -1,0 +1,180 @@
+"""Logs of one partition that several tasks wrote, put together as one.
+
+Batches are copied as they are, compressed or not; they get other offsets, which lie outside of
+their checksums, and indexes and segments are made anew.
+"""
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkastore.errors import OutOfOrderAppendError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.java_text import INT32_MAX
+from kafkastore.log.log_config import LogConfig
+from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.log.log_writer import LogWriter
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.side_by_side import side_by_side
+from kafkastore.segment.log_file import BatchRun
+
+#: Files of a log that is written; the process has others open too.
+FILES_OF_A_LOG = 3
+OTHER_FILES = 200
+MOST_OPEN_LOGS = 2000
+#: Of a segment, so that segments come close to their size.
+APPENDS_A_SEGMENT = 64
+
+
+class StagedLog(NamedTuple):
+    """What one task wrote of one partition, or a part of that.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+        The partition.
+    root : str
+        The staged log directory that it is in.
+    start_offset, end_offset : int
+        Inclusive, exclusive.
+    """
+
+    topic_partition: TopicPartition
+    root: str
+    start_offset: int
+    end_offset: int
+
+    @property
+    def path(self) -> Path:
+        """The partition directory."""
+        return Path(self.root, str(self.topic_partition))
+
+
+def open_logs_limit() -> int:
+    """Return how many logs this process may write at once."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return MOST_OPEN_LOGS
+    return min(max((files - OTHER_FILES) // FILES_OF_A_LOG, 16), MOST_OPEN_LOGS)
+
+
+def whole_logs(
+    logs: Sequence[StagedLog], work: Path, config: LogConfig, *, keeps_offsets: bool
+) -> Iterator[StagedLog]:
+    """Yield each partition as one log; those that are in several are put together.
+
+    Parameters
+    ----------
+    logs : sequence of StagedLog
+        In the order of their records, or with offsets that tell it. Those that are put together are
+        removed.
+    work : Path
+        The directory in which logs are made.
+    config : LogConfig
+        Of all topics.
+    keeps_offsets : bool
+        Whether the records have their offsets already; else they follow from the order.
+
+    Yields
+    ------
+    StagedLog
+        In no order.
+
+    Raises
+    ------
+    OutOfOrderAppendError
+        If offsets that are kept do not rise from log to log.
+    """
+    by_partition: dict[TopicPartition, list[StagedLog]] = {}
+    for log in sorted(logs, key=lambda log: log.start_offset) if keeps_offsets else logs:
+        by_partition.setdefault(log.topic_partition, []).append(log)
+    several = []
+    for each in by_partition.values():
+        if keeps_offsets:
+            _check_order(each)
+        if len(each) > 1:
+            several.append(each)
+        else:
+            yield each[0]
+    at_once = open_logs_limit()
+    for number, first in enumerate(range(0, len(several), at_once)):
+        yield from _merged(work / f"merged-{number}", several[first : first + at_once], config)
+
+
+def _merged(root: Path, several: list[list[StagedLog]], config: LogConfig) -> list[StagedLog]:
+    """Append the logs of each partition one after the other to a new one."""
+    with LogDirWriter(root) as log_dir:
+        work = []
+        for logs in several:
+            first = logs[0]
+            writer = log_dir.writer(
+                *first.topic_partition, config, start_offset=first.start_offset
+            )
+            work.append((writer, logs))
+        threads = min(len(work), os.cpu_count() or 1)
+        for _ in side_by_side(_append, work, threads, "kafkastore-commit"):
+            pass
+        return [
+            StagedLog(
+                logs[0].topic_partition, str(root), logs[0].start_offset, writer.log_end_offset
+            )
+            for writer, logs in work
+        ]
+
+
+def _append(work: tuple[LogWriter, list[StagedLog]]) -> None:
+    """Append logs to a writer, and remove them; offsets that rise already stay."""
+    writer, logs = work
+    largest = max(writer.config.segment_bytes // APPENDS_A_SEGMENT, 1)
+    for log in logs:
+        shift = max(writer.log_end_offset - log.start_offset, 0)
+        for segment in PartitionLog(log.path, log.topic_partition).segments:
+            with segment.open_log() as file:
+                for run in file.runs():
+                    if shift:
+                        _shift_offsets(run, shift)
+                    for data in _pieces(run, largest):
+                        writer.append(data, as_follower=True)
+        shutil.rmtree(log.path)
+
+
+def _check_order(logs: Sequence[StagedLog]) -> None:
+    """Refuse offsets that lie between those of another task."""
+    for log, following in pairwise(logs):
+        if following.start_offset < log.end_offset:
+            raise OutOfOrderAppendError(
+                f"{log.topic_partition}: one task has offsets {log.start_offset} to "
+                f"{log.end_offset - 1}, another begins with {following.start_offset}; "
+                "repartition('topic', 'partition') and sortWithinPartitions('offset') first, or "
+                "drop the column offset"
+            )
+
+
+def _shift_offsets(run: BatchRun, shift: int) -> None:
+    """Give batches other offsets; the base offset is not under the checksum."""
+    data = np.frombuffer(run.data, np.uint8)
+    offsets = (run.headers["base_offset"] + shift).astype(">i8").view(np.uint8).reshape(-1, 8)
+    positions = run.headers["position"] - run.position
+    data[positions[:, np.newaxis] + np.arange(8)] = offsets
+
+
+def _pieces(run: BatchRun, largest: int) -> Iterator[memoryview]:
+    """Cut a run where a segment may end: by size, and where offsets are too far apart for one."""
+    ends = run.headers["position"] + run.headers["size"] - run.position
+    last_offsets = run.headers["last_offset"]
+    first = start = 0
+    while first < len(ends):
+        farthest = int(run.headers["base_offset"][first]) + INT32_MAX
+        by_size = int(np.searchsorted(ends, start + largest, "right"))
+        by_offset = int(np.searchsorted(last_offsets, farthest, "right"))
+        first = max(min(by_size, by_offset), first + 1)
+        end = int(ends[first - 1])
+        yield run.data[start:end]
+        start = end

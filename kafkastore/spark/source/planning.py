@@ -1,0 +1,288 @@
+"""What a read has to look at: partitions and offsets by its options, less by pushed filters.
+
+Options are exact, as the Kafka source's; filters are not the last word. What of a segment lies
+before a filter's first time is found as lookups find it, by the time index where that fits the log
+and without it where not; nothing else says of records what time they have at least, so that only
+batches themselves tell what lies behind a filter's last time.
+"""
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.log_store import LogStore, open_store
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.spark.source.filters import Limits
+from kafkastore.spark.source.options import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    OptionError,
+    ReadOptions,
+)
+from kafkastore.spark.source.slices import (
+    END,
+    OPENING_BYTES,
+    SlicePack,
+    at_most,
+    cut,
+    log_bytes,
+    pack,
+    spread,
+    task_bytes,
+)
+
+LOG = logging.getLogger("kafkastore.spark")
+#: Spark's workers have it where Spark gathers what they log.
+GATHERED = "PYSPARK_SPARK_SESSION_UUID"
+
+
+class Range(NamedTuple):
+    """Offsets of one partition, to be read.
+
+    Attributes
+    ----------
+    log : PartitionLog
+        The partition.
+    start_offset, end_offset : int
+        Inclusive, exclusive; `END`: to the end of the log, as it is when it is read.
+    log_end_offset : int
+        The end of the log, as it is now.
+    """
+
+    log: PartitionLog
+    start_offset: int
+    end_offset: int
+    log_end_offset: int
+
+
+def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
+    """Cut what was asked for into pieces of work.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        Of the load.
+    limits : Limits
+        Of the filters.
+
+    Returns
+    -------
+    list of SlicePack
+        Together every record that was asked for, and of others few.
+
+    Raises
+    ------
+    OptionError
+        If what the options name is not there.
+    """
+    store = open_store(list(options.paths))
+    asked = chosen(store, options)
+    passing = [each for each in asked if limits.include(each)]
+    ranges = [
+        narrowed
+        for each in passing
+        for narrowed in _narrowed(_range(store.partitions[each], options), limits)
+    ]
+    total = sum(log_bytes(*each[:3]) for each in ranges)
+    size = task_bytes(total + OPENING_BYTES * len(ranges), options.min_partitions)
+    largest = max(min(size, total // options.min_partitions), 1)
+    if options.isolation == "read_committed":
+        largest = END  # what was aborted is found out once a slice, maybe by all of the log
+    slices = [part for each in ranges for part in cut(*each[:3], largest, each.log_end_offset)]
+    if options.max_records is not None:
+        slices = [part for each in slices for part in at_most(each, options.max_records)]
+    packs = pack(slices, size, options.max_records)
+    if len(packs) < options.min_partitions:
+        packs = [SlicePack((each,)) for each in spread(slices, options.min_partitions)]
+    if GATHERED in os.environ:
+        LOG.setLevel(logging.INFO)
+    if LOG.isEnabledFor(logging.INFO):
+        LOG.info(_told(store, asked, ranges, len(packs)))
+    return packs
+
+
+def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
+    """Return the partitions that were asked for.
+
+    Parameters
+    ----------
+    store : LogStore
+        Where they are.
+    options : ReadOptions
+        Which.
+
+    Returns
+    -------
+    list of TopicPartition
+
+    Raises
+    ------
+    OptionError
+        If one is not there, or an option names a partition that is not read.
+    """
+    selection = options.selection
+    there = ", ".join(sorted({each.topic for each in store.partitions})) or "no topics"
+    where = " and ".join(options.paths)
+    for topic in sorted(selection.topics or ()):
+        if not any(each.topic == topic for each in store.partitions):
+            raise OptionError(f"option subscribe: no topic {topic} in {where}; there are {there}")
+    for topic_partition in sorted(selection.assigned or ()):
+        if topic_partition not in store.partitions:
+            raise OptionError(f"option assign: no partition {topic_partition} in {where}")
+    found = [each for each in store.partitions if selection.includes(each)]
+    for bound in (options.start, options.end):
+        if more := sorted(set(bound.each).difference(found)):
+            raise OptionError(
+                f"option {bound.option} names {more[0]}, which is not among the partitions read"
+            )
+    return found
+
+
+def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
+    """Find where to begin.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    options : ReadOptions
+        Of the load.
+
+    Returns
+    -------
+    int
+        Inclusive; `END` where nothing of what is there is read.
+
+    Raises
+    ------
+    OptionError
+        If there is nothing to begin with, or it is not there.
+    """
+    start = _offset(log, options.start, options)
+    if start is None:
+        if not options.latest_without_match:
+            raise OptionError(
+                f"option {options.start.option}: no record of {log.topic_partition} is at or after "
+                f"{options.start.of(log.topic_partition)}; to read nothing of such partitions, set "
+                f"startingOffsetsByTimestampStrategy to latest"
+            )
+        return END
+    if start != END and start != log.log_start_offset:
+        _check_is_there(log, options.start, start, options)
+    return max(start, log.log_start_offset)
+
+
+def _range(log: PartitionLog, options: ReadOptions) -> Range:
+    """Find where to begin, inclusive, and to end, exclusive."""
+    start, end = starting_offset(log, options), _offset(log, options.end, options)
+    if end is None:
+        end = END
+    elif end > log.log_start_offset and end != END:
+        _check_is_there(log, options.end, end, options)
+    return Range(log, start, end, log.log_end_offset)
+
+
+def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None:
+    """Find the offset that a bound means; None for a time after the last record."""
+    number = bound.of(log.topic_partition)
+    if bound.by_timestamp:
+        found = log.list_offset(number, options.rules, options.isolation)
+        return None if found is None else found.offset
+    return {EARLIEST: log.log_start_offset, LATEST: END}.get(number, number)
+
+
+def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadOptions) -> None:
+    """Raise where an offset that was named is not there, as the Kafka source does in its tasks."""
+    if bound.by_timestamp or not options.fail_on_data_loss:
+        return
+    committed = options.isolation == "read_committed"
+    latest = log.last_stable_offset if committed else log.log_end_offset
+    if not log.log_start_offset <= offset <= latest:
+        raise OptionError(
+            f"option {bound.option}: {log.topic_partition} has offsets {log.log_start_offset} to "
+            f"{latest}{' that are decided' if committed else ''}, not {offset}; to read what "
+            f"is there, set failOnDataLoss to false"
+        )
+
+
+def _narrowed(asked: Range, limits: Limits) -> Iterator[Range]:
+    """Leave out what filters exclude."""
+    start, end = asked.start_offset, asked.end_offset
+    if limits.start_offset is not None:
+        start = max(start, limits.start_offset)
+    if limits.end_offset is not None:
+        end = min(end, limits.end_offset)
+    if start >= end:
+        return
+    since, until = limits.start_timestamp, limits.end_timestamp
+    if since is not None and until is not None and since >= until:
+        return
+    parts = [(start, end)]
+    if since is not None and since >= 0:  # a record without timestamp has -1
+        parts = asked.log.beside_changes(lambda: list(_since(asked.log, start, end, since)))
+    for part in parts:
+        yield asked._replace(start_offset=part[0], end_offset=part[1])
+
+
+def _since(log: PartitionLog, start: int, end: int, since: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of offsets that together have every record that reaches a time."""
+    begun = None
+    for segment in log.segments_between(start, end):
+        first = _first_since(segment, since, start)
+        if begun is not None and (first is None or _is_far(segment, first)):
+            yield begun, segment.base_offset
+            begun = None
+        if begun is None and first is not None and first < end:
+            begun = first
+    if begun is not None:
+        yield begun, end
+
+
+def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
+    """Find the first offset to read of a segment; None: nothing in it reaches the time.
+
+    Without an index that can be believed the whole segment is read, by a task.
+    """
+    everything = max(segment.base_offset, start)
+    try:
+        largest = segment.largest_timestamp_by_index
+        if largest is None:
+            return everything
+        if largest < since:
+            return None
+        found = segment.find_offset_by_timestamp(since, start)
+    except CorruptionError:
+        return everything  # the task that reads it tells
+    return None if found is None else found.offset
+
+
+def _is_far(segment: LogSegment, offset: int) -> bool:
+    """Whether passing over a segment's beginning spares more than opening it once more costs."""
+    last = segment.next_base_offset or segment.next_offset
+    count = max(last - segment.base_offset, 1)
+    return segment.size * (offset - segment.base_offset) // count > OPENING_BYTES
+
+
+def _told(
+    store: LogStore, asked: list[TopicPartition], ranges: list[Range], task_count: int
+) -> str:
+    """Say what is read of what there is, and what of it is left out."""
+    logs = {each.log.topic_partition: each.log for each in ranges}
+    all_logs = [logs.get(each) or store.partitions[each] for each in asked]
+    segments = {segment.log_path: segment.size for log in all_logs for segment in log.segments}
+    read = {
+        segment.log_path
+        for each in ranges
+        for segment in each.log.segments_between(each.start_offset, each.end_offset)
+    }
+    size = sum(log_bytes(*each[:3]) for each in ranges)
+    return (
+        f"reads {len(logs)} of {len(asked)} partitions, {len(read)} of {len(segments)} segments, "
+        f"{size:,} of {sum(segments.values()):,} bytes, in {task_count} tasks"
+    )

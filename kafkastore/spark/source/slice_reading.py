@@ -1,0 +1,128 @@
+"""What a task does: slices of logs to Arrow batches, and whether all that was planned was there."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from kafkastore.errors import (
+    CorruptionError,
+    KafkaStoreError,
+    NotALogDirectoryError,
+    SegmentGoneError,
+)
+from kafkastore.formats.record_columns import BATCH_ROWS
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.spark.source.filters import Limits
+from kafkastore.spark.source.options import ReadOptions
+from kafkastore.spark.source.slices import LogSlice
+
+#: Batches of fewer rows and bytes are put together before they go to the JVM.
+ENOUGH_ROWS = BATCH_ROWS // 2
+ENOUGH_BYTES = 4 << 20
+
+
+class DataLossError(KafkaStoreError):
+    """Records that were there when a read was planned are not there any more."""
+
+
+def read_slices(
+    slices: Iterable[LogSlice], columns: Sequence[str], options: ReadOptions, limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    """Read slices one after the other.
+
+    Parameters
+    ----------
+    slices : iterable of LogSlice
+        As planned.
+    columns : sequence of str
+        The columns to yield, in order.
+    options : ReadOptions
+        Of the load.
+    limits : Limits
+        Of the filters.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Of about `BATCH_ROWS` rows.
+
+    Raises
+    ------
+    DataLossError
+        If records that were planned are not there, unless `failOnDataLoss` is false.
+    CorruptionError
+        At a broken batch, unless `failOnDataLoss` is false.
+    """
+    batches = (batch for each in slices for batch in _read(each, columns, options, limits))
+    for batch in joined(batches):
+        yield batch.select(list(columns))
+
+
+def _read(
+    each: LogSlice, columns: Sequence[str], options: ReadOptions, limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    checks = options.fail_on_data_loss and each.start_offset < each.known_end_offset
+    try:
+        log = each.log
+        listed = log.segments
+        if checks:
+            _check_start(each, log)
+        yield from log.to_arrow(
+            columns,
+            start_offset=each.start_offset,
+            end_offset=each.end_offset,
+            start_timestamp=limits.start_timestamp,
+            end_timestamp=limits.end_timestamp,
+            isolation=options.isolation,
+        )
+        if checks and log.segments is not listed:  # one was gone when its turn came
+            _check_start(each, log)
+        if checks:
+            _check_end(each)
+    except (CorruptionError, SegmentGoneError, NotALogDirectoryError):
+        if options.fail_on_data_loss:
+            raise
+
+
+def _check_start(each: LogSlice, log: PartitionLog) -> None:
+    """Raise where segments were deleted, as the first of a log are before all others."""
+    first = log.segments[0].base_offset if log.segments else None
+    if first is None or first > each.start_offset:
+        gone = each.known_end_offset if first is None else min(first, each.known_end_offset)
+        raise _loss(each, each.start_offset, gone)
+
+
+def _check_end(each: LogSlice) -> None:
+    """Raise where the log was cut."""
+    end = each.log.log_end_offset
+    if end < each.known_end_offset:
+        raise _loss(each, max(end, each.start_offset), each.known_end_offset)
+
+
+def _loss(each: LogSlice, start: int, end: int) -> DataLossError:
+    return DataLossError(
+        f"offsets {start} to {end - 1} in {each.path} are gone since the read was planned; "
+        f"load again to read what is there, or set failOnDataLoss to false"
+    )
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small successive batches together, those of small partitions above all."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ENOUGH_ROWS or size >= ENOUGH_BYTES:
+            yield _one_of(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _one_of(waiting)
+
+
+def _one_of(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    whole: pa.RecordBatch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return whole

@@ -1,0 +1,325 @@
+"""Logs that a Spark job writes: staged beside the log directory, moved into it when all are whole.
+
+::
+
+    <target>                              the log directory
+    .<target>.kafkastore-<job>/           beside it: a broker refuses names that it does not know
+        owner                             the process of the driver, while it lives
+        task-<number>-<attempt>-<part>/   log directories of one attempt of a task
+        merged-<number>/                  the partitions that several tasks wrote
+        log-dir/                          what becomes the target, or goes into it
+        committed                         which partitions go into a target that was there
+
+Where the target was not there, it appears by one rename. Otherwise each partition does; the first
+write that follows a crash in between finishes that. What else a job left is removed by the next
+one, once its driver is gone.
+"""
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.checkpoints import pack_offset_checkpoint
+from kafkastore.formats.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    parse_segment_file,
+)
+from kafkastore.fs import FileSystem, LockFile, lock_holder
+from kafkastore.log.log_config import LogConfig
+from kafkastore.log.log_dir import CHECKPOINTS, MARKS, LogDir
+from kafkastore.spark.source.merged_logs import StagedLog, whole_logs
+
+_OWNER, _COMMITTED, _LOG_DIR, _REMOVED = "owner", "committed", "log-dir", "-removed"
+
+
+@dataclass(frozen=True)
+class StagedJob:
+    """One write into a log directory; see `begin_job`.
+
+    Parameters
+    ----------
+    target : Path
+        The log directory.
+    path : Path
+        Where the job's logs are until they are whole.
+    config : LogConfig
+        Of all topics.
+    keeps_offsets : bool
+        Whether the records have their offsets already.
+    """
+
+    target: Path
+    path: Path
+    config: LogConfig
+    keeps_offsets: bool
+
+    def commit(self, logs: Sequence[StagedLog]) -> None:
+        """Put together what the tasks wrote, and move it to its place.
+
+        Parameters
+        ----------
+        logs : sequence of StagedLog
+            In the order of their records.
+
+        Raises
+        ------
+        ChangeRefusedError
+            If the target has got one of the partitions meanwhile, or a broker uses it.
+        OutOfOrderAppendError
+            If offsets to be kept do not rise from task to task.
+        """
+        fs = FileSystem()
+        if not self.path.is_dir():
+            raise ChangeRefusedError(f"{self.path} is gone, with all that was to become of it")
+        log_dir = self.path / _LOG_DIR
+        fs.mkdir(log_dir)
+        ends = {}
+        for log in whole_logs(logs, self.path, self.config, keeps_offsets=self.keeps_offsets):
+            fs.rename(log.path, log_dir / log.path.name)
+            ends[log.topic_partition] = log.end_offset
+        fs.fsync_directory(log_dir)
+        if not os.path.lexists(self.target):
+            _write_checkpoints(log_dir, ends, fs)
+            _mark_clean(log_dir, fs)
+            fs.rename(log_dir, self.target)
+            fs.fsync_directory(self.target.parent)
+        else:
+            self._commit_into(ends, fs)
+        _remove(self.path)
+
+    def abort(self) -> None:
+        """Remove what was staged, unless some of it is in its place already."""
+        if not (self.path / _COMMITTED).exists():
+            _remove(self.path)
+
+    def _commit_into(self, ends: Mapping[TopicPartition, int], fs: FileSystem) -> None:
+        """Move the partitions into a directory that is there; take them back if that fails."""
+        try:
+            lock = LockFile(self.target / LOCK_FILE, create=True)
+        except BlockingIOError as error:
+            raise _in_use(self.target) from error
+        try:
+            check_target(self.target)
+            there = LogDir(self.target)
+            for topic_partition in ends:
+                check_partition(self.target, topic_partition)
+            committed = {
+                "is_new": not (there.partition_paths or _marks(self.target)),
+                "ends": [[*topic_partition, end] for topic_partition, end in ends.items()],
+            }
+            try:
+                fs.replace_content(self.path / _COMMITTED, json.dumps(committed).encode())
+                _finish(self.path, self.target, fs)
+            except OSError:
+                for topic_partition in ends:
+                    name = str(topic_partition)
+                    if not (self.path / _LOG_DIR / name).exists():
+                        fs.rename(self.target / name, self.path / _LOG_DIR / name)
+                (self.path / _COMMITTED).unlink(missing_ok=True)
+                raise
+        finally:
+            lock.close()
+
+
+def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJob:
+    """Make the staging directory of a new job; finish or remove those of jobs that are dead.
+
+    Parameters
+    ----------
+    target : str
+        The log directory: missing, empty, or one that has other partitions.
+    config : LogConfig
+        Of all topics.
+    keeps_offsets : bool
+        Whether the records have their offsets already.
+
+    Returns
+    -------
+    StagedJob
+
+    Raises
+    ------
+    ChangeRefusedError
+        If nothing can be written there.
+    """
+    place = Path(os.path.realpath(target))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{place.name}.kafkastore-"
+    for path in sorted(place.parent.iterdir()):
+        if path.name.startswith(prefix) and _is_dead(path):
+            _settle(path, place)
+    check_target(place)
+    if lock_holder(place / LOCK_FILE) is not None:
+        raise _in_use(place)
+    path = place.parent / f"{prefix}{uuid.uuid4().hex[:12]}"
+    path.mkdir()
+    (path / _OWNER).write_text(json.dumps(_owner()))
+    return StagedJob(place, path, config, keeps_offsets)
+
+
+def check_target(target: Path) -> None:
+    """Refuse a directory that is not for logs.
+
+    Parameters
+    ----------
+    target : Path
+        It may be missing.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If it is something else than a log directory, or nothing can be moved into it.
+    """
+    if not os.path.lexists(target):
+        return
+    if not target.is_dir():
+        raise ChangeRefusedError(f"{target} is a file: name a directory for the logs")
+    if target.is_mount():
+        raise ChangeRefusedError(
+            f"{target} is a mount point, into which nothing can be moved that was written beside "
+            f"it: name a directory in it"
+        )
+    names = os.listdir(target)
+    if any(parse_segment_file(name) for name in names):
+        raise ChangeRefusedError(
+            f"{target} is a partition's directory: name the log directory around it, or another"
+        )
+    log_dir = LogDir(target)
+    if set(names) - {LOCK_FILE} and not (log_dir.partition_paths or _marks(target)):
+        raise ChangeRefusedError(f"{target} is not empty, and no log directory: name another")
+    for checkpoint in log_dir.damaged_checkpoints:
+        raise ChangeRefusedError(f"{target} is damaged: {checkpoint.error}")
+
+
+def check_partition(target: Path, topic_partition: TopicPartition) -> None:
+    """Refuse a partition that is there already.
+
+    Parameters
+    ----------
+    target : Path
+        The log directory.
+    topic_partition : TopicPartition
+        The partition.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If it is there.
+    """
+    if os.path.lexists(target / str(topic_partition)):
+        raise ChangeRefusedError(
+            f"{target} has partition {topic_partition} already, and nothing is written behind its "
+            f"records or in their place: name another directory"
+        )
+
+
+def _write_checkpoints(
+    log_dir: Path, ends: Mapping[TopicPartition, int], fs: FileSystem
+) -> None:
+    """Write down where logs end that were shut down in order, beside what is known of others."""
+    news: dict[str, Mapping[TopicPartition, int]] = {
+        RECOVERY_POINT_CHECKPOINT: ends,
+        HIGH_WATERMARK_CHECKPOINT: ends,
+        LOG_START_OFFSET_CHECKPOINT: {},
+    }
+    there = LogDir(log_dir)
+    for name in CHECKPOINTS:
+        offsets = {
+            topic_partition: offset
+            for topic_partition, offset in there.checkpoint(name).offsets.items()
+            if topic_partition not in ends  # of one of the same name that was deleted
+        }
+        fs.replace_content(log_dir / name, pack_offset_checkpoint({**offsets, **news[name]}))
+
+
+def _mark_clean(log_dir: Path, fs: FileSystem) -> None:
+    """Say that all logs were shut down in order."""
+    fs.close(fs.create(log_dir / CLEAN_SHUTDOWN_FILE))
+    fs.fsync_directory(log_dir)
+
+
+def _finish(path: Path, target: Path, fs: FileSystem) -> None:
+    """Move partitions to their places, as far as they are not there; safe to repeat."""
+    committed: Any = json.loads((path / _COMMITTED).read_bytes())
+    ends = {TopicPartition(topic, partition): end for topic, partition, end in committed["ends"]}
+    for topic_partition in ends:
+        source = path / _LOG_DIR / str(topic_partition)
+        if source.exists():
+            check_partition(target, topic_partition)
+            fs.rename(source, target / source.name)
+    fs.fsync_directory(target)
+    _write_checkpoints(target, ends, fs)
+    if committed["is_new"] and not (target / CLEAN_SHUTDOWN_FILE).exists():
+        _mark_clean(target, fs)
+
+
+def _settle(path: Path, target: Path) -> None:
+    """Finish what a dead job had begun to move; remove what is left of it."""
+    if (path / _COMMITTED).exists():
+        try:
+            lock = LockFile(target / LOCK_FILE, create=True)
+        except BlockingIOError as error:
+            raise _in_use(target) from error
+        try:
+            _finish(path, target, FileSystem())
+        finally:
+            lock.close()
+    _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a staging directory; an attempt of a task that still writes finds it gone."""
+    removed = path.with_name(f"{path.name.removesuffix(_REMOVED)}{_REMOVED}")
+    with suppress(FileNotFoundError):
+        path.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)
+
+
+def _owner() -> dict[str, Any]:
+    """Name the process that lives as long as the driver: Spark's daemon, or the JVM itself."""
+    return {"host": platform.node(), "namespace": _namespace(), "pid": os.getppid()}
+
+
+def _namespace() -> str:
+    """Name the namespace of process ids: containers have their own."""
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""
+
+
+def _is_dead(path: Path) -> bool:
+    """Whether the driver of a job is gone for certain; what is on another machine may live."""
+    if path.name.endswith(_REMOVED):
+        return True
+    try:
+        owner = json.loads((path / _OWNER).read_bytes())
+        if (owner["host"], owner["namespace"]) != (platform.node(), _namespace()):
+            return False
+        os.kill(owner["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, KeyError):
+        return False
+    return False
+
+
+def _marks(target: Path) -> Iterable[str]:
+    return [name for name in MARKS if (target / name).exists()]
+
+
+def _in_use(target: Path) -> ChangeRefusedError:
+    return ChangeRefusedError(f"{target} is held by a broker or another writer: stop it first")

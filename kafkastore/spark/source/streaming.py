@@ -1,0 +1,358 @@
+"""The data source as a stream: it follows log directories that grow.
+
+Spark writes down where a batch of records ends before it reads the batch, and nothing else; where
+a query's first batch begins is asked for anew when it is repeated after a crash. So all that was
+found out for a batch is in its end (`StreamOffset`), and the initial offset is nothing: ``{}``.
+
+Source: Spark 4.2 ``KafkaMicroBatchStream``, ``KafkaOffsetReaderAdmin``, ``MicroBatchExecution``.
+"""
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kafkastore.errors import NotALogDirectoryError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.log_store import LogStore, open_store
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.spark.source.growing_logs import (
+    BatchMark,
+    LogNow,
+    Loss,
+    Place,
+    StableEnd,
+    batch_before,
+    find_loss,
+    look,
+)
+from kafkastore.spark.source.options import OptionError, ReadOptions, at_least_one, parse_options
+from kafkastore.spark.source.planning import chosen, starting_offset
+from kafkastore.spark.source.schema import check_schema
+from kafkastore.spark.source.stream_offsets import StreamOffset
+from kafkastore.spark.source.stream_tasks import StreamPack, plan_tasks, read_task, report
+
+
+class StreamOptions(NamedTuple):
+    """What a stream was asked for.
+
+    Attributes
+    ----------
+    read : ReadOptions
+        What it has in common with a read.
+    max_offsets, min_offsets : int or None
+        `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`.
+    max_delay : float
+        `maxTriggerDelay`, in seconds.
+    """
+
+    read: ReadOptions
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay: float
+
+
+def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """Read the options of a stream.
+
+    Parameters
+    ----------
+    given : mapping of str to str
+        As Spark hands them over; names in any case.
+
+    Returns
+    -------
+    StreamOptions
+
+    Raises
+    ------
+    OptionError
+        If an option is not known, cannot be read, contradicts another, or is not for streams.
+
+    Examples
+    --------
+    >>> parse_stream_options({"path": "/kafka-logs", "maxTriggerDelay": "2m"}).max_delay
+    120.0
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    read = parse_options(given, is_stream=True)
+    most = at_least_one(options, "maxOffsetsPerTrigger")
+    least = at_least_one(options, "minOffsetsPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise OptionError(
+            f"options minOffsetsPerTrigger {least} and maxOffsetsPerTrigger {most} contradict each "
+            f"other: the least is more than the most"
+        )
+    return StreamOptions(read, most, least, _seconds(options.get("maxtriggerdelay", "15m")))
+
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def _seconds(text: str) -> float:
+    """Read a time as Spark writes it: ``90s``, ``15m``; a bare number is ms."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    unit = _UNITS.get(match[2] or "ms") if match else None
+    if match is None or unit is None:
+        raise OptionError(f"option maxTriggerDelay must be a time such as 90s or 15m, not {text}")
+    return float(int(match[1]) * unit)
+
+
+class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Finds out what is new, plans it, and reads it in tasks.
+
+    Parameters
+    ----------
+    given : mapping of str to str
+        The options, as Spark hands them over.
+    schema : StructType
+        Ours, or the caller's choice of columns.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self.given, self.schema = given, schema
+        self._latest: dict[TopicPartition, int] = {}
+        self._targets: dict[TopicPartition, int] | None = None
+        #: Batches to go on from: the last of each log, and the last that was planned.
+        self._tails: dict[TopicPartition, Place] = {}
+        self._planned: dict[TopicPartition, Place] = {}
+        self._stable: dict[TopicPartition, StableEnd] = {}
+        self._last_trigger = float("-inf")
+
+    @cached_property
+    def options(self) -> StreamOptions:
+        """What was asked for; read when first needed.
+
+        Spark 4.3 buries an error that a reader's making raises under one of its own.
+        """
+        return parse_stream_options(self.given)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the offset before all: nothing, so that it is the same after a crash."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit that the options ask for."""
+        if self.options.max_offsets is not None:
+            return ReadMaxRows(self.options.max_offsets)
+        if self.options.min_offsets is not None:
+            return ReadMinRows(self.options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Write down where all logs end now; nothing behind is read by this query."""
+        logs = self._logs(open_store(list(self.options.read.paths)))
+        nows = self._look_at_all(logs)
+        self._targets = {which: self._end(logs[which], now) for which, now in nows.items()}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return where the logs ended when they were last looked at."""
+        return StreamOffset(self._latest).to_json() if self._latest else None
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next batch ends.
+
+        Parameters
+        ----------
+        start : dict
+            Where it starts.
+        limit : ReadLimit
+            `ReadAllAvailable`: all there is. Any other: what the options say.
+
+        Returns
+        -------
+        dict
+            `start` itself where nothing is to be done.
+
+        Raises
+        ------
+        DataLossError
+            If records behind the start are gone or others, with `failOnDataLoss` on.
+        """
+        before, after = StreamOffset.from_json(start), StreamOffset()
+        store = open_store(list(self.options.read.paths))
+        if not start:
+            chosen(store, self.options.read)  # refuses what is not there
+        logs = self._logs(store)
+        nows = self._look_at_all(logs)
+        for which in nows:
+            log, now, begin = logs[which], nows[which], before.offsets.get(which)
+            if not start:
+                begin = min(starting_offset(log, self.options.read), self._end(log, now))
+            elif begin is None:
+                begin = now.start_offset
+                if begin > 0:
+                    after.losses[which] = f"{which} is new, and begins at offset {begin}, not at 0"
+            else:
+                now, loss = self._find_loss(log, now, begin, before.marks.get(which))
+                if loss is not None:
+                    after.losses[which] = loss.sentence
+                    begin = loss.resume_offset
+            if begin != before.offsets.get(which):
+                after.begins[which] = begin
+            self._latest[which] = after.offsets[which] = max(begin, self._end(log, now))
+        for which in before.offsets.keys() - nows.keys():
+            after.losses[which] = f"{which} is gone, and was read up to {before.offsets[which]}"
+            self._latest.pop(which, None)
+        report(after.losses.values(), self.options.read)
+        begins = {which: after.begins.get(which, before.offsets.get(which, 0)) for which in nows}
+        if self._waits(sum(after.offsets.values()) - sum(begins.values()), limit):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            after.offsets = _rate_limited(limit.max_rows, begins, after.offsets)
+        if start and after.offsets == before.offsets and not after.losses:
+            return start
+        for which, end in after.offsets.items():
+            is_same = end == before.offsets.get(which) and which not in after.losses
+            mark = before.marks.get(which) if is_same else self._mark_before(logs[which], end)
+            if mark is not None:
+                after.marks[which] = mark
+        return after.to_json()
+
+    def _logs(self, store: LogStore) -> dict[TopicPartition, PartitionLog]:
+        """Open the partitions that are followed."""
+        return {
+            which: store.partitions[which]
+            for which in store.partitions
+            if self.options.read.selection.includes(which)
+            and (self._targets is None or which in self._targets)
+        }
+
+    def _look_at_all(
+        self, logs: Mapping[TopicPartition, PartitionLog]
+    ) -> dict[TopicPartition, LogNow]:
+        """Look at logs; one that was deleted since its name was listed is left out."""
+        nows = {}
+        for which, log in logs.items():
+            try:
+                nows[which] = self._look(log)
+            except NotALogDirectoryError:
+                if log.path.exists():
+                    raise
+        return nows
+
+    def _known(self, which: TopicPartition) -> list[Place]:
+        return [each[which] for each in (self._planned, self._tails) if which in each]
+
+    def _look(self, log: PartitionLog) -> LogNow:
+        """Look at a log, on from where it was looked at before."""
+        which = log.topic_partition
+        now = look(log, self._known(which))
+        if now.last is not None:
+            self._tails[which] = now.last
+        return now
+
+    def _end(self, log: PartitionLog, now: LogNow) -> int:
+        """Return up to where a log may be read now."""
+        which, end = log.topic_partition, now.end_offset
+        if self.options.read.isolation == "read_committed":
+            end = self._stable.setdefault(which, StableEnd()).find(log, now)
+        return end if self._targets is None else min(end, self._targets[which])
+
+    def _find_loss(
+        self, log: PartitionLog, now: LogNow, offset: int, mark: BatchMark | None
+    ) -> tuple[LogNow, Loss | None]:
+        """Tell whether anything is missing; what seems so is looked at once more, from scratch."""
+        which = log.topic_partition
+        if mark is not None and which not in self._planned:  # as after a restart
+            self._mark_before(log, offset)
+        loss = find_loss(log, now, offset, mark, self._known(which))
+        if loss is not None:
+            self._tails.pop(which, None)
+            self._planned.pop(which, None)
+            log.refresh()
+            now = self._look(log)
+            loss = find_loss(log, now, offset, mark)
+        return now, loss
+
+    def _mark_before(self, log: PartitionLog, offset: int) -> BatchMark | None:
+        """Find the batch before an offset, and go on from it next time."""
+        place = batch_before(log, offset, self._known(log.topic_partition))
+        if place is None:
+            return None
+        self._planned[log.topic_partition] = place
+        return place.mark
+
+    def _waits(self, count: int, limit: ReadLimit) -> bool:
+        """Whether to wait for more, as `minOffsetsPerTrigger` and `maxTriggerDelay` say."""
+        least = self.options.min_offsets
+        if least is None or isinstance(limit, ReadAllAvailable) or self._targets is not None:
+            return False
+        now = time.monotonic()
+        if count < least and now - self._last_trigger < self.options.max_delay:
+            return True
+        self._last_trigger = now
+        return False
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Cut a batch of records into pieces of work.
+
+        Parameters
+        ----------
+        start, end : dict
+            As `latestOffset` got and gave them.
+
+        Returns
+        -------
+        list of InputPartition
+        """
+        if start == end:
+            return []
+        before, after = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        store = open_store(list(self.options.read.paths))
+        ranges, gone = [], []
+        for which, stop in after.offsets.items():
+            begin = after.begins.get(which, before.offsets.get(which))
+            if begin is None:
+                raise OptionError(
+                    f"the checkpoint does not say where its first batch begins in {which}; "
+                    f"choose another checkpointLocation"
+                )
+            if begin >= stop:
+                continue
+            if which in store.partitions:
+                ranges.append((store.partitions[which], begin, stop))
+            else:
+                gone.append(f"{which} is gone, and was to be read from {begin} to {stop}")
+        report(gone, self.options.read)
+        return list(plan_tasks(ranges, after.marks, self.options.read))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one piece of work."""
+        if not isinstance(partition, StreamPack):
+            return iter(())  # Spark asks for one partition where there is none
+        return read_task(partition, check_schema(self.schema), self.options.read)
+
+
+def _rate_limited(
+    most: int, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Share a number of offsets among partitions, in proportion to what each has.
+
+    Notes
+    -----
+    Source: Spark 4.2 ``KafkaMicroBatchStream.rateLimit``.
+    """
+    sizes = {which: ends[which] - begins[which] for which in ends}
+    total = sum(sizes.values())
+    limited = {}
+    for which, size in sizes.items():
+        share = most * size / total if size else 0
+        # A small partition is not left to starve.
+        whole = math.ceil(share) if share < 1 else math.floor(share)
+        limited[which] = begins[which] + min(size, whole)
+    return limited

@@ -1,0 +1,373 @@
+"""The rows of the tables beside the records, by column, out of some segments of a partition."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkastore.errors import CorruptIndexError, CorruptionError
+from kafkastore.formats import offset_index, time_index, transaction_index
+from kafkastore.formats.compression import Codec
+from kafkastore.formats.control_records import ControlRecordType, first_control_record
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.group_metadata import NO_LEADER_EPOCH
+from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.kip_33.committed_offsets import committed_in
+from kafkastore.log.batch_reading import SegmentsInTurn, first_timestamp
+from kafkastore.log.log_dir import LogDir
+from kafkastore.log.partition_log import PartitionLog
+from kafkastore.remote.tree import url_of
+from kafkastore.segment.index_file import OffsetIndex, TimeIndex
+from kafkastore.segment.log_file import BatchRun
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.regular_file import check_regular
+from kafkastore.segment.transaction_index_file import TransactionIndex
+from kafkastore.spark.source.options import ReadOptions
+from kafkastore.spark.source.slices import END, LogSlice
+
+Columns = dict[str, pa.Array]
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+LARGEST_MS = ((1 << 63) - 1) // 1000
+_CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
+_TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
+_NAMED = {int(codec): codec.name.lower() for codec in Codec}
+_CODECS = pa.array([_NAMED.get(code, f"unknown ({code})") for code in range(_CODEC_MASK + 1)])
+_TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime", "NoTimestampType"])
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRange(LogSlice):
+    """Successive segments of a partition directory, by their base offsets.
+
+    Parameters
+    ----------
+    root : str or None
+        The log directory around it, whose checkpoints bound the log.
+    log_start_offset : int
+        By them.
+    """
+
+    root: str | None = None
+    log_start_offset: int = 0
+
+
+# ---------------------------------------------------------------- batches
+
+
+def of_batches(
+    segments: SegmentRange, names: Collection[str], options: ReadOptions
+) -> Iterator[Columns]:
+    """Yield the headers of batches, those that `PartitionLog.batches` yields.
+
+    Parameters
+    ----------
+    segments : SegmentRange
+        Read from the log start offset on.
+    names : collection of str
+        The columns to make; checksums are only computed for `crc_valid`.
+    options : ReadOptions
+        `fail_on_data_loss`: whether broken bytes are an error, or the end of these segments.
+    """
+    log = segments.log
+    turns = SegmentsInTurn(log, segments.start_offset, segments.end_offset)
+    try:
+        for segment, file in turns:
+            # Behind a new listing what was read already may stand in front of what was not.
+            relisted = turns.first_offset > segments.start_offset
+            first = turns.first_offset if relisted else segments.log_start_offset
+            following = END if segment.next_base_offset is None else segment.next_base_offset
+            position = segment.position_before(first, file)
+            for run in file.runs(position, verify_crc="crc_valid" in names):
+                headers = run.headers
+                is_asked = (headers["last_offset"] >= first) | _without_sense(headers)
+                if following > segments.end_offset:
+                    is_asked &= headers["last_offset"] < segments.end_offset
+                yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
+                turns.next_offset = int(headers["last_offset"][-1]) + 1
+    except CorruptionError:
+        if options.fail_on_data_loss:
+            raise
+
+
+def _without_sense(headers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell harmed batches by offsets that can't be; they are not passed over."""
+    is_harmed: NDArray[np.bool_] = (headers["last_offset"] < 0) | (
+        (headers["magic"] == 2) & (headers["base_offset"] > headers["last_offset"])
+    )
+    return is_harmed
+
+
+def _batch_columns(
+    segment: LogSegment, run: BatchRun, rows: NDArray[np.intp], names: Collection[str]
+) -> Columns:
+    """Make columns out of some headers of a run."""
+    headers = run.headers[rows]  # a copy: the run's memory is used again
+    attributes = headers["attributes"].astype(np.int32)
+    is_v2 = headers["magic"] == 2
+    is_wrapper = ~is_v2 & (attributes & _CODEC_MASK > 0)
+    has_producer = headers["producer_id"] >= 0
+    is_control = is_v2 & (attributes & _CONTROL > 0)
+    kinds = np.where(headers["magic"] == 0, 2, (attributes & _LOG_APPEND_TIME) >> 3)
+    horizon = np.where(
+        is_v2 & (attributes & _DELETE_HORIZON > 0), headers["base_timestamp"], -1
+    )
+    made: dict[str, Callable[[], pa.Array]] = {
+        "segment": lambda: pa.repeat(segment.base_offset, len(rows)),
+        "base_offset": lambda: numbers(headers["base_offset"], ~is_wrapper),
+        "codec": lambda: _CODECS.take(pa.array(attributes & _CODEC_MASK)),
+        "count": lambda: numbers(headers["count"], ~is_wrapper),
+        "max_timestamp": lambda: timestamps(headers["max_timestamp"]),
+        "timestamp_type": lambda: _TIMESTAMP_TYPES.take(pa.array(kinds)),
+        "leader_epoch": lambda: numbers(headers["leader_epoch"], headers["leader_epoch"] >= 0),
+        "producer_id": lambda: numbers(headers["producer_id"], has_producer),
+        "producer_epoch": lambda: numbers(headers["producer_epoch"], has_producer),
+        "base_sequence": lambda: numbers(headers["base_sequence"], has_producer),
+        "is_transactional": lambda: pa.array(is_v2 & (attributes & _TRANSACTIONAL > 0)),
+        "is_control": lambda: pa.array(is_control),
+        "control_type": lambda: _control_types(run, rows, is_control),
+        "delete_horizon": lambda: timestamps(horizon),
+        "crc_valid": lambda: pa.array(headers["crc_valid"] == 1),
+    }
+    return {
+        name: made[name]() if name in made else numbers(headers[name])
+        for name in names
+    }
+
+
+def _control_types(
+    run: BatchRun, rows: NDArray[np.intp], is_control: NDArray[np.bool_]
+) -> pa.Array:
+    """Say what control batches are for; null where one does not tell."""
+    types = np.full(len(rows), None, object)
+    for row in np.flatnonzero(is_control):
+        try:
+            record = first_control_record(RecordBatch(run.batch(int(rows[row]))))
+        except CorruptionError:
+            continue
+        if record is not None:
+            kind = record.type
+            types[row] = kind.name if isinstance(kind, ControlRecordType) else str(kind)
+    return pa.array(types, pa.string())
+
+
+# ---------------------------------------------------------------- segments
+
+
+def of_segments(
+    segments: SegmentRange, names: Collection[str], options: ReadOptions
+) -> Iterator[Columns]:
+    """Yield what ``kafkastore ls --segments`` tells.
+
+    Parameters
+    ----------
+    segments : SegmentRange
+    names : collection of str
+        The columns to make; offsets and times are only looked up where asked for.
+    options : ReadOptions
+        `fail_on_data_loss`: whether a first batch that can't be read is an error, or null.
+    """
+    log = segments.log
+
+    def rows() -> list[dict[str, Any]]:
+        return [
+            _segment_row(log, segment, segments.log_start_offset, names, options)
+            for segment in log.segments_between(segments.start_offset, segments.end_offset)
+        ]
+
+    found = log.beside_changes(rows)
+    columns: Columns = {}
+    for name in names:
+        values = [row[name] for row in found]
+        if name in ("first_timestamp", "largest_timestamp", "modified"):
+            columns[name] = timestamps(np.array([-1 if v is None else v for v in values], np.int64))
+        else:
+            columns[name] = pa.array(values)
+    yield columns
+
+
+def _segment_row(
+    log: PartitionLog,
+    segment: LogSegment,
+    log_start_offset: int,
+    names: Collection[str],
+    options: ReadOptions,
+) -> dict[str, Any]:
+    def first() -> int | None:
+        start = max(segment.base_offset, log_start_offset)
+        try:
+            return first_timestamp(log, start, segment.next_base_offset)
+        except CorruptionError:
+            if options.fail_on_data_loss:
+                raise
+            return None
+
+    told: dict[str, Callable[[], Any]] = {
+        "path": lambda: url_of(segment.log_path),
+        "first_timestamp": first,
+        "largest_timestamp": segment.largest_record_timestamp,
+        "modified": lambda: segment.last_modified_ms,
+        "index": lambda: _size_of(segment.offset_index_path),
+        "timeindex": lambda: _size_of(segment.time_index_path),
+    }
+    return {name: told[name]() if name in told else getattr(segment, name) for name in names}
+
+
+def _size_of(path: Path) -> int | None:
+    """Return a file's size; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    check_regular(path, status)
+    return status.st_size
+
+
+# ---------------------------------------------------------------- entries of indexes
+
+_INDEXES: Mapping[str, tuple[type[OffsetIndex | TimeIndex | TransactionIndex], int]] = {
+    "time_index": (TimeIndex, time_index.ENTRY_SIZE),
+    "offset_index": (OffsetIndex, offset_index.ENTRY_SIZE),
+    "transactions": (TransactionIndex, transaction_index.ENTRY_SIZE),
+}
+
+
+def index_path(segment: LogSegment, table: str) -> Path:
+    """Return the file that holds a segment's rows of a table, there or not."""
+    if table == "time_index":
+        return segment.time_index_path
+    return segment.offset_index_path if table == "offset_index" else segment.transaction_index_path
+
+
+def of_entries(
+    segments: SegmentRange, names: Collection[str], options: ReadOptions
+) -> Iterator[Columns]:
+    """Yield the entries of indexes, without the zeros behind them.
+
+    Parameters
+    ----------
+    segments : SegmentRange
+    names : collection of str
+        The columns to make.
+    options : ReadOptions
+        `table`: which; `fail_on_data_loss`: whether an index whose entries are out of order, or
+        with odd bytes at its end, is an error, or its entries are rows all the same.
+    """
+    log = segments.log
+    for segment in log.segments_between(segments.start_offset, segments.end_offset):
+        try:
+            entries = _entries(segment, options)
+        except FileNotFoundError:
+            continue  # no index, or deleted just now
+        columns: Columns = {}
+        for name in names:
+            if name == "segment":
+                columns[name] = pa.repeat(segment.base_offset, len(entries))
+            elif name == "slot":
+                columns[name] = pa.array(np.arange(len(entries)))
+            else:
+                values = entries[name]
+                columns[name] = timestamps(values) if name == "timestamp" else numbers(values)
+        yield columns
+
+
+def _entries(segment: LogSegment, options: ReadOptions) -> NDArray[np.void]:
+    """Read the entries of one index, and check their order."""
+    kind, entry_size = _INDEXES[options.table]
+    with kind.open(index_path(segment, options.table), segment.base_offset) as index:
+        try:
+            entries = index.entries()
+            slot = index.first_disorder()
+        except CorruptIndexError as error:  # an entry of an unknown version
+            if options.fail_on_data_loss:
+                raise
+            return transaction_index.parse(index.entry_bytes()[: error.position])
+        if not options.fail_on_data_loss:
+            return entries
+        if slot >= 0:
+            raise CorruptIndexError(
+                f"entry {slot} is out of order, or can't be a true one; to read the index as it "
+                f"is, set failOnDataLoss to false; it is",
+                path=index.path,
+                position=slot * entry_size,
+            )
+        if odd_bytes := index.size % entry_size:
+            raise CorruptIndexError(
+                f"{odd_bytes} odd bytes behind the last whole entry of {entry_size} bytes",
+                path=index.path,
+                position=index.size - odd_bytes,
+            )
+        return entries
+
+
+# ---------------------------------------------------------------- committed offsets
+
+
+def of_commits(
+    segments: SegmentRange, names: Collection[str], options: ReadOptions
+) -> Iterator[Columns]:
+    """Yield what groups have committed, by one partition of ``__consumer_offsets``.
+
+    Parameters
+    ----------
+    segments : SegmentRange
+        All segments of the partition.
+    names : collection of str
+        The columns to make.
+    options : ReadOptions
+        `selection`: of which partitions commits are rows; `fail_on_data_loss`: whether a broken
+        batch, key or value is an error, or passed over.
+    """
+    log_dir = None if segments.root is None else LogDir(Path(segments.root))
+    topic_partition = TopicPartition(segments.topic, segments.partition)
+    log = PartitionLog(Path(segments.path), topic_partition, log_dir)
+    rows = [
+        key._asdict() | committed._asdict()
+        for key, committed in committed_in(
+            log, pass_over_damage=not options.fail_on_data_loss
+        ).items()
+        if options.selection.includes(TopicPartition(key.topic, key.partition))
+    ]
+    if not rows:
+        return
+    columns: Columns = {}
+    for name in names:
+        values = [row[name] for row in rows]
+        if name.endswith("_timestamp"):
+            columns[name] = timestamps(np.array(values, np.int64))
+        elif name == "leader_epoch":
+            columns[name] = numbers(np.array(values), np.array(values) != NO_LEADER_EPOCH)
+        else:
+            columns[name] = pa.array(values)
+    yield columns
+
+
+# ---------------------------------------------------------------- values
+
+
+def timestamps(milliseconds: NDArray[np.int64]) -> pa.Array:
+    """Make timestamps out of ms since 1970; null where there is none, or none that fits.
+
+    Parameters
+    ----------
+    milliseconds : numpy.ndarray of int64
+        Negative: none.
+
+    Returns
+    -------
+    pyarrow.Array
+        Of microseconds.
+    """
+    is_none = (milliseconds < 0) | (milliseconds > LARGEST_MS)
+    return pa.array(np.where(is_none, 0, milliseconds) * 1000, mask=is_none).cast(TIMESTAMP)
+
+
+def numbers(values: NDArray[Any], is_there: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Make an array of numbers; null where they are not there."""
+    contiguous = np.ascontiguousarray(values)
+    return pa.array(contiguous, mask=None if is_there is None else ~is_there)

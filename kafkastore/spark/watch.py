@@ -1,0 +1,181 @@
+"""Spark jobs looked at while they run, and stopped at once when interrupted."""
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkastore.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.shell.progress import StageInfo
+
+Result = TypeVar("Result")
+#: Told how many units are done, and of how many, where that is known.
+Tell = Callable[[int, int | None], None]
+
+SECONDS_BETWEEN_LOOKS = 0.1
+#: How long a stopped job may take to come back, before we no longer wait for it.
+SECONDS_TO_STOP = 10.0
+
+
+def watch(spark: SparkSession, work: Callable[[], Result], tell: Tell | None = None) -> Result:
+    """Do something with Spark, look at it meanwhile, and stop its jobs at once when interrupted.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    work : callable
+        Runs Spark jobs; called in a thread of its own.
+    tell : callable, optional
+        Told, in this thread, how many tasks are done of those known so far, again and again until
+        the work is done, and once after that.
+
+    Returns
+    -------
+    object
+        What `work` returned.
+
+    Notes
+    -----
+    PySpark's own answer to Ctrl-C leaves jobs running; so the work has a name by which it is
+    cancelled. Interrupts arrive in the main thread, which waits here.
+    """
+    jobs = _ConnectJobs(spark) if is_connect(spark) else _ClassicJobs(spark)
+    results: list[Result] = []
+    errors: list[BaseException] = []
+    is_done = threading.Event()
+
+    def run() -> None:
+        try:
+            jobs.begin()
+            results.append(work())
+        except BaseException as error:  # raised again below, in the thread that waits
+            errors.append(error)
+        finally:
+            is_done.set()
+
+    thread = jobs.thread(run)
+    thread.start()
+    try:
+        while not is_done.wait(SECONDS_BETWEEN_LOOKS):
+            if tell is not None:
+                tell(*jobs.tasks_done())
+    except BaseException:
+        jobs.cancel()
+        is_done.wait(SECONDS_TO_STOP)
+        raise
+    finally:
+        jobs.end()
+    thread.join()
+    if errors:
+        raise errors[0]
+    if tell is not None:
+        tell(*jobs.tasks_done())
+    return results[0]
+
+
+@contextmanager
+def borrowed_session(master: str) -> Iterator[SparkSession]:
+    """Start a Spark session, and stop it at the end if it was not there before.
+
+    Parameters
+    ----------
+    master : str
+        As for `kafkastore.spark.session`.
+
+    Yields
+    ------
+    SparkSession
+    """
+    from pyspark.sql import SparkSession
+
+    is_ours = SparkSession.getActiveSession() is None
+    spark = session(master)
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            with suppress(ConnectionError):  # of a JVM that is gone, which has been told
+                spark.stop()
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Tell whether a session speaks to a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+class _ClassicJobs:
+    """The Spark jobs of one piece of work, where the driver is in this process."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._group = f"kafkastore-{uuid.uuid4()}"
+
+    def thread(self, run: Callable[[], None]) -> threading.Thread:
+        from pyspark import InheritableThread
+
+        return InheritableThread(target=run, daemon=True)
+
+    def begin(self) -> None:
+        self._context.setJobGroup(self._group, "kafkastore", interruptOnCancel=True)
+
+    def cancel(self) -> None:
+        self._context.cancelJobGroup(self._group)
+
+    def end(self) -> None:
+        pass
+
+    def tasks_done(self) -> tuple[int, int]:
+        tracker = self._context.statusTracker()
+        done = total = 0
+        for job in tracker.getJobIdsForGroup(self._group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info is not None else ():
+                details = tracker.getStageInfo(stage)
+                if details is not None:
+                    done, total = done + details.numCompletedTasks, total + details.numTasks
+        return done, total
+
+
+class _ConnectJobs:
+    """The same, where a server runs them and tells of them."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._tag = f"kafkastore-{uuid.uuid4()}"
+        self._done = 0, 0
+        # Declared as a class, but any function will do.
+        spark.registerProgressHandler(self._look)  # type: ignore[arg-type]
+
+    def _look(
+        self,
+        stages: Iterable[StageInfo] | None,
+        inflight_tasks: int,
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        listed = list(stages or ())
+        if listed:
+            self._done = (
+                sum(each.num_completed_tasks for each in listed),
+                sum(each.num_tasks for each in listed),
+            )
+
+    def thread(self, run: Callable[[], None]) -> threading.Thread:
+        return threading.Thread(target=run, daemon=True)
+
+    def begin(self) -> None:
+        self._spark.addTag(self._tag)
+
+    def cancel(self) -> None:
+        self._spark.interruptTag(self._tag)
+
+    def end(self) -> None:
+        self._spark.removeProgressHandler(self._look)  # type: ignore[arg-type]
+
+    def tasks_done(self) -> tuple[int, int]:
+        return self._done

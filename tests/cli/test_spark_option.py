@@ -1,0 +1,260 @@
+"""``--spark``: what a command prints, and how it ends, is the same as without."""
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copytree
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cli.running import Ran, Run, assert_one_sentence
+from kip_33.stores import T0, commit, record, written
+from models.pyspark_noise import without_noise
+
+from kafkastore.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AT = str(T0 + 15)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session that is there before the commands, so that they do not start one each."""
+    module = importlib.util.find_spec("pyspark_kafkastore")
+    assert module is not None
+    assert module.origin is not None
+    with pytest.MonkeyPatch.context() as environment:
+        # As in tests/spark, where the same session may be used.
+        environment.setenv("PYTHONPATH", str(Path(module.origin).parent), prepend=os.pathsep)
+        running = session("local[2]", "tests", **{"spark.sql.shuffle.partitions": 2})
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def broken(
+    sample_roots: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """Two log directories of a broker with a fault of nearly every kind."""
+    first, second = (tmp_path_factory.mktemp("broken") / name for name in ("first", "second"))
+    copytree(sample_roots["0.10.0.1"], first)
+    second.mkdir()
+    copytree(first / "up-1", second / "up-1")
+    copytree(first / "up-0", second / "moving-3.0f-future")
+    log = sorted((first / "up-0").glob("*.log"))[1]
+    data = bytearray(log.read_bytes())
+    data[-10:] = bytes(10)
+    log.write_bytes(data)
+    for index in (first / "up-compressed-0").glob("*.index"):
+        index.write_bytes(b"\0" * 12)
+    (first / "not a partition").mkdir()
+    (first / ".kafka_cleanshutdown").unlink()
+    (first / "recovery-point-offset-checkpoint").write_text("no checkpoint\n")
+    (second / "meta.properties").write_text("version=0\nbroker.id=77\n")
+    (first / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two clusters with the same records in another order; one group can't be carried over."""
+    folder = tmp_path_factory.mktemp("clusters")
+    clock = {"now": T0}
+    roots = folder / "1", folder / "2"
+    for number, root in enumerate(roots):
+        config = {"message_timestamp_type": "LogAppendTime"} if number == 0 else {}
+        with written(root, clock=lambda: clock["now"]) as partition:
+            for step in (0, 20, 10, 30) if number == 0 else (0, 10, 20, 30):
+                for index in range(3):
+                    clock["now"] = T0 + step + 15
+                    partition("orders", index, **config).add(record(T0 + step, b"m%d" % step))
+            if number == 0:
+                partition("alone").add(record(T0))
+            for group, topic, index, offset in (
+                ("billing", "orders", 0, 2), ("billing", "orders", 1, 9),
+                ("billing", "alone", 0, 0), ("mail", "orders", 2, 0), ("mail", "gone", 0, 1),
+            ):
+                partition("__consumer_offsets").add(commit(group, topic, index, offset))
+    log = next((roots[0] / "orders-2").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-3] + b"\0\0\0")
+    return roots
+
+
+@pytest.fixture
+def same(run: Run, spark: SparkSession) -> Callable[..., Ran]:
+    """A function that runs a command with and without Spark, and returns what came of it."""
+
+    def same(*arguments: object) -> Ran:
+        here = run(*arguments)
+        there = run(*arguments, "--spark", "local[2]")
+        assert there == here
+        return here
+
+    return same
+
+
+@pytest.mark.parametrize("options", [
+    (), ("--json",), ("--sample", "1%", "--json"), ("--fail-on", "data-loss-risk"),
+])
+def test_verify(same: Any, broken: tuple[Path, Path], options: tuple[str, ...]) -> None:
+    ran = same("verify", *broken, *options)
+    assert ran.code == 1
+    for said in ("up-1", "moving", "is of broker 77", "not read as a partition"):
+        assert said in ran.out
+
+
+def test_verify_of_some_partitions(same: Any, broken: tuple[Path, Path]) -> None:
+    ran = same("verify", broken[0], "--topic", "up", "--partition", "0", "--json")
+    assert len(ran.lines) > 1
+    assert all("/up-0" in line["path"] for line in ran.lines[:-1])
+
+
+def test_predict(same: Any, broken: tuple[Path, Path]) -> None:
+    ran = same("predict", *broken)
+    assert ran.code == 1
+    assert "stops the start" in ran.out
+    ran = same("predict", broken[0], "--broker", "3.9", "--topic", "up", "--json")
+    assert any(line["cut"] for line in ran.lines if "cut" in line)
+
+
+@pytest.mark.parametrize("options", [("--at", "1500000000000"), ("--json", "--summary")])
+def test_compare(same: Any, sample_root: Path, options: tuple[str, ...]) -> None:
+    assert same("compare", sample_root, *options).code == 0
+
+
+def test_compare_ends_at_a_broken_partition(same: Any, broken: tuple[Path, Path]) -> None:
+    ran = same("compare", broken[0], "--samples", "3")
+    assert ran.code == 2
+    assert "up-0/" in ran.err
+
+
+def test_compare_by_other_times_of_files(same: Any, sample_root: Path, tmp_path: Path) -> None:
+    mtimes = tmp_path / "mtimes.json"
+    mtimes.write_text('{"none-0/00000000000000000000.log": 1}')
+    assert "names no segment" in same("compare", sample_root, "--mtimes", mtimes).err
+
+
+def test_lag(same: Any, clusters: tuple[Path, Path]) -> None:
+    ran = same("lag", clusters[0])
+    assert ran.code == 2
+    assert "beyond the log end" in ran.out
+    assert "orders-2" in ran.err
+    ran = same("lag", clusters[1], "--json", "--now", AT, "--group", "billing")
+    assert [line["place"] for line in ran.lines] == [
+        "no such partition here", "in the log", "beyond the log end",
+    ]
+
+
+def test_latency(same: Any, clusters: tuple[Path, Path]) -> None:
+    ran = same("latency", clusters[0], "--json")
+    assert ran.code == 2
+    assert "orders: " in ran.err
+    ran = same("latency", clusters[0], "--partition", "0", "--partition", "1")
+    assert (ran.code, "15 ms" in ran.out) == (0, True)
+    options = "--topic", "orders", "--partition", "0"
+    assert same("latency", clusters[0], *options, "--created-in", clusters[1], "--json").code == 0
+
+
+def test_latency_of_a_partition_in_two_places(same: Any, broken: tuple[Path, Path]) -> None:
+    ran = same("latency", *broken)
+    assert ran.code == 2
+    assert "up-1: partition up-1 is in two places" in ran.err
+
+
+def test_failover(same: Any, clusters: tuple[Path, Path]) -> None:
+    ran = same("failover", *clusters, "--json")
+    assert ran.code == 2
+    for said in ("cluster 2 has no partition alone-0", "orders-2", "lies beyond the log end"):
+        assert said in ran.err
+    by = "--by", "log-append-time", "--group", "billing"
+    ran = same("failover", *clusters, *by, "--latency-from", clusters[0])
+    assert ran.code == 2, "a partition that the latency would be of is broken"
+    ran = same("failover", *clusters, *by, "--latency-from", clusters[1], "--topic", "orders")
+    assert "show no latency of topic orders" in ran.err
+    ran = same("failover", *clusters, *by, "--largest-latency", "1s", "--no-check")
+    assert "less 1000 ms of latency" in ran.out
+
+
+def test_paths_as_they_were_given(
+    same: Any, sample_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(sample_root.parent)
+    ran = same("verify", sample_root.name)
+    assert f"\n      {sample_root.name}/up-0/" in ran.out
+
+
+def test_wrong_paths_are_told_before_spark_is_started(run: Run, tmp_path: Path) -> None:
+    ran = run("verify", tmp_path / "none", "--spark", "nothing")
+    assert_one_sentence(ran, "does not exist")
+
+
+def test_threads_are_not_those_of_spark(run: Run, sample_root: Path) -> None:
+    ran = run("verify", sample_root, "--threads", "2", "--spark", "local[2]")
+    assert_one_sentence(ran, "--threads and --spark contradict each other")
+
+
+@pytest.mark.parametrize("command", ["verify", "predict", "compare", "lag", "latency"])
+def test_without_spark_one_sentence_says_how_to_install_it(
+    run: Run,
+    clusters: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        "kafkastore.cli.on_spark.find_spec",
+        lambda name: None if name == "pyspark" else find_spec(name),
+    )
+    ran = run(command, clusters[0], "--spark", "local[2]")
+    assert_one_sentence(ran, "pyspark is not installed", "-m pip install 'kafkastore[spark]'")
+
+
+@pytest.mark.soak
+def test_ctrl_c_ends_the_command_at_once_and_in_silence(tmp_path: Path) -> None:
+    """In a process of its own, whose session is its own too."""
+    with written(tmp_path / "logs") as partition:
+        partition("orders").add(record(T0))
+    started = tmp_path / "started"
+    script = f"""
+import sys, time
+from pathlib import Path
+from kafkastore.spark.jobs import checking
+from pyspark import cloudpickle
+def check_place(item, sample=1.0):
+    Path({str(started)!r}).touch()
+    time.sleep(600)
+check_place.__module__ = "__main__"
+checking.check_place = check_place
+from kafkastore.cli.__main__ import main
+sys.argv[1:] = ["verify", {str(tmp_path / "logs")!r}, "--spark", "local[1]"]
+main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=tmp_path, start_new_session=True,
+    )
+    try:
+        until = time.monotonic() + 120
+        while not started.exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        began = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to Spark's processes too
+        out, err = process.communicate(timeout=60)
+        seconds = time.monotonic() - began
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    assert (process.returncode, out) == (130, "")
+    assert without_noise(err) == "kafkastore: interrupted\n"
+    assert seconds < 20

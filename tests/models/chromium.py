@@ -1,0 +1,298 @@
+"""A real browser without a window, asked over pipes by its DevTools protocol.
+
+Chromium is taken from ``PATH``, else from the cache: ``python -m models.chromium`` fetches Debian's
+packages and unpacks them there, which needs no root.
+"""
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+CACHE = Path.home() / ".cache" / "kafkastore" / "chromium"
+#: By what name a browser may be on `PATH`.
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core", "fontconfig-config")
+MOST_SECONDS = 20
+FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
+<dir>/usr/share/fonts</dir><dir>{root}/usr/share/fonts</dir><cachedir>{root}/font-cache</cachedir>
+</fontconfig>"""
+#: The pipe's ends must be descriptors 3 and 4 of the browser.
+START = """
+import os, sys
+for number, wanted in ((sys.argv[1], 3), (sys.argv[2], 4)):
+    os.dup2(int(number), wanted)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class NoChromiumError(Exception):
+    """There is none on ``PATH`` nor in the cache."""
+
+
+class Command(NamedTuple):
+    """A browser, and what its environment needs besides."""
+
+    program: str
+    environment: dict[str, str]
+
+
+@cache
+def command() -> Command:
+    """Return how Chromium is started.
+
+    Raises
+    ------
+    NoChromiumError
+        If there is none.
+    """
+    for name in PROGRAMS:
+        if found := shutil.which(name):
+            return Command(found, {})
+    root = CACHE / "root"
+    if not root.is_dir():
+        has_apt = shutil.which("apt-get") and shutil.which("dpkg-deb")
+        how = "python -m models.chromium fetches it" if has_apt else "and no apt to fetch it with"
+        raise NoChromiumError(f"no Chromium, {how}")
+    libraries = {str(path.parent) for path in root.rglob("*.so*")}
+    return Command(
+        str(root / "usr/lib/chromium/chromium-headless-shell"),
+        {
+            "LD_LIBRARY_PATH": ":".join(sorted(libraries)),
+            "FONTCONFIG_FILE": str(root / "fonts.conf"),
+        },
+    )
+
+
+def fetch() -> None:
+    """Unpack Chromium and what it needs that this system has not, by today's lists of packages."""
+    root = CACHE / "root"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="fetching-") as name:
+        folder = Path(name)
+        for each in ("lists/partial", "archives/partial", "debs", "root"):
+            (folder / each).mkdir(parents=True)
+        settings = (
+            f"Dir::State::Lists={folder / 'lists'}",
+            f"Dir::Cache={folder}",
+            "APT::Sandbox::User=",
+        )
+        apt = ["apt-get", "-q", *(f"-o{setting}" for setting in settings)]
+
+        def run(*words: str) -> str:
+            done = subprocess.run(
+                words,
+                cwd=folder / "debs",
+                text=True,
+                capture_output=True,
+                env=os.environ | {"LC_ALL": "C"},
+            )
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+            return done.stdout
+
+        run(*apt, "update")
+        asked = run(*apt, "--simulate", "--no-install-recommends", "install", *PACKAGES)
+        wanted = [line.split()[1] for line in asked.splitlines() if line.startswith("Inst ")]
+        run(*apt, "download", *wanted)
+        for package in sorted((folder / "debs").iterdir()):
+            run("dpkg-deb", "--extract", str(package), str(folder / "root"))
+        (folder / "root" / "fonts.conf").write_text(FONTS.format(root=root))
+        try:
+            (folder / "root").rename(root)
+        except OSError:  # another process was faster
+            if not root.is_dir():
+                raise
+
+
+class Browser:
+    """A running Chromium; ends with its block."""
+
+    def __init__(self, profile: Path) -> None:
+        program, environment = command()
+        answers, theirs_out = os.pipe()
+        theirs_in, questions = os.pipe()
+        # Where 3 and 4 are not in the way.
+        high = [os.dup(each) for each in (theirs_in, theirs_out)]
+        self._log = (profile / "stderr").open("w+b")
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", START, *map(str, high), program),
+                *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+                *("--no-first-run", "--disable-background-networking", "--remote-debugging-pipe"),
+                *("--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"),
+                *("--hide-scrollbars", "--force-color-profile=srgb", f"--user-data-dir={profile}"),
+            ],
+            pass_fds=high,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        for each in (theirs_in, theirs_out, *high):
+            os.close(each)
+        self._answers, self._questions = answers, questions
+        self._asked, self._received = 0, b""
+        self.events: list[dict[str, Any]] = []
+
+    def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol; what is told meanwhile goes to `events`."""
+        self._asked += 1
+        question = {"id": self._asked, "method": method, "params": parameters}
+        if session is not None:
+            question["sessionId"] = session
+        left = json.dumps(question).encode() + b"\0"
+        while left:
+            left = left[os.write(self._questions, left) :]
+        answer = self._until(lambda message: message.get("id") == self._asked)
+        assert "error" not in answer, (method, answer["error"])
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def wait_for(self, method: str, session: str) -> None:
+        """Go on when an event has been told, before now or from now on."""
+
+        def is_wanted(message: dict[str, Any]) -> bool:
+            return message.get("method") == method and message.get("sessionId") == session
+
+        if not any(is_wanted(each) for each in self.events):
+            self._until(is_wanted)
+
+    def _until(self, is_wanted: Any) -> dict[str, Any]:
+        deadline = time.monotonic() + MOST_SECONDS
+        while True:
+            while b"\0" in self._received:
+                text, self._received = self._received.split(b"\0", 1)
+                message: dict[str, Any] = json.loads(text)
+                if "id" not in message:
+                    self.events.append(message)
+                if is_wanted(message):
+                    return message
+            ready, _, _ = select.select([self._answers], [], [], deadline - time.monotonic())
+            more = os.read(self._answers, 1 << 20) if ready else b""
+            if not more:
+                self._log.seek(0)
+                raise AssertionError(f"no answer from Chromium: {self._log.read()[-2000:]!r}")
+            self._received += more
+
+    def close(self) -> None:
+        """End the browser and all of its processes."""
+        for each in (self._questions, self._answers):
+            os.close(each)  # it ends without them
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+class Page:
+    """A file as a browser shows it.
+
+    Parameters
+    ----------
+    browser : Browser
+    path : Path
+    width, height : int
+        Of the window, in CSS pixels.
+    is_phone : bool
+        Whether the window is one of a phone: it takes the width that the page asks for.
+    is_dark : bool
+        Whether the user likes dark pages.
+    """
+
+    def __init__(
+        self,
+        browser: Browser,
+        path: Path,
+        width: int,
+        height: int,
+        *,
+        is_phone: bool = False,
+        is_dark: bool = False,
+    ) -> None:
+        self._browser = browser
+        target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
+        attached = browser.ask("Target.attachToTarget", targetId=target, flatten=True)
+        self._target, self._session = target, attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.ask(f"{domain}.enable")
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=is_phone,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
+        self.ask("Emulation.setEmulatedMedia", features=[scheme])
+        self.url = path.absolute().as_uri()
+        self.ask("Page.navigate", url=self.url)
+        browser.wait_for("Page.loadEventFired", self._session)
+
+    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol for this page."""
+        return self._browser.ask(method, self._session, **parameters)
+
+    def evaluate(self, expression: str) -> Any:
+        """Return what an expression of JavaScript is worth."""
+        found = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def told(self, *methods: str) -> list[dict[str, Any]]:
+        """Return what the browser told of this page by some kinds of events."""
+        return [
+            event["params"]
+            for event in self._browser.events
+            if event.get("sessionId") == self._session and event["method"] in methods
+        ]
+
+    def screenshot(self, *, is_whole: bool = False) -> bytes:
+        """Return what is in the window, or all of the page, as PNG."""
+        found = self.ask("Page.captureScreenshot", captureBeyondViewport=is_whole, **(
+            {"clip": self._whole()} if is_whole else {}
+        ))
+        return base64.b64decode(found["data"])
+
+    def _whole(self) -> dict[str, float]:
+        size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
+        return size | {"scale": 1}
+
+    def close(self) -> None:
+        """Close the page."""
+        self._browser.ask("Target.closeTarget", targetId=self._target)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Give a browser."""
+    with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
+        running = Browser(Path(profile))
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+if __name__ == "__main__":
+    try:
+        print(command().program)
+    except NoChromiumError as reason:
+        if "no apt" in str(reason):
+            print(reason)
+        else:
+            fetch()
+            print(f"Chromium in {CACHE}")

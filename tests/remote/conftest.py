@@ -1,0 +1,137 @@
+"""An S3 server over a directory, stores put into it, and what goes over the wire counted."""
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remote import s3_server
+from remote.counting_proxy import CountingProxy, counting
+
+from kafkastore.remote import sparse_files
+from kafkastore.remote.sparse_files import SparseFile
+
+# What is opened again in the same process keeps the bytes that it has: no two tests share a bucket.
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class S3:
+    """The server, as tests use it.
+
+    Attributes
+    ----------
+    root : path
+        The directory it serves: buckets.
+    bucket : str
+        The test's own.
+    proxy : CountingProxy
+        In front of it; where this process's environment says that S3 is.
+    """
+
+    root: Path
+    bucket: str
+    proxy: CountingProxy
+
+    def put(self, directory: Path, name: str) -> str:
+        """Put all files of a directory, modification times and all, and forget that in `proxy`."""
+        import s3fs
+
+        library = s3fs.S3FileSystem(use_listings_cache=False)
+        library.put(f"{directory}/", f"{self.bucket}/{name}/", recursive=True)
+        for path in directory.rglob("*"):
+            if path.is_file():
+                modified_ns = path.stat().st_mtime_ns
+                os.utime(self.file(name) / path.relative_to(directory), ns=(modified_ns,) * 2)
+        self.proxy.requests.clear()
+        return f"s3://{self.bucket}/{name}"
+
+    def file(self, name: str) -> Path:
+        """Where the server keeps an object."""
+        return self.root / self.bucket / name
+
+
+@pytest.fixture(scope="session")
+def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+    """The directory of a server, and its port."""
+    if not s3_server.PROGRAM.exists():
+        pytest.skip(f"{s3_server.PROGRAM} is not there; python -m remote.s3_server builds it")
+    root = tmp_path_factory.mktemp("s3") / "served"
+    root.mkdir()
+    with s3_server.serving(root) as port:
+        yield root, port
+
+
+def forget_connections() -> None:
+    """Let the library make new ones: it keeps those it has made, whatever the environment says."""
+    import s3fs
+
+    for library in s3fs.S3FileSystem._cache.values():
+        if library._s3 is not None:
+            library.close_session(library.loop, library._s3)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def s3(s3_port: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    """A server with an empty bucket, where the environment says that S3 is."""
+    root, port = s3_port
+    bucket = f"kafka-{next(_numbers)}"
+    (root / bucket).mkdir()
+    for name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_server.ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.SECRET_KEY)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    with counting(port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        forget_connections()
+        yield S3(root, bucket, proxy)
+        forget_connections()
+        shutil.rmtree(root / bucket)
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that were not fetched are no zeros, which a reader might take for padding."""
+    make, punch = SparseFile.__init__, sparse_files._punch
+
+    def poison(descriptor: int, position: int, size: int) -> None:
+        for at in range(position, position + size, 1 << 20):
+            os.pwrite(descriptor, b"\xdb" * min(1 << 20, position + size - at), at)
+
+    def make_poisoned(self: SparseFile, path: str, source: Any) -> None:
+        make(self, path, source)
+        descriptor = os.open(path, os.O_WRONLY)
+        poison(descriptor, 0, source.size)
+        os.utime(descriptor, ns=(source.modified_ns,) * 2)
+        os.close(descriptor)
+
+    def punch_poisoned(descriptor: int, position: int, size: int) -> bool:
+        assert punch(descriptor, position, size)
+        poison(descriptor, position, min(size, os.fstat(descriptor).st_size - position))
+        return True
+
+    monkeypatch.setattr(SparseFile, "__init__", make_poisoned)
+    monkeypatch.setattr(sparse_files, "_punch", punch_poisoned)
+
+
+@pytest.fixture
+def whole_seconds(writable_copy: Callable[[Path], Path]) -> Callable[[Path], Path]:
+    """A function that copies a directory with modification times as an object store has them."""
+
+    def copy(directory: Path) -> Path:
+        copied = writable_copy(directory)
+        for path in copied.rglob("*"):
+            if path.is_file():
+                os.utime(path, ns=(path.stat().st_mtime_ns // 10**9 * 10**9,) * 2)
+        return copied
+
+    return copy

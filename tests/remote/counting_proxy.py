@@ -1,0 +1,115 @@
+"""An HTTP proxy before the S3 server that counts what goes through, and can be told to fail."""
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+from urllib.parse import unquote
+
+
+class Request(NamedTuple):
+    """One request with its answer."""
+
+    method: str
+    path: str
+    range: str | None
+    status: int
+    bytes: int
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether it lists objects."""
+        return "list-type=2" in self.path
+
+
+class CountingProxy(ThreadingHTTPServer):
+    """What has gone through, in order; `fault` may answer instead of the server.
+
+    A fault gets method and path, and returns None to let a request pass, a status to answer with,
+    or "cut" for an answer that breaks off in the middle.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, server_port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.behind = server_port
+        self.requests: list[Request] = []
+        self.fault: Callable[[str, str], int | str | None] = lambda method, path: None
+
+    @property
+    def url(self) -> str:
+        """What clients are told."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    @property
+    def gets(self) -> list[Request]:
+        """The requests for objects' bytes."""
+        return [each for each in self.requests if each.method == "GET" and not each.is_listing]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: CountingProxy
+    protocol_version = "HTTP/1.1"
+
+    def pass_on(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        path = unquote(self.path)
+        fault = self.server.fault(self.command, path)
+        if isinstance(fault, int):
+            self.server.requests.append(Request(self.command, path, None, fault, 0))
+            self.send_response(fault)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=60)
+        try:
+            connection.putrequest(
+                self.command, self.path, skip_host=True, skip_accept_encoding=True
+            )
+            for name, value in self.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            data = answer.read()
+        finally:
+            connection.close()
+        size = len(data)
+        self.server.requests.append(
+            Request(self.command, path, self.headers.get("Range"), answer.status, size)
+        )
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                self.send_header(name, value)
+        told = answer.getheader("Content-Length") if self.command == "HEAD" else str(size)
+        self.send_header("Content-Length", told or "0")
+        self.end_headers()
+        if fault == "cut":
+            self.wfile.write(data[: size // 2])
+            self.close_connection = True
+            return
+        self.wfile.write(data)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on
+
+    def log_message(self, *told: object) -> None:
+        pass
+
+
+@contextmanager
+def counting(server_port: int) -> Iterator[CountingProxy]:
+    """Run a proxy."""
+    with CountingProxy(server_port) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            proxy.shutdown()
+            thread.join()

@@ -1,0 +1,102 @@
+"""versitygw, an S3 server of its own process, over a directory; built with Go when first asked for.
+
+usage, from tests/:  python -m remote.s3_server
+"""
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+VERSION = "v1.8.0"
+WORK = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafkastore", "s3")
+PROGRAM = WORK / f"versitygw-{VERSION}"
+
+ACCESS_KEY, SECRET_KEY = "kafkastore", "a secret of the tests"
+
+
+def fetch() -> Path:
+    """Return the program, which is built if it is not there yet.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If Go cannot fetch or build it.
+    """
+    if PROGRAM.exists():
+        return PROGRAM
+    WORK.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=WORK, prefix="building-") as building:
+        subprocess.run(
+            ["go", "install", f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"],
+            env=os.environ | {"GOBIN": building},
+            check=True,
+        )
+        Path(building, "versitygw").rename(PROGRAM)
+    return PROGRAM
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[int]:
+    """Serve a directory, each directory in it a bucket, on a port of 127.0.0.1 that is yielded.
+
+    Parameters
+    ----------
+    directory : path
+        On a file system with extended attributes.
+    """
+    port = free_port()
+    with (directory.parent / "s3-server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [PROGRAM, "--port", f"127.0.0.1:{port}", "--quiet", "posix", directory],
+            env={"ROOT_ACCESS_KEY_ID": ACCESS_KEY, "ROOT_SECRET_ACCESS_KEY": SECRET_KEY},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _wait_for(port, process)
+            yield port
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise RuntimeError(f"{PROGRAM} ended with {process.returncode}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5):
+                return
+        except urllib.error.HTTPError as error:  # it asks who we are: it is there
+            error.close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f"{PROGRAM} does not answer")
+
+
+if __name__ == "__main__":
+    print(fetch())

@@ -1,0 +1,130 @@
+"""The command line on URLs: what reads works, what changes works on copies."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.running import Ran, Run, assert_one_sentence
+from click.testing import CliRunner
+from remote.conftest import S3
+
+import kafkastore
+from kafkastore.cli.__main__ import cli
+
+READING = [
+    "ls", "ls --segments --json", "ls --json", "verify", "verify --json",
+    "offsets --at 2017-07-14T02:40:00Z", "compare --samples 3 --json", "cat --json", "predict",
+    "retention --now 1600000000000", "sizing", "latency",
+]
+
+
+@pytest.fixture
+def run() -> Run:
+    """A function that runs a command line in this process."""
+
+    def run(*arguments: object) -> Ran:
+        result = CliRunner().invoke(
+            cli, list(map(str, arguments)), prog_name="kafkastore", catch_exceptions=False
+        )
+        return Ran(result.exit_code, result.stdout_bytes.decode(), result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def local(whole_seconds: Callable[[Path], Path], golden: Any) -> Path:
+    """A directory to compare with."""
+    copied = whole_seconds(golden("2.4.0", "create-time-out-of-order", "answers").root)
+    return copied / "logs"
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_every_reading_command_says_of_a_url_what_it_says_of_a_directory(
+    s3: S3, run: Run, local: Path
+) -> None:
+    url = s3.put(local, "logs")
+    for line in READING:
+        command, *options = line.split()
+        here, there = run(command, local, *options), run(command, url, *options)
+        assert there.code == here.code, line
+        # Tables are as wide as the paths in them.
+        assert " ".join(there.out.replace(url, str(local)).split()) == " ".join(here.out.split())
+        assert there.err.replace(url, str(local)) == here.err
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_single_objects_are_dumped(s3: S3, run: Run, local: Path) -> None:
+    url = s3.put(local, "logs")
+    for path in sorted(local.rglob("*")):
+        if path.suffix in (".log", ".index", ".timeindex") and path.stat().st_size:
+            name = path.relative_to(local)
+            here, there = run("dump", path), run("dump", f"{url}/{name}")
+            assert there.out.replace(url, str(local)) == here.out
+            assert (there.code, there.err) == (here.code, here.err)
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_a_store_is_copied_and_the_copy_migrated(
+    s3: S3, run: Run, golden: Any, whole_seconds: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    local = whole_seconds(golden("0.8.2.2", "codecs", "answers").logs)
+    url = s3.put(local, "logs")
+    ran = run("migrate", url, "--copy-to", tmp_path / "copy")
+    assert ran.code == 0, ran
+    assert f"of {url} to {tmp_path / 'copy'}" in ran.out
+    assert run("migrate", local, "--copy-to", tmp_path / "other").code == 0
+    files = sorted(p.relative_to(tmp_path / "other") for p in (tmp_path / "other").rglob("*"))
+    assert files == sorted(p.relative_to(tmp_path / "copy") for p in (tmp_path / "copy").rglob("*"))
+    for name in files:
+        copied, expected = tmp_path / "copy" / name, tmp_path / "other" / name
+        if copied.is_file() and name.name != ".lock":
+            assert copied.read_bytes() == expected.read_bytes()
+            assert copied.stat().st_mtime_ns == expected.stat().st_mtime_ns
+    total = sum(path.stat().st_size for path in local.rglob("*") if path.is_file())
+    assert sum(each.bytes for each in s3.proxy.gets) <= total
+    before = {path: path.read_bytes() for path in s3.file("logs").rglob("*") if path.is_file()}
+    assert before == {
+        s3.file("logs") / path.relative_to(local): path.read_bytes()
+        for path in local.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["migrate --in-place --yes", "reindex --yes", "convert --in-place --yes",
+     "repair --yes", "migrate --resume"],
+)
+def test_nothing_is_changed_where_it_is(
+    s3: S3, run: Run, golden: Any, line: str
+) -> None:
+    url = s3.put(golden("0.8.2.2", "codecs", "answers").logs, "logs")
+    command, *options = line.split()
+    assert_one_sentence(run(command, url, *options), f"{url} is not changed where it is", "copy")
+    assert {each.method for each in s3.proxy.requests} == {"GET"}
+
+
+def test_a_plan_alone_can_be_made(s3: S3, run: Run, golden: Any) -> None:
+    url = s3.put(golden("0.8.2.2", "codecs", "answers").logs, "logs")
+    ran = run("migrate", url, "--dry-run", "--json")
+    assert ran.code == 0
+    plans = [json.loads(line) for line in ran.out.splitlines()]
+    assert {each["root"] for each in plans if "root" in each} == {url}
+
+
+def test_places_to_write_to_are_local(s3: S3, run: Run, golden: Any) -> None:
+    logs = golden("0.8.2.2", "codecs", "answers").logs
+    assert_one_sentence(run("migrate", logs, "--copy-to", "s3://b/k"), "s3://b/k is a URL")
+    with pytest.raises(kafkastore.ChangeRefusedError, match="s3://b/k is not changed"):
+        kafkastore.LogDirWriter("s3://b/k")
+    assert s3.proxy.requests == []
+
+
+def test_what_fails_is_one_sentence_with_the_url(s3: S3, run: Run, local: Path) -> None:
+    url = s3.put(local, "logs")
+    assert_one_sentence(run("ls", f"{url}/none"), f"{url}/none does not exist")
+    s3.proxy.fault = lambda method, path: 403
+    assert_one_sentence(run("ls", url), f"{url} can't be read", "check credentials")

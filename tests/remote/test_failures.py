@@ -1,0 +1,151 @@
+"""What goes wrong between here and a store is told as it is, and never as a damaged log."""
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remote.conftest import S3, forget_connections
+
+import kafkastore
+from kafkastore import PartitionLog, RemoteObjectChangedError, RemoteStoreError
+from kafkastore.checks.verify import verify_log
+
+
+@pytest.fixture
+def url(s3: S3, golden: Any) -> str:
+    """A store with logs of some segments."""
+    return s3.put(golden("2.4.0", "transactions", "answers").logs, "logs")
+
+
+def read_all(url: str) -> int:
+    return sum(len(batch) for log in kafkastore.open(url) for batch in log.to_arrow())
+
+
+ASKED: list[Callable[[PartitionLog], object]] = [
+    lambda log: [*log.to_arrow()],
+    lambda log: log.offset_for_timestamp(1_600_000_000_000),
+    lambda log: log.offset_for_timestamp(1_600_000_000_000, "2.4"),
+    lambda log: log.log_end_offset,
+    lambda log: log.segments[0].summary,
+    lambda log: log.segments[0].last_time_entry(),
+    lambda log: log.segments[0].largest_timestamp_by_index,
+    lambda log: log.segments[0].time_index,
+    lambda log: [*verify_log(log)],
+]
+
+
+@pytest.mark.parametrize("ask", ASKED)
+def test_a_store_that_denies_is_no_damaged_log(
+    s3: S3, url: str, ask: Callable[[PartitionLog], object]
+) -> None:
+    log = next(iter(kafkastore.open(url)))
+    s3.proxy.fault = lambda method, path: 403
+    with pytest.raises(RemoteStoreError, match=r"s3://.*, bytes \d+ to \d+, .*check credentials"):
+        ask(log)
+    s3.proxy.fault = lambda method, path: None
+    ask(log)
+
+
+def test_a_listing_that_is_denied_is_told(s3: S3, url: str) -> None:
+    s3.proxy.fault = lambda method, path: 403
+    with pytest.raises(RemoteStoreError, match=rf"^{url} can't be read: .*check credentials"):
+        kafkastore.open(url)
+
+
+def test_wrong_credentials_are_told(
+    s3: S3, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    forget_connections()
+    with pytest.raises(RemoteStoreError, match="check credentials"):
+        kafkastore.open(url)
+
+
+def test_what_fails_now_and_then_is_asked_for_again(s3: S3, url: str) -> None:
+    whole = read_all(url)
+    kinds = cycle((503, "cut", None, None))
+    given: list[int | str | None] = []
+
+    def fault(method: str, path: str) -> int | str | None:
+        given.append(next(kinds))
+        return given[-1]
+
+    s3.file("logs").rename(s3.file("moved"))  # so that nothing of it is here
+    s3.proxy.fault = fault
+    assert read_all(url.replace("/logs", "/moved")) == whole
+    assert given.count(503) > 2
+    assert given.count("cut") > 2
+
+
+@pytest.mark.parametrize("change", ["replaced", "deleted"])
+def test_an_object_that_changes_is_an_error_and_no_mixture(
+    s3: S3, url: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = next(iter(kafkastore.open(url)))
+    segment = log.segments[0]
+    key = f"logs/{log.topic_partition}/{segment.log_path.name}"
+    if change == "deleted":
+        s3.file(key).unlink()
+    else:
+        import s3fs
+
+        library = s3fs.S3FileSystem(use_listings_cache=False)
+        library.pipe_file(f"{s3.bucket}/{key}", bytes(segment.size))
+        os.utime(s3.file(key), ns=(segment.last_modified_ns,) * 2)  # only the ETag tells
+    with pytest.raises(RemoteObjectChangedError, match=rf"^{url}/.*log is .*open the store again$"):
+        [*log.to_arrow()]
+
+
+def test_what_was_read_before_an_object_changed_is_not_mixed_with_it(
+    s3: S3, url: str
+) -> None:
+    log = next(iter(kafkastore.open(url)))
+    before = [row for batch in log.to_arrow() for row in batch.to_pylist()]
+    for segment in log.segments:
+        s3.file(f"logs/{log.topic_partition}/{segment.log_path.name}").unlink()
+    assert [row for batch in log.to_arrow() for row in batch.to_pylist()] == before
+
+
+def test_a_server_that_is_not_there_is_told_with_its_url(
+    s3: S3, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    forget_connections()
+    with pytest.raises(RemoteStoreError, match=rf"^{url} can't be read: .*check the endpoint"):
+        kafkastore.open(url, storage_options={"retries": 1})
+
+
+def test_a_store_without_a_library_names_what_to_install() -> None:
+    with pytest.raises(RemoteStoreError, match=r"nosuch://a/b can't be read: .*nosuch"):
+        kafkastore.open("nosuch://a/b")
+
+
+def test_errors_reach_other_processes_whole() -> None:
+    for error in (
+        RemoteStoreError("s3://b/k", "no", 1, 2),
+        RemoteObjectChangedError("s3://b/k", "is gone"),
+    ):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again)) == (type(error), str(error))
+
+
+def test_a_full_disk_is_told(s3: S3, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = kafkastore.open(url)
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("only Linux has a full device")
+    descriptor = os.open(full, os.O_WRONLY)
+
+    def no_room(target: int, data: Any, position: int) -> int:
+        return os.write(descriptor, data)
+
+    monkeypatch.setattr("kafkastore.remote.sparse_files.os.pwrite", no_room)
+    with pytest.raises(RemoteStoreError, match=r"No space left on device.*TMPDIR"):
+        [*next(iter(store)).to_arrow()]
+    os.close(descriptor)

@@ -1,0 +1,108 @@
+"""Whoever reads a file's bytes asks for them first: nobody reads past `kafkastore.remote.reads`."""
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+READERS = {
+    "open", "io.open", "os.open", "os.fdopen", "os.pread", "os.preadv", "os.read", "os.readv",
+    "mmap.mmap", "FileIO", "io.FileIO", "np.fromfile", "np.memmap", "shutil.copyfile",
+    "os.sendfile", "os.copy_file_range",
+}
+METHODS = {"read_bytes", "read_text", "readinto"}
+
+#: Files in which bytes are read, and why that is right there.
+ASKS_FIRST = {
+    "kafkastore/segment/log_file.py",
+    "kafkastore/segment/index_file.py",
+    "kafkastore/segment/recovery.py",
+    "kafkastore/segment/salvage.py",
+    "kafkastore/segment/small_file.py",
+    "kafkastore/segment/zeros.py",
+    "kafkastore/changes/content.py",
+    "kafkastore/changes/copy_file.py",
+    "kafkastore/changes/file_state.py",
+}
+ONLY_OPENS = {"kafkastore/segment/regular_file.py"}
+NEVER_A_STORE_S_FILE = {
+    "kafkastore/remote/sparse_files.py": "it writes what was fetched",
+    "kafkastore/remote/tree.py": "the lock of the temporary directory",
+    "kafkastore/fs.py": "alters; a remote store is refused before",
+    "kafkastore/changes/undo.py": "undo areas and what was changed: local",
+    "kafkastore/changes/journal.py": "undo areas: local",
+    "kafkastore/changes/part_journals.py": "undo areas: local",
+    "kafkastore/changes/sole_user.py": "a directory, to be locked",
+    "kafkastore/log/applied_recovery.py": "a writer's directory: local",
+    "legacy/mtimes.py": "a list that the user wrote",
+    "migration/answers.py": "a directory of links and new indexes: see its test",
+}
+#: Not of this layer: what these folders read themselves is output, options, Spark's own files.
+OTHER_FILES = ("kafkastore/cli/", "kafkastore/spark/")
+
+
+def reading_calls(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name of every call that reads a file, or opens one for it."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name in READERS or name.rpartition(".")[2] in METHODS:
+                yield node.lineno, name
+
+
+def test_every_read_is_known_to_ask_first(pytestconfig: pytest.Config) -> None:
+    known = ASKS_FIRST | ONLY_OPENS | NEVER_A_STORE_S_FILE.keys()
+    found = [
+        f"{name}:{line}: {call}"
+        for folder in ("kafkastore", "legacy", "migration")
+        for path in sorted((pytestconfig.rootpath / folder).rglob("*.py"))
+        if not (name := str(path.relative_to(pytestconfig.rootpath))).startswith(OTHER_FILES)
+        and name not in known
+        for line, call in reading_calls(path.read_text())
+    ]
+    assert found == []
+
+
+def test_what_asks_first_asks_in_every_function_that_reads(pytestconfig: pytest.Config) -> None:
+    for name in ASKS_FIRST:
+        tree = ast.parse((pytestconfig.rootpath / name).read_text())
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                text = ast.unparse(function)
+                calls = {call for _, call in reading_calls(text)} - {"open", "os.open", "FileIO"}
+                if calls and not re.search(r"reads\.(need|is_remote)\(", text):
+                    # One that a caller in the same file has asked for.
+                    assert (name, function.name) in {
+                        ("kafkastore/changes/copy_file.py", "_copy_extent"),
+                        ("kafkastore/segment/log_file.py", "_map"),
+                    }, (name, function.name)
+
+
+def test_compiled_code_reads_in_two_functions_that_ask(pytestconfig: pytest.Config) -> None:
+    found = {
+        str(path.relative_to(pytestconfig.rootpath))
+        for kind in ("*.pyx", "*.pxd", "*.h")
+        for path in (pytestconfig.rootpath / "kafkastore").rglob(kind)
+        if re.search(r"\b(pread|preadv|fread|mmap|read)\([\w.]*descriptor", path.read_text())
+    }
+    assert found == {
+        "kafkastore/segment/log_window.pxd", "kafkastore/segment/segment_glimpse.pyx"
+    }
+    for name in found:
+        text = (pytestconfig.rootpath / name).read_text()
+        assert text.count("pread(") == text.count("if not have("), name
+
+
+@pytest.mark.parametrize(
+    "text", ["open(p, 'rb')", "Path(p).read_bytes()", "os.pread(d, 1, 0)", "mmap.mmap(d, 1)"]
+)
+def test_a_read_is_seen(text: str) -> None:
+    assert list(reading_calls(text))
+
+
+def test_every_exception_is_still_one(pytestconfig: pytest.Config) -> None:
+    for name in (*ASKS_FIRST, *ONLY_OPENS, *NEVER_A_STORE_S_FILE):
+        assert list(reading_calls((pytestconfig.rootpath / Path(name)).read_text())), name

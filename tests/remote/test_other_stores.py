@@ -1,0 +1,54 @@
+"""Stores that are not S3 are read through what every library of fsspec has."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import fsspec
+import pytest
+
+import kafkastore
+from kafkastore import RemoteObjectChangedError
+from kafkastore.remote.stores import _modified_ns
+
+
+@pytest.fixture
+def memory(golden: Any) -> Iterator[Any]:
+    """fsspec's store in memory, with a log directory."""
+    library = fsspec.filesystem("memory")
+    library.put(f"{golden('2.4.0', 'transactions', 'answers').logs}/", "/logs/", recursive=True)
+    yield library
+    library.rm("/logs", recursive=True)
+
+
+@pytest.mark.usefixtures("memory", "poisoned")
+def test_records_are_those_of_the_local_store(golden: Any) -> None:
+    local = kafkastore.open(golden("2.4.0", "transactions", "answers").logs)
+    there = kafkastore.open("memory://logs")
+    assert list(there.partitions) == list(local.partitions)
+    for one, other in zip(there, local, strict=True):
+        assert [each.to_pylist() for each in one.to_arrow()] == [
+            each.to_pylist() for each in other.to_arrow()
+        ]
+
+
+def test_a_file_that_changes_is_an_error(memory: Any) -> None:
+    log = next(iter(kafkastore.open("memory://logs")))
+    path = f"/logs/{log.topic_partition}/{log.segments[0].log_path.name}"
+    memory.pipe_file(path, bytes(log.segments[0].size))
+    with pytest.raises(RemoteObjectChangedError, match="open the store again"):
+        [*log.to_arrow()]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"mtime": 1_600_000_000.5},
+        {"modificationTime": 1_600_000_000_500},
+        {"updated": "2020-09-13T12:26:40.500Z"},
+        {"last_modified": datetime.fromisoformat("2020-09-13T12:26:40.5Z")},
+    ],
+)
+def test_modification_times_are_read_in_each_form(info: dict[str, Any]) -> None:
+    assert _modified_ns("x://y", info) == 1_600_000_000_500_000_000

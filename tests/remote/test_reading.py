@@ -1,0 +1,167 @@
+"""A store in S3 says what the same store says on a local disk."""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remote.conftest import S3
+
+import kafkastore
+from kafkastore import NotALogDirectoryError, PartitionLog
+from kafkastore.log.log_dir import LogDir
+from kafkastore.remote import tree
+
+CASES = ["transactions", "codecs", "old-formats", "crash-*", "compacted", "preallocate-killed"]
+
+
+def told(log: PartitionLog) -> dict[str, Any]:
+    """All that is easily asked of a partition."""
+    try:
+        records: Any = [row for batch in log.to_arrow() for row in batch.to_pylist()]
+    except kafkastore.CorruptionError as error:
+        records = error.reason, error.position
+    times = sorted({
+        time + step
+        for segment in log.segments
+        for time in (segment.last_modified_ms, segment.largest_record_timestamp() or 0)
+        for step in (-1, 0, 1)
+        if time + step >= 0
+    })
+    answers = {}
+    for rules in ("correct", "kip-33", "2.4", "4.1"):
+        for time in times:
+            try:
+                answers[rules, time] = log.offset_for_timestamp(time, rules)
+            except kafkastore.CorruptionError as error:
+                answers[rules, time] = error.reason, error.position
+    return {
+        "bounds": (log.log_start_offset, log.log_end_offset),
+        "records": records,
+        "answers": answers,
+        "segments": [
+            (each.base_offset, each.size, each.last_modified_ns, each.largest_timestamp_by_index)
+            for each in log.segments
+        ],
+    }
+
+
+@pytest.mark.golden_cases(names=CASES, versions=["0.8.2.2", "2.4.0"], answers="answers")
+def test_every_answer_is_that_of_the_local_store(
+    golden_case: Any,
+    s3: S3,
+    poisoned: None,
+    whole_seconds: Callable[[Path], Path],
+) -> None:
+    local = whole_seconds(golden_case.logs)
+    url = s3.put(local, golden_case.name)
+    here, there = kafkastore.open(local), kafkastore.open(url)
+    assert list(there.partitions) == list(here.partitions)
+    for topic_partition in here.partitions:
+        assert told(there[topic_partition]) == told(here[topic_partition])
+    place = str(tree.local_path(url))
+    for ask in (kafkastore.verify, lambda path: kafkastore.predict_start(path, "2.4")):
+        said = [re.sub(" at 0x.*?>", "", repr(each)) for each in ask(url)]
+        assert [each.replace(place, str(local)) for each in said] == [
+            re.sub(" at 0x.*?>", "", repr(each)) for each in ask(local)
+        ]
+
+
+def test_a_partition_directory_is_opened_by_its_url(s3: S3, golden: Any) -> None:
+    case = golden("2.4.0", "transactions", "answers")
+    url = s3.put(case.logs, "logs")
+    name = next(iter(kafkastore.open(case.logs).partitions))
+    store = kafkastore.open(f"{url}/{name}")
+    assert list(store.partitions) == [name]
+    listed = [each.path for each in s3.proxy.requests if each.is_listing]
+    assert len(listed) == 1
+    assert f"prefix=logs/{name}/" in listed[0]
+
+
+def test_local_and_remote_directories_are_opened_together(s3: S3, golden: Any) -> None:
+    one, other = golden("2.4.0", "transactions", "answers"), golden("2.4.0", "codecs", "answers")
+    store = kafkastore.open([s3.put(one.logs, "one"), other.logs])
+    assert set(store.partitions) == {
+        *kafkastore.open(one.logs).partitions, *kafkastore.open(other.logs).partitions
+    }
+
+
+def test_options_for_the_library_can_be_given(
+    s3: S3, golden: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = s3.put(golden("2.4.0", "codecs", "answers").logs, "logs")
+    endpoint, _ = os.environ["AWS_ENDPOINT_URL"], monkeypatch.delenv("AWS_ENDPOINT_URL")
+    store = kafkastore.open(url, storage_options={"endpoint_url": endpoint})
+    assert sum(len(each) for log in store for each in log.to_arrow())
+    for log in store:
+        log.refresh()  # with the same options
+        assert log.segments
+
+
+def test_refresh_sees_what_was_added(s3: S3, golden: Any) -> None:
+    case = golden("2.4.0", "transactions", "answers")
+    logs = {str(log.topic_partition): log for log in kafkastore.open(case.logs)}
+    name, log = next((name, log) for name, log in logs.items() if len(log.segments) > 1)
+    url = s3.put(case.logs, "logs")
+    last = log.segments[-1]
+    away = s3.root / "away"
+    away.mkdir()
+    for path in s3.file(f"logs/{name}").glob(f"{last.log_path.stem}.*"):
+        path.rename(away / path.name)
+    there = kafkastore.open(url)[name]
+    assert [each.base_offset for each in there.segments] == [
+        each.base_offset for each in log.segments[:-1]
+    ]
+    for path in away.iterdir():
+        path.rename(s3.file(f"logs/{name}/{path.name}"))
+    away.rmdir()
+    there.refresh()
+    assert told(there)["records"] == told(log)["records"]
+
+
+def test_a_path_of_another_process_is_opened_by_a_listing_of_our_own(s3: S3, golden: Any) -> None:
+    local = kafkastore.open(golden("2.4.0", "transactions", "answers").logs)
+    url = s3.put(golden("2.4.0", "transactions", "answers").logs, "logs")
+    elsewhere = Path(url.replace("s3://", "/tmp/kafkastore-remote-elsewhere/s3:/"))
+    for log in local:
+        there = PartitionLog(
+            elsewhere / str(log.topic_partition), log.topic_partition, LogDir(elsewhere)
+        )
+        assert tree.url_of(there.path) == f"{url}/{log.topic_partition}"
+        assert told(there)["records"] == told(log)["records"]
+        assert there.log_start_offset == log.log_start_offset
+
+
+def test_where_nothing_is_there_is_no_store(s3: S3) -> None:
+    with pytest.raises(NotALogDirectoryError, match="/nothing does not exist"):
+        kafkastore.open(f"s3://{s3.bucket}/nothing/")
+    with pytest.raises(NotALogDirectoryError, match="s3://no-such-bucket/logs does not exist"):
+        kafkastore.open("s3://no-such-bucket/logs")
+
+
+def test_objects_that_no_file_can_be_are_left_out(s3: S3, golden: Any) -> None:
+    case = golden("2.4.0", "codecs", "answers")
+    url = s3.put(case.logs, "logs")
+    s3.file("logs/codecs-directory").mkdir()
+    assert list(kafkastore.open(url).partitions) == list(kafkastore.open(case.logs).partitions)
+
+
+def test_nothing_is_left_behind_when_the_process_ends(tmp_path: Path, golden: Any, s3: S3) -> None:
+    url = s3.put(golden("2.4.0", "codecs", "answers").logs, "logs")
+    reading = f"import kafkastore; print(len(list(kafkastore.open({url!r})))); "
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+
+    def run(end: str) -> None:
+        subprocess.run([sys.executable, "-c", reading + end], env=environment)
+
+    run("")
+    assert list(tmp_path.iterdir()) == []
+    run("import os; os.kill(os.getpid(), 9)")
+    assert len(list(tmp_path.iterdir())) == 1
+    run("")  # the next one removes it
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,114 @@
+"""How many requests, and how many bytes, reading a store in S3 takes."""
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from remote.conftest import S3
+
+import kafkastore
+from kafkastore import LogDirWriter, Severity
+from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS, WHOLE_BLOCKS
+
+START = 1_500_000_000_000
+SEGMENTS = 50
+BATCHES, RECORD_BYTES = 40, 16_000
+#: What the small files of a log directory and of a partition may cost together.
+SMALL_FILES = 8
+
+
+@pytest.fixture(scope="module")
+def big_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One partition of 50 segments, each with 40 batches of 16 KB, one a second."""
+    root = tmp_path_factory.mktemp("big") / "logs"
+    config = {"segment.bytes": BATCHES * (RECORD_BYTES + 100), "retention.ms": -1}
+    with LogDirWriter(root, clock=lambda: START) as log_dir:
+        writer = log_dir.writer("orders", 0, config)
+        value = bytes(RECORD_BYTES)
+        for number in range(SEGMENTS * BATCHES):
+            writer.append_columns(
+                pa.table({"value": [value], "timestamp": [START + number * 1000]})
+            )
+    return root
+
+
+def objects(root: Path) -> int:
+    return sum(path.is_file() for path in root.rglob("*"))
+
+
+def test_opening_and_listing_takes_a_request_for_a_thousand_objects(
+    s3: S3, big_store: Path
+) -> None:
+    url = s3.put(big_store, "logs")
+    log = kafkastore.open(url)["orders-0"]
+    assert [each.size for each in log.segments] == [
+        each.size for each in kafkastore.open(big_store)["orders-0"].segments
+    ]
+    assert len(s3.proxy.requests) == math.ceil(objects(big_store) / 1000)
+    assert s3.proxy.gets == []
+
+
+def test_more_than_a_thousand_objects_are_listed_page_by_page(s3: S3) -> None:
+    for number in range(300):
+        directory = s3.file(f"logs/orders-{number}")
+        directory.mkdir(parents=True)
+        for suffix in ("log", "index", "timeindex", "snapshot"):
+            (directory / f"{0:020d}.{suffix}").touch()
+    assert len(kafkastore.open(f"s3://{s3.bucket}/logs").partitions) == 300
+    assert len(s3.proxy.requests) == 2
+
+
+def test_a_lookup_by_time_reads_index_tails_and_one_place(s3: S3, big_store: Path) -> None:
+    url = s3.put(big_store, "logs")
+    target = START + 777_500
+    found = kafkastore.open(url)["orders-0"].offset_for_timestamp(target)
+    assert found is not None
+    assert found.offset == 778
+    gets = s3.proxy.gets
+    by_file = Counter(each.path for each in gets)
+    # A segment before the one that answers: both indexes, the first batch and those behind the
+    # last index entry.
+    segments = 778 // BATCHES + 1
+    assert len(gets) <= 4 * segments + SMALL_FILES
+    assert max(by_file.values()) <= 3
+    assert sum(each.bytes for each in gets) <= (
+        segments * (2 * WHOLE_BLOCKS + 2) * BLOCK_BYTES
+    )
+
+
+def test_a_minute_of_fifty_segments_is_read_from_those_that_have_it(
+    s3: S3, big_store: Path
+) -> None:
+    url = s3.put(big_store, "logs")
+    log = kafkastore.open(url)["orders-0"]
+    first, last = 1000, 1060
+    rows = sum(len(each) for each in log.to_arrow(start_offset=first, end_offset=last))
+    assert rows == 60
+    logs_read = {each.path for each in s3.proxy.gets if each.path.endswith(".log")}
+    assert len(logs_read) <= 60 // BATCHES + 3  # and the last one, for the log's end
+    wanted = 60 * RECORD_BYTES
+    assert sum(each.bytes for each in s3.proxy.gets) <= 3 * wanted + 8 * WHOLE_BLOCKS * BLOCK_BYTES
+
+
+def test_reading_all_fetches_each_byte_once_in_pieces_that_grow(s3: S3, big_store: Path) -> None:
+    url = s3.put(big_store, "logs")
+    log = kafkastore.open(url)["orders-0"]
+    rows = sum(len(each) for each in log.to_arrow())
+    assert rows == SEGMENTS * BATCHES
+    size = sum(each.size for each in log.segments)
+    fetched = [each for each in s3.proxy.gets if each.path.endswith(".log")]
+    assert size <= sum(each.bytes for each in fetched) <= size + SEGMENTS * BLOCK_BYTES
+    # 512 KiB, 1 MiB, 2 MiB ... up to 8 MiB
+    assert len(fetched) <= size / (LARGEST_FETCH_BLOCKS * BLOCK_BYTES) + 4 * SEGMENTS
+
+
+def test_verifying_fetches_each_byte_once(s3: S3, big_store: Path) -> None:
+    url = s3.put(big_store, "logs")
+    found = [each for each in kafkastore.verify(url) if each.severity is not Severity.STYLE]
+    assert found == []
+    total = sum(path.stat().st_size for path in big_store.rglob("*") if path.is_file())
+    assert sum(each.bytes for each in s3.proxy.gets) <= total
+    assert len(s3.proxy.gets) <= 4 * objects(big_store)

@@ -1,0 +1,205 @@
+"""Sparse files: what is asked for with one request, how much disk they take, who may use them."""
+from __future__ import annotations
+
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkastore import InvalidConfigError, RemoteStoreError
+from kafkastore.remote import reads, sparse_files
+from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS, SparseFile
+from kafkastore.remote.stores import RemoteObject
+
+MODIFIED_NS = 1_600_000_000_123_456_789
+
+
+class Store:
+    """A store in memory that keeps what it was asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.asked: list[tuple[int, int]] = []
+
+    def read(self, asked: RemoteObject, start: int, end: int) -> bytes:
+        self.asked.append((start, end))
+        return self.data[start:end]
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        return [(start // BLOCK_BYTES, -(-end // BLOCK_BYTES)) for start, end in self.asked]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Any:
+    """A function of a number of blocks: a file, its store, and a descriptor to read it by."""
+    opened, files = [], []
+
+    def make(blocks: int, odd_bytes: int = 0) -> tuple[SparseFile, Store, int]:
+        store = Store(random.Random(blocks).randbytes(blocks * BLOCK_BYTES + odd_bytes))
+        path = str(tmp_path / f"{len(files)}.log")
+        source = RemoteObject(
+            store, path, f"s3://b/{len(files)}.log", len(store.data), MODIFIED_NS, "v"
+        )  # type: ignore[arg-type]
+        files.append(SparseFile(path, source))
+        opened.append(os.open(path, os.O_RDONLY))
+        return files[-1], store, opened[-1]
+
+    reads.watch(sparse_files.find)
+    yield make
+    for descriptor in opened:
+        os.close(descriptor)
+    for file in files:
+        file.remove()
+
+
+def read(descriptor: int, start: int, size: int) -> bytes:
+    reads.need(descriptor, start, start + size)
+    return os.pread(descriptor, size, start)
+
+
+def test_who_reads_on_gets_ever_larger_pieces(made: Any) -> None:
+    _, store, descriptor = made(1000, odd_bytes=5)
+    got = b"".join(
+        read(descriptor, at, BLOCK_BYTES) for at in range(0, len(store.data), BLOCK_BYTES)
+    )
+    assert got == store.data
+    assert store.blocks == [
+        (0, 1), (1, 3), (3, 7), (7, 15), (15, 31), (31, 63), (63, 127), (127, 255), (255, 383),
+        (383, 511), (511, 639), (639, 767), (767, 895), (895, 1001),
+    ]
+
+
+def test_who_reads_backwards_too(made: Any) -> None:
+    _, store, descriptor = made(100)
+    for at in reversed(range(100)):
+        start = at * BLOCK_BYTES
+        assert read(descriptor, start, BLOCK_BYTES) == store.data[start : start + BLOCK_BYTES]
+    assert store.blocks == [(99, 100), (97, 99), (93, 97), (85, 93), (69, 85), (37, 69), (0, 37)]
+
+
+def test_who_jumps_gets_what_was_asked_for(made: Any) -> None:
+    _, store, descriptor = made(1000)
+    for at in (500, 10, 900, 300):
+        read(descriptor, at * BLOCK_BYTES + 7, 100)
+    assert store.blocks == [(500, 501), (10, 11), (900, 901), (300, 301)]
+    read(descriptor, 500 * BLOCK_BYTES, BLOCK_BYTES)
+    assert len(store.asked) == 4
+
+
+def test_a_small_file_comes_whole(made: Any) -> None:
+    _, store, descriptor = made(3, odd_bytes=1)
+    read(descriptor, 2 * BLOCK_BYTES, 1)
+    assert store.asked == [(0, 3 * BLOCK_BYTES + 1)]
+
+
+def test_a_large_piece_takes_several_requests(made: Any) -> None:
+    _, store, descriptor = made(300)
+    assert read(descriptor, 0, 300 * BLOCK_BYTES) == store.data
+    assert max(end - start for start, end in store.blocks) == LARGEST_FETCH_BLOCKS
+
+
+def test_behind_the_end_there_is_nothing_to_do(made: Any) -> None:
+    _, store, descriptor = made(5)
+    assert read(descriptor, 5 * BLOCK_BYTES, 100) == b""
+    assert store.asked == []
+
+
+def test_size_and_modification_time_stay_the_object_s(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, str(4 * BLOCK_BYTES))
+    file, store, descriptor = made(20)
+    for at in range(20):
+        read(descriptor, at * BLOCK_BYTES, 10)
+        status = os.stat(file.path)
+        assert (status.st_size, status.st_mtime_ns) == (len(store.data), MODIFIED_NS)
+
+
+def test_the_disk_that_is_taken_is_bounded(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = 40
+    monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, str(room * BLOCK_BYTES))
+    made_ones = [made(30) for _ in range(6)]
+    most = 0
+    for _, store, descriptor in made_ones * 2:
+        for at in range(30):
+            start = at * BLOCK_BYTES
+            assert read(descriptor, start, BLOCK_BYTES) == store.data[start : start + BLOCK_BYTES]
+            taken = sum(os.stat(file.path).st_blocks for file, _, _ in made_ones) * 512
+            most = max(most, taken)
+    assert most <= (room + 16) * BLOCK_BYTES  # one fetch may come on top before room is made
+    assert most >= room * BLOCK_BYTES // 2
+
+
+def test_one_file_larger_than_the_room_is_read_too(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, str(16 * BLOCK_BYTES))
+    file, store, descriptor = made(600)
+    step = 3 * BLOCK_BYTES
+    for start in range(0, len(store.data), step):
+        assert read(descriptor, start, step) == store.data[start : start + step]
+    assert os.stat(file.path).st_blocks * 512 <= (16 + LARGEST_FETCH_BLOCKS) * BLOCK_BYTES
+
+
+def test_threads_never_lose_what_they_are_about_to_read(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, str(12 * BLOCK_BYTES))
+    made_ones = [made(25) for _ in range(4)]
+    def work(seed: int) -> int:
+        chance, wrong = random.Random(seed), 0
+        for _ in range(300):
+            _, store, descriptor = chance.choice(made_ones)
+            start = chance.randrange(len(store.data))
+            size = chance.randrange(3 * BLOCK_BYTES)
+            wrong += read(descriptor, start, size) != store.data[start : start + size]
+        return wrong
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [0, 0, 0, 0]
+
+
+def test_a_file_that_is_gone_gives_no_more(made: Any) -> None:
+    file, _, descriptor = made(100)
+    first = read(descriptor, 0, 10)
+    file.remove()
+    assert os.pread(descriptor, 10, 0) == first
+    with pytest.raises(RemoteStoreError, match=r"s3://b/0\.log is another one than was listed"):
+        read(descriptor, 50 * BLOCK_BYTES, 10)
+
+
+def test_local_files_are_not_looked_at(tmp_path: Path, made: Any) -> None:
+    made(1)
+    path = tmp_path / "local"
+    path.write_bytes(b"local")
+    with path.open("rb") as file:
+        reads.need(file.fileno(), 0, 5)
+        assert not reads.is_remote(file.fileno())
+
+
+def test_a_forked_process_is_told_to_open_for_itself(made: Any) -> None:
+    _, _, descriptor = made(10)
+    out, into = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            read(descriptor, 0, 10)
+            os.write(into, b"read")
+        except RemoteStoreError as error:
+            os.write(into, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(into)
+    said = os.read(out, 1000).decode()
+    os.close(out)
+    assert "forked; open it again" in said
+
+
+def test_room_that_is_no_number_is_refused(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, "1 GB")
+    with pytest.raises(InvalidConfigError, match="KAFKASTORE_REMOTE_DISK_BYTES"):
+        sparse_files.disk_bytes()

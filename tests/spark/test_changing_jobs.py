@@ -1,0 +1,334 @@
+"""Migrations and new indexes by executors: as by threads, file for file and word for word."""
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from changes.small_store import contents
+from changes.trial import SEED
+from click.testing import CliRunner
+
+import kafkastore
+from kafkastore import migration
+from kafkastore.changes.journal import find_journals
+from kafkastore.changes.parts import apply_in_parts
+from kafkastore.changes.undo_area import temporary_beside
+from kafkastore.checks.reindex import plan_reindex
+from kafkastore.cli.__main__ import cli
+from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
+from kafkastore.spark.jobs import changing, planning
+from kafkastore.spark.spread import spread
+
+# Of partitions in the store that is migrated while processes are killed; which processes.
+PARTITIONS = 60
+KILLED = ("all", "driver", "JVM", "workers", "nobody, but Ctrl-C")
+
+
+@pytest.fixture
+def logs(golden, writable_copy):
+    """A directory of 0.10.0.1: no time indexes, records with timestamps and without."""
+    return writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
+
+
+@pytest.fixture
+def twin(logs, tmp_path):
+    """A copy of it, changed by threads for comparison."""
+    return shutil.copytree(logs, tmp_path / "twin" / logs.name)
+
+
+@pytest.fixture
+def in_process():
+    """What does the work of executors in this process."""
+
+    def run(job, items, *, weigh):
+        return map(job, items)
+
+    return run
+
+
+def rows_of(frame):
+    """The rows of a frame by partition directory."""
+    return {Path(row["path"]).name: row for row in frame.toArrow().to_pylist()}
+
+
+def test_a_migration_by_executors_makes_the_files_that_threads_make(spark, logs, twin):
+    before = contents(logs)
+    rows = rows_of(changing.migrate(spark, logs))
+    kafkastore.apply(migration.plan(migration.survey(twin)))
+    assert contents(logs) == contents(twin) != before
+    (journal,) = find_journals(logs)
+    assert journal.phase == "applied"
+    for name, row in rows.items():
+        made = {path for path in contents(logs).keys() - before.keys() if path.startswith(name)}
+        assert row == {
+            "store": str(logs), "topic": name.rpartition("-")[0],
+            "partition": int(name.rpartition("-")[2]), "path": str(logs / name),
+            "files": len(made), "bytes": sum((logs / path).stat().st_size for path in made),
+            "undo_area": str(journal.area), "error": None,
+        }
+    again = rows_of(changing.migrate(spark, [logs]))
+    assert {(row["files"], row["error"]) for row in again.values()} == {(0, None)}
+    kafkastore.undo(journal)
+    assert contents(logs) == before
+
+
+def test_a_reindex_by_executors_makes_the_files_that_threads_make(spark, logs, twin):
+    for root in (logs, twin):
+        (root / "up-0" / f"{0:020}.index").unlink()
+    before = contents(logs)
+    rows = rows_of(changing.reindex(spark, logs, index_interval_bytes=100))
+    kafkastore.apply(plan_reindex(twin, index_interval_bytes=100))
+    assert contents(logs) == contents(twin) != before
+    assert sum(row["files"] for row in rows.values()) > len(rows)
+    (journal,) = find_journals(logs)
+    kafkastore.undo(journal)
+    assert contents(logs) == before
+
+
+@pytest.mark.parametrize("mode", migration.MODES)
+@pytest.mark.parametrize("partitions", [None, ["up-1"]])
+def test_a_survey_is_the_one_of_this_process(logs, in_process, mode, partitions):
+    mtimes = dict.fromkeys(migration.survey(logs).mtimes, 1_400_000_000_123)
+    for given in (None, mtimes):
+        here = migration.survey(logs, given, partitions=partitions, index_interval_bytes=100)
+        there = planning.survey(
+            in_process, logs, given, partitions=partitions, index_interval_bytes=100
+        )
+        assert there.partitions == here.partitions
+        assert there.warnings == here.warnings
+        assert migration.plan(there, mode) == migration.plan(here, mode)
+
+
+def test_a_survey_of_a_lone_partition_knows_its_segments_by_name(logs, in_process):
+    mtimes = {f"{0:020}.log": 1_400_000_000_123}
+    here = migration.survey(logs / "up-0", mtimes)
+    there = planning.survey(in_process, logs / "up-0", mtimes)
+    assert there.partitions == here.partitions
+    assert here.partitions[0].segments[0].mtime_is_given
+    elsewhere = planning.survey(in_process, logs, mtimes)
+    assert not any(each.mtime_is_given for part in elsewhere.partitions for each in part.segments)
+
+
+@pytest.mark.parametrize("up_to_damage", [False, True])
+@pytest.mark.parametrize("rules", ["0.9.0", "2.4"])
+def test_a_plan_of_indexes_is_the_one_of_this_process(logs, in_process, rules, up_to_damage):
+    broken = sorted((logs / "up-0").glob("*.log"))[1]
+    broken.write_bytes(broken.read_bytes()[:-10] + bytes(10))
+    found = [[], []]
+    there = planning.plan_reindex(
+        in_process, logs, rules, up_to_damage=up_to_damage, found=found[0].append
+    )
+    here = plan_reindex(logs, rules, up_to_damage=up_to_damage, found=found[1].append)
+    assert there == here
+    assert found[0] == found[1] != []
+
+
+def test_a_partition_that_fails_is_a_row_and_is_finished_by_resume(spark, logs, twin):
+    plan = migration.plan(migration.survey(logs))
+    stuck = next(each for each in plan.changes if each.path.startswith("up-0/"))
+    in_the_way = temporary_beside(logs / stuck.path, plan.id)
+    in_the_way.mkdir()
+    rows = rows_of(changing.migrate(spark, logs))
+    assert str(in_the_way) in rows["up-0"]["error"]
+    assert rows["up-0"]["files"] == 0
+    assert {row["error"] for name, row in rows.items() if name != "up-0"} == {None}
+    in_the_way.rmdir()
+    with pytest.raises(ChangeRefusedError, match="an earlier plan is unfinished"):
+        changing.migrate(spark, logs)
+    resumed = rows_of(changing.migrate(spark, logs, resume=True))
+    kafkastore.apply(migration.plan(migration.survey(twin)))
+    assert contents(logs) == contents(twin)
+    assert sum(row["files"] for row in resumed.values()) == len(plan.changes)
+    assert {row["error"] for row in resumed.values()} == {None}
+
+
+def test_a_partition_that_cannot_be_read_is_a_row_and_the_others_are_migrated(spark, logs):
+    os.mkfifo(logs / "up-1" / f"{0:020}.timeindex")
+    rows = rows_of(changing.migrate(spark, logs))
+    assert rows["up-1"]["error"] is not None
+    assert rows["up-0"]["error"] is None
+    assert rows["up-0"]["files"] > 0
+    with pytest.raises(type(failure := first_error(logs)), match=re.escape(str(failure))):
+        planning.survey(partial(spread, spark), logs)
+
+
+def first_error(logs):
+    """What a survey by threads says."""
+    try:
+        migration.survey(logs)
+    except Exception as error:
+        return error
+    raise AssertionError
+
+
+def test_what_is_not_safe_is_refused_before_anything_is_done(spark, logs, tmp_path):
+    before = contents(logs)
+    with pytest.raises(NotALogDirectoryError, match="nowhere does not exist"):
+        changing.migrate(spark, [logs, tmp_path / "nowhere"])
+    with pytest.raises(ChangeRefusedError, match="hold the same files"):
+        changing.migrate(spark, [logs, logs / "up-0"])
+    with pytest.raises(KeyError, match="no partition up-7"):
+        changing.reindex(spark, logs, partitions=["up-7"])
+    assert contents(logs) == before
+    assert find_journals(logs) == ()
+
+
+COMMANDS = [
+    ["migrate", "LOGS"],
+    ["migrate", "LOGS", "--in-place", "--yes", "--mode", "kip-33", "--json"],
+    ["migrate", "LOGS", "--in-place", "--yes", "--index-interval-bytes", "100"],
+    ["migrate", "LOGS", "--topic", "up-1", "--in-place", "--yes", "--undo-dir", "LOGS"],
+    ["migrate", "LOGS", "--in-place"],
+    ["migrate", "LOGS", "--copy-to", "LOGS-2", "--samples", "0"],
+    ["migrate", "LOGS", "--resume"],
+    ["reindex", "LOGS", "--dry-run", "--json"],
+    ["reindex", "LOGS", "--yes", "--up-to-damage"],
+    ["reindex", "LOGS/up-0", "--yes"],
+    ["reindex", "LOGS-none", "--yes"],
+]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_command_says_the_same_with_spark_and_without(
+    spark, golden, writable_copy, tmp_path, arguments
+):
+    said = []
+    for number, options in enumerate(([], ["--spark", "local[2]"])):
+        place = tmp_path / "same"
+        place.mkdir()
+        logs = place / "logs"
+        shutil.copytree(golden("0.10.0.1", "upgrade", "answers").logs, logs)
+        broken = sorted((logs / "up-0").glob("*.log"))[1]
+        broken.write_bytes(broken.read_bytes()[:-10] + bytes(10))
+        os.utime(broken, ns=(1_500_000_000_000_000_001,) * 2)
+        line = [each.replace("LOGS", str(logs)) for each in arguments]
+        result = CliRunner().invoke(cli, [*line, *options], prog_name="kafkastore")
+        said.append((result.exit_code, result.stdout, result.stderr, contents(place)))
+        place.rename(tmp_path / f"was-{number}")
+    (code, out, err, files), there = said
+    assert (code, out, err) == there[:3]
+    assert "Traceback" not in err
+    assert settled(files) == settled(there[3])
+
+
+def settled(files):
+    """Files without what differs from run to run: times in undo areas, and their journals."""
+    return {
+        path: data[:1] if "undo-" in path else data
+        for path, data in files.items()
+        if not path.endswith("journal.jsonl")
+    }
+
+
+def processes_of_session(leader):
+    """Every process of a session, but for the one that leads it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields[3]) == leader and int(entry.name) != leader:
+                found.append(int(entry.name))
+    return found
+
+
+def kill(process, who):
+    """Kill a driver, its JVM, its workers, or all of them at once."""
+    if who == "nobody, but Ctrl-C":
+        process.send_signal(signal.SIGINT)
+        return
+    children = processes_of_session(process.pid)
+    names = {pid: Path(os.readlink(f"/proc/{pid}/exe")).name for pid in children}
+    doomed = {
+        "all": [process.pid, *children],
+        "driver": [process.pid],
+        "JVM": [pid for pid in children if names[pid] == "java"],
+        "workers": [pid for pid in children if names[pid].startswith("python")],
+    }[who]
+    for pid in doomed:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def many(golden, tmp_path):
+    """A store of many partitions."""
+    source = golden("0.10.0.1", "upgrade", "answers").logs
+    root = tmp_path / "disk" / "kafka-logs"
+    shutil.copytree(source, root)
+    for number in range(2, PARTITIONS):
+        shutil.copytree(source / f"up-{number % 2}", root / f"up-{number}")
+    return root
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("who", KILLED)
+def test_a_migration_that_is_killed_is_finished_or_undone(many, tmp_path, who):
+    choose = random.Random(f"{SEED} {who}")
+    twin = shutil.copytree(many, tmp_path / "twin" / many.name)
+    plan = migration.plan(migration.survey(twin))
+    kafkastore.apply(plan)
+    before, planned = contents(many), contents(twin)
+    command = [sys.executable, "-m", "kafkastore.cli"]
+    with subprocess.Popen(
+        [*command, "migrate", str(many), "--in-place", "--yes", "--spark", "local[2]",
+         "--samples", "0"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    ) as process:
+        wanted = choose.randrange(1, len(plan.changes) * 2 // 3)
+        while process.poll() is None and changed_by_parts(many) < wanted:
+            time.sleep(0.01)
+        kill(process, who)
+        said = process.communicate()[0].decode()
+    (journal,) = find_journals(many)
+    assert not journal.is_finished, said
+    if who not in ("all", "driver"):
+        assert f"kafkastore changes resume {journal.area} finishes" in said
+        assert process.returncode == (130 if "Ctrl-C" in who else 2)
+        assert "Traceback" not in said.splitlines()[-1]
+    now = contents(many)
+    for path in before.keys() | planned.keys():
+        assert now.get(path) in (before.get(path), planned.get(path)), path
+    run = partial(subprocess.run, capture_output=True, text=True)
+    if who != "driver":
+        ran = run([*command, "changes", "resume", str(journal.area)])
+        assert (ran.returncode, contents(many)) == (0, planned), ran.stderr
+    ran = run([*command, "changes", "undo", str(journal.area)])
+    assert (ran.returncode, contents(many)) == (0, before), ran.stderr
+    for pid in processes_of_session(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def changed_by_parts(root):
+    """How many files the tasks of a job have changed so far."""
+    found = 0
+    for path in root.parent.glob("*undo*/parts-*/*.jsonl"):
+        with suppress(FileNotFoundError):
+            found += path.read_bytes().count(b"changed")
+    return found
+
+
+def test_parts_say_where_they_do_not_see_the_storage(logs, in_process):
+    """As an executor on another machine does, whose disk has the same path."""
+    plan = migration.plan(migration.survey(logs))
+    before = contents(logs)
+
+    def elsewhere(work, parts):
+        return [work(part._replace(area="/elsewhere") if part.folder else part) for part in parts]
+
+    journal, done = apply_in_parts(plan, elsewhere)
+    assert journal.phase == "applying"
+    assert all("this machine does not see the driver's storage" in str(p.error) for p in done)
+    assert contents(logs) == before

@@ -1,0 +1,276 @@
+"""A job written for Spark's Kafka source gives the same from the broker's directory."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pytest
+from golden.make.brokers import WORK
+from golden.make.case_context import CaseContext, Surroundings
+from golden.make.java_client import JavaClients
+from golden.make.records import Produced
+from spark import kafka_jobs
+from spark.kafka_connector import connector_jars
+from spark.kafka_jobs import WHERE
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+
+VERSION = "4.1.1"
+T0 = 1_600_000_000_000
+IDEMPOTENT = {"enable.idempotence": "true", "acks": "all"}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """Options of every job, with its table, schema or error from both sources."""
+    folder = tmp_path_factory.mktemp("jobs")
+    with ExitStack() as stack:
+        clients = stack.enter_context(JavaClients(WORK))
+        context = CaseContext(
+            VERSION, "source", folder / "out", Surroundings("source", WORK, clients)
+        )
+        stack.callback(context.remove_run_directory)
+        stack.callback(context.abandon)
+        context.start()
+        produce(context)
+        request = folder / "request.json"
+        # How long the Kafka source waits for an offset that never comes; two minutes otherwise.
+        patience = {"kafkaConsumer.pollTimeoutMs": "2000"}
+        server = {"kafka.bootstrap.servers": context.cluster.address} | patience
+        content = {
+            "jars": [str(each) for each in connector_jars()],
+            "logs": str(context.cluster.logs),
+            "jobs": [options | server for options in JOBS.values()],
+        }
+        request.write_text(json.dumps(content))
+        ran = subprocess.run(
+            [sys.executable, kafka_jobs.__file__, request, folder],
+            cwd=folder, capture_output=True, text=True, timeout=800,
+        )
+        assert ran.returncode == 0, ran.stderr[-4000:]
+    return {
+        name: tuple(read_answer(folder, number, source) for source in ("kafka", "kafkastore"))
+        for number, name in enumerate(JOBS)
+    }
+
+
+def read_answer(folder, number, source):
+    """A table and its schema as Spark writes it, or an error."""
+    error = folder / f"{number}.{source}.error"
+    if error.exists():
+        return error.read_text(), None
+    with pa.ipc.open_file(folder / f"{number}.{source}.arrow") as file:
+        table = file.read_all()
+    order = [(name, "ascending") for name in ("topic", "partition", "offset")]
+    return table.sort_by(order), (folder / f"{number}.{source}.schema").read_text()
+
+
+def produce(context):
+    """Topics with whatever a record can be."""
+    context.create_topic("plain", 3, segment_bytes=4000)
+    context.produce(
+        "plain",
+        [
+            [Produced(T0, None, None), Produced(T0 + 1, b"", b"")],
+            [Produced(T0 + 5, b"k", b"v", [("a", b"1"), ("b", None), ("a", b"")])],
+            [Produced(T0 + 3, b"late", b"v", [("", b"x")]), Produced(T0 + 9, None, b"v")],
+        ],
+    )
+    context.produce("plain", context.batches([T0 + 10 * each for each in range(60)]), 1)
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        context.create_topic(f"packed-{codec}")
+        batches = context.batches([T0 + 7 * each for each in range(20)], (5,), compressible=True)
+        context.produce(f"packed-{codec}", batches, codec=codec)
+    context.create_topic("stamped", config={"message.timestamp.type": "LogAppendTime"})
+    context.produce("stamped", context.batches([T0] * 6))
+    context.create_topic("sales", 2)
+    for turn, action in enumerate(("commit", "abort", "commit", "abort")):
+        config = {"transactional.id": "tx"} | IDEMPOTENT
+        if turn == 0:
+            context.client("txn", id="tx", action="init", props=config)
+        context.client("txn", id="tx", action="begin", props=config)
+        for partition in (0, 1):
+            batches = context.batches([T0 + 100 * turn + each for each in range(5)])
+            context.produce("sales", batches, partition, producer="tx")
+        context.client("txn", id="tx", action=action, props=config)
+        context.produce("sales", context.batches([T0 + 100 * turn + 50]), 0)
+    open_one = {"transactional.id": "open", "transaction.timeout.ms": "600000"} | IDEMPOTENT
+    context.client("txn", id="open", action="init", props=open_one)
+    context.client("txn", id="open", action="begin", props=open_one)
+    context.produce("sales", context.batches([T0 + 700]), 0, producer="open")
+    context.produce("sales", context.batches([T0 + 800]), 0)
+
+
+def offsets(**by_topic):
+    """JSON of numbers by topic and partition."""
+    return json.dumps(
+        {topic: {str(at): number for at, number in enumerate(each)}
+         for topic, each in by_topic.items()}
+    )
+
+
+ALL = "plain,packed-gzip,packed-snappy,packed-lz4,packed-zstd,stamped,sales"
+JOBS = {
+    "everything, with headers": {"subscribe": ALL, "includeHeaders": "true"},
+    "everything, without headers": {"subscribe": ALL},
+    "assigned": {"assign": '{"plain": [1], "sales": [0]}'},
+    "a pattern found anywhere": {"subscribePattern": "ack|^s"},
+    "a pattern that fits nothing": {"subscribePattern": "nothing"},
+    "offsets": {
+        "subscribe": "plain",
+        "startingOffsets": offsets(plain=[1, 20, -2]),
+        "endingOffsets": offsets(plain=[4, -1, -1]),
+    },
+    "offsets, some partitions unnamed": {
+        "subscribe": "plain", "startingOffsets": '{"plain": {"0": 1}}',
+    },
+    "words": {
+        "subscribe": "sales", "startingOffsets": "earliest", "endingOffsets": "latest",
+    },
+    "offsets of a transaction's markers": {
+        "subscribe": "sales",
+        "startingOffsets": offsets(sales=[5, 5]),
+        "endingOffsets": offsets(sales=[13, 12]),
+    },
+    "an offset that is not there": {
+        "subscribe": "plain", "startingOffsets": offsets(plain=[1000, 0, 0]),
+    },
+    "an offset that is not there, and no matter": {
+        "subscribe": "plain",
+        "startingOffsets": offsets(plain=[1000, 0, 0]),
+        "failOnDataLoss": "false",
+    },
+    "an end that is not there": {
+        "subscribe": "plain", "endingOffsets": offsets(plain=[1000, 60, 0]),
+    },
+    "an end that is not there, and no matter": {
+        "subscribe": "plain",
+        "endingOffsets": offsets(plain=[1000, 60, 0]),
+        "failOnDataLoss": "false",
+    },
+    "a start behind the end": {
+        "subscribe": "plain",
+        "startingOffsets": offsets(plain=[4, 30, 0]),
+        "endingOffsets": offsets(plain=[1, 60, 0]),
+    },
+    "times": {
+        "subscribe": "packed-gzip,packed-zstd",
+        "startingTimestamp": str(T0 + 30), "endingTimestamp": str(T0 + 100),
+    },
+    "times out of order": {
+        "assign": '{"plain": [0]}',
+        "startingTimestamp": str(T0 + 2), "endingTimestamp": str(T0 + 6),
+    },
+    "times by partition, over offsets": {
+        "subscribe": "packed-lz4",
+        "startingOffsets": "earliest",
+        "startingOffsetsByTimestamp": offsets(**{"packed-lz4": [T0 + 36]}),
+        "endingOffsetsByTimestamp": offsets(**{"packed-lz4": [T0 + 90]}),
+    },
+    "a time over times by partition": {
+        "subscribe": "packed-lz4",
+        "startingTimestamp": str(T0 + 50),
+        "startingOffsetsByTimestamp": offsets(**{"packed-lz4": [T0 + 36]}),
+    },
+    "a time behind all records": {
+        "subscribe": "packed-gzip", "startingTimestamp": str(T0 + 10**9),
+    },
+    "a time behind all records, from the latest": {
+        "subscribe": "packed-gzip",
+        "startingTimestamp": str(T0 + 10**9),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "an end behind all records": {
+        "subscribe": "packed-gzip", "endingTimestamp": str(T0 + 10**9),
+    },
+    "a start behind the end, by times": {
+        "subscribe": "packed-gzip",
+        "startingTimestamp": str(T0 + 100), "endingTimestamp": str(T0 + 30),
+    },
+    "a time within an aborted transaction": {
+        "assign": '{"sales": [1]}', "startingTimestamp": str(T0 + 102),
+    },
+    "committed": {
+        "subscribe": "sales", "kafka.isolation.level": "read_committed", "includeHeaders": "true",
+    },
+    "committed, by offsets": {
+        "subscribe": "sales",
+        "kafka.isolation.level": "read_committed",
+        "startingOffsets": offsets(sales=[3, 2]),
+        "endingOffsets": offsets(sales=[20, 15]),
+    },
+    "committed, by times": {
+        "subscribe": "sales",
+        "kafka.isolation.level": "read_committed",
+        "startingTimestamp": str(T0 + 102),
+    },
+    "small tasks": {"subscribe": ALL, "minPartitions": "11", "includeHeaders": "true"},
+    "few records a task": {"subscribe": ALL, "maxRecordsPerPartition": "7"},
+    "filtered": {
+        "subscribe": ALL,
+        WHERE: "timestamp >= timestamp_millis(1600000000030) and partition = 1 and offset < 55",
+    },
+    "internal topics by name": {"subscribe": "__transaction_state"},
+    "a topic that is not there": {"subscribe": "plain,nowhere"},
+    "a partition that is not there": {"assign": '{"plain": [0, 9]}'},
+    "two ways to choose": {"subscribe": "plain", "assign": '{"plain": [0]}'},
+    "the latest as a start": {"subscribe": "plain", "startingOffsets": "latest"},
+    "the earliest as an end": {"subscribe": "plain", "endingOffsets": "earliest"},
+    "what the consumer may not be told": {
+        "subscribe": "plain", "kafka.auto.offset.reset": "earliest",
+    },
+}
+
+
+# The Kafka source refuses a start behind an end whatever else it was told; here that is no row.
+NOTHING_INSTEAD = {
+    "an offset that is not there, and no matter", "a start behind the end, by times",
+}
+DIFFERENT = NOTHING_INSTEAD | {"internal topics by name", "a partition that is not there"}
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if name not in DIFFERENT])
+def test_the_same_from_a_broker_and_from_its_directory(answers, name):
+    (theirs, their_schema), (ours, our_schema) = answers[name]
+    if isinstance(theirs, str):
+        assert isinstance(ours, str), theirs
+        return
+    assert not isinstance(ours, str), ours
+    assert our_schema == their_schema
+    assert ours.schema == theirs.schema
+    assert ours.to_pylist() == theirs.to_pylist()
+
+
+@pytest.mark.parametrize("name", sorted(NOTHING_INSTEAD))
+def test_a_start_behind_an_end_is_no_row_where_the_kafka_source_refuses(answers, name):
+    (theirs, _), (ours, _) = answers[name]
+    assert "greater than the resolved end offset" in theirs
+    partitions = zip(ours["topic"].to_pylist(), ours["partition"].to_pylist(), strict=True)
+    assert not {("plain", 0), ("packed-gzip", 0)} & set(partitions)
+
+
+def test_internal_topics_are_only_read_from_directories(answers):
+    """The Kafka source leaves them out without a word, even where they are named."""
+    (theirs, their_schema), (ours, our_schema) = answers["internal topics by name"]
+    assert our_schema == their_schema
+    assert len(theirs) == 0 < len(ours)
+
+
+def test_an_assigned_partition_that_is_not_there_is_refused_and_not_passed_over(answers):
+    (theirs, _), (ours, _) = answers["a partition that is not there"]
+    assert len(theirs) == 5
+    assert "option assign: no partition plain-9" in ours
+
+
+def test_the_jobs_see_what_they_are_about(answers):
+    whole = answers["everything, with headers"][0][0]
+    assert whole["key"].null_count
+    assert whole["value"].null_count
+    assert whole["headers"].null_count < len(whole)
+    assert set(whole["timestampType"].to_pylist()) == {0, 1}
+    committed = answers["committed"][0][0]
+    everything = [each for each in whole["topic"].to_pylist() if each == "sales"]
+    assert 0 < len(committed) < len(everything)

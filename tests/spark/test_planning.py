@@ -1,0 +1,377 @@
+"""What a read looks at: as brokers answer options by time, and little more than filters need."""
+import json
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models.record_strategies import bounded, logs
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
+
+import kafkastore
+from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.spark.source.data_source import KafkaStoreDataSource
+from kafkastore.spark.source.options import OptionError, parse_options
+from kafkastore.spark.source.planning import starting_offset
+from kafkastore.spark.source.slices import END
+
+NOW = 1_700_000_000_000
+SEGMENTS, ROWS, VALUE = 50, 600, 1000
+#: What lookups may read: of each segment some headers and its indexes, and the end of the log.
+LOOKUPS = SEGMENTS * (16 << 10) + (256 << 10)
+MINUTE = 60_000
+WORKER_LOGGING = "spark.sql.pyspark.worker.logging.enabled"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(ms):
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+def reader_of(path, *filters, **options):
+    """A reader as Spark makes it in its planner, its filters pushed."""
+    asked = {"pushFilters": "true"} if filters else {}
+    source = KafkaStoreDataSource({"path": str(path), **asked, **options})
+    reader = source.reader(schema=source.schema())
+    if filters:
+        reader.pushFilters(list(filters))
+    return reader
+
+
+def rows_of(reader):
+    return [row for part in reader.partitions() for row in rows_in(reader, part)]
+
+
+def rows_in(reader, part):
+    return [row for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def since(ms):
+    return GreaterThanOrEqual(("timestamp",), instant(ms))
+
+
+def until(ms):
+    return LessThan(("timestamp",), instant(ms))
+
+
+# ---------------------------------------------------------------- what a broker answers
+
+
+@pytest.mark.golden_cases(
+    versions=["2.4.0", "3.9.1", "4.1.1"],
+    names=[
+        "transactions", "create-time-out-of-order", "compacted", "delete-records", "codecs",
+        "log-append-time", "old-formats",
+    ],
+    answers="answers",
+)
+def test_a_starting_time_is_where_a_broker_says(golden_case):
+    store = kafkastore.open(golden_case.logs)
+    asked = 0
+    for name, partition in golden_case.answers["partitions"].items():
+        topic, _, number = name.rpartition("-")
+        log = store[topic, int(number)]
+        for answer in partition.get("list_offsets", ()):
+            if answer["timestamp"] < 0 or answer["error"]:
+                continue
+            options = parse_options({
+                "path": str(golden_case.logs),
+                "startingTimestamp": str(answer["timestamp"]),
+                "startingOffsetsByTimestampStrategy": "latest",
+                "isolation": ("read_uncommitted", "read_committed")[answer["isolation"]],
+            })
+            expected = END if answer["offset"] < 0 else answer["offset"]
+            assert starting_offset(log, options) == expected
+            asked += 1
+    assert asked > 50
+
+
+def test_the_right_records_are_found_by_rules_correct(golden):
+    """A marker has a time, too: a broker begins, or ends, at one that reaches it."""
+    log = kafkastore.open(golden("2.4.0", "transactions", "answers").logs)["txn", 0]
+    stamps = [(record.timestamp, record.offset) for record in log.records()]
+    differing = 0
+    for target in sorted({stamp + more for stamp, _ in stamps for more in (0, 1)}):
+        found = {}
+        for rules in ("correct", "4.1"):
+            options = parse_options({
+                "path": str(log.path),
+                "startingTimestamp": str(target),
+                "startingOffsetsByTimestampStrategy": "latest",
+                "rules": rules,
+            })
+            found[rules] = starting_offset(log, options)
+        assert found["correct"] == next((at for ts, at in stamps if ts >= target), END)
+        differing += found["correct"] != found["4.1"]
+    assert differing
+
+
+@pytest.mark.parametrize("option", ["isolation", "kafka.isolation.level"])
+@pytest.mark.parametrize("more", [{}, {"maxRecordsPerPartition": "7"}, {"minPartitions": "9"}])
+def test_committed_records_are_what_a_brokers_consumer_of_them_got(golden, option, more):
+    case = golden("2.4.0", "transactions", "answers")
+    reader = reader_of(case.logs, subscribe="txn", **{option: "read_committed"}, **more)
+    found = {}
+    for row in rows_of(reader):
+        found.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
+    expected = {
+        name: answers["committed_offsets"]
+        for name, answers in case.answers["partitions"].items()
+        if name.startswith("txn-") and answers["committed_offsets"]
+    }
+    assert found == expected
+
+
+def named(draw, name):
+    """One end's three options, some of them given, and a model of what the first means."""
+    options, meaning = {}, None
+    for option, kind in ((f"{name}Timestamp", "time"), (f"{name}OffsetsByTimestamp", "time"),
+                         (f"{name}Offsets", "offset")):
+        if draw(st.booleans()):
+            number = draw(st.integers(0, 30))
+            is_each = option != f"{name}Timestamp"
+            options[option] = json.dumps({"t": {"0": number}}) if is_each else str(number)
+            meaning = meaning or (kind, number)
+    return options, meaning
+
+
+@st.composite
+def ends(draw):
+    """Options for both ends, and what they mean."""
+    start, first = named(draw, "starting")
+    end, last = named(draw, "ending")
+    return start | end, first, last
+
+
+@bounded(100)
+@given(log=logs(), chosen=ends())
+def test_the_first_of_three_options_says_where_an_end_is(tmp_path_factory, log, chosen):
+    options, first, last = chosen
+    root = log.write(tmp_path_factory.mktemp("log") / "logs")
+    (opened,) = kafkastore.open(root)
+    everything = [(record.offset, record.timestamp) for record in opened.records()]
+
+    def offset(meaning, default, without):
+        if meaning is None or meaning[0] == "offset":
+            return default if meaning is None else meaning[1]
+        return next((at for at, stamp in everything if stamp >= meaning[1]), without)
+
+    both = {
+        "rules": "correct", "failOnDataLoss": "false",
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+    start, end = offset(first, 0, END), offset(last, END, END)
+    try:
+        found = [row["offset"] for row in rows_of(reader_of(root, **both, **options))]
+    except OptionError as error:
+        assert first[0] == last[0]
+        assert first[1] > last[1]
+        assert "is behind its end" in str(error)
+        return
+    assert found == [at for at, _ in everything if start <= at < end]
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def test_no_task_has_more_records_than_asked_for(golden):
+    logs_dir = golden("2.4.0", "codecs", "answers").logs
+    everything = sorted(map(repr, rows_of(reader_of(logs_dir))))
+    reader = reader_of(logs_dir, maxRecordsPerPartition="9")
+    counts = [len(rows_in(reader, part)) for part in reader.partitions()]
+    assert max(counts) == 9
+    assert sorted(map(repr, rows_of(reader))) == everything
+
+
+def test_one_batch_is_read_by_as_many_tasks_as_asked_for(fifty):
+    one = {"startingOffsets": '{"t": {"0": 605}}', "endingOffsets": '{"t": {"0": 645}}'}
+    reader = reader_of(fifty, **one, minPartitions="8")
+    parts = reader.partitions()
+    assert len(parts) == 8
+    assert [row["offset"] for part in parts for row in rows_in(reader, part)] == [*range(605, 645)]
+
+
+# ---------------------------------------------------------------- what options must name
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"endingOffsets": '{"t": {"0": 30001}}'}, r"has offsets 0 to 30000, not 30001; to read"),
+        ({"startingOffsets": '{"t": {"0": 30001}}'}, r"has offsets 0 to 30000, not 30001"),
+        ({"startingOffsets": '{"t": {"0": 0, "1": 0}}'}, r"names t-1, which is not among"),
+        ({"endingOffsetsByTimestamp": '{"u": {"0": 0}, "t": {"0": 1}}'}, r"names u-0, which is"),
+    ],
+)
+def test_offsets_must_be_there_and_of_what_is_read(fifty, options, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        reader_of(fifty, **options).partitions()
+
+
+def test_without_fail_on_data_loss_offsets_need_not_be_there(fifty):
+    reader = reader_of(fifty, failOnDataLoss="false", endingOffsets='{"t": {"0": 99999}}')
+    assert len(rows_of(reader)) == SEGMENTS * ROWS
+
+
+def test_an_end_that_is_not_decided_is_not_there_for_a_reader_of_committed_records(golden):
+    logs_dir = golden("2.4.0", "transactions", "answers").logs
+    log = kafkastore.open(logs_dir)["txn", 0]
+    assert log.last_stable_offset < log.log_end_offset
+    ends = json.dumps({"txn": {"0": log.log_end_offset}})
+    asked = {"assign": '{"txn": [0]}', "endingOffsets": ends}
+    assert reader_of(logs_dir, **asked).partitions()
+    with pytest.raises(OptionError, match=r"to 127 that are decided, not 132"):
+        reader_of(logs_dir, **asked, isolation="read_committed").partitions()
+
+
+# ---------------------------------------------------------------- pruning
+
+
+@pytest.fixture(scope="module")
+def fifty(tmp_path_factory):
+    """50 segments, each of one minute, of ten batches of 60 records."""
+    root = tmp_path_factory.mktemp("fifty") / "logs"
+    value = b"v" * VALUE
+    with LogDirWriter(root) as log_dir:
+        writer = log_dir.writer("t", 0, {"index.interval.bytes": 4096})
+        for segment in range(SEGMENTS):
+            first = NOW + segment * MINUTE
+            for batch in range(10):
+                stamps = np.arange(60) * 100 + first + batch * 6000
+                table = pa.table({"value": [value] * 60, "timestamp": stamps})
+                writer.append_columns(table, batch_bytes=1 << 20)
+            if segment < SEGMENTS - 1:
+                writer.roll()
+    return root
+
+
+def bytes_read(work):
+    """What the kernel gave this process meanwhile, whoever asked: logs are read, never mapped."""
+    def so_far():
+        with open("/proc/self/io") as counters:
+            return int(dict(line.split(": ") for line in counters)["rchar"])
+
+    before = so_far()
+    result = work()
+    return so_far() - before, result
+
+
+def spoil_batches(log, is_spoiled):
+    """Flip a byte of each batch chosen by its header, so that reading it fails; headers stay."""
+    for segment in log.segments:
+        data = bytearray(segment.log_path.read_bytes())
+        for run in segment.open_log().runs():
+            for header in run.headers:
+                if is_spoiled(header):
+                    data[int(header["position"]) + 100] ^= 0xFF
+        segment.log_path.write_bytes(data)
+
+
+def test_a_minutes_filter_reads_only_what_can_reach_it(fifty):
+    """By bytes: one segment of 50, and no more of the others than lookups look at."""
+    (log,) = kafkastore.open(fifty)
+    sizes = [segment.size for segment in log.segments]
+    rows_of(reader_of(fifty))  # what has to be imported
+    total, everything = bytes_read(lambda: rows_of(reader_of(fifty)))
+    assert total > sum(sizes)
+    minute = NOW + 49 * MINUTE
+    reader = reader_of(fifty, since(minute), until(minute + MINUTE))
+    read, found = bytes_read(lambda: rows_of(reader))
+    assert found == everything[-ROWS:]
+    assert sizes[49] < read < sizes[49] + LOOKUPS < total // 16
+    # Inside of a segment, too: its last batch.
+    reader = reader_of(fifty, since(minute + 54_000))
+    read, found = bytes_read(lambda: rows_of(reader))
+    assert found == everything[-60:]
+    assert read < sizes[49] // 10 + LOOKUPS
+
+
+def test_batches_before_a_filters_time_are_not_even_read(spark, fifty, writable_copy):
+    """What can't match is spoiled: with headers whole and checksums wrong. What is read is told."""
+    copy = writable_copy(fifty)
+    (log,) = kafkastore.open(copy)
+    since_ms, until_ms = NOW + 30 * MINUTE + 12_000, NOW + 30 * MINUTE + 24_000
+    spoil_batches(log, lambda header: header["max_timestamp"] < since_ms)
+    frame = spark.read.format("kafkastore").option("pushFilters", "true").load(str(copy))
+    filtered = frame.where(
+        (F.col("timestamp") >= F.timestamp_millis(F.lit(since_ms)))
+        & (F.col("timestamp") < F.timestamp_millis(F.lit(until_ms)))
+    )
+    spark.conf.set(WORKER_LOGGING, "true")
+    try:
+        offsets = [row["offset"] for row in filtered.select("offset").collect()]
+        told = spark.tvf.python_worker_logs().where("logger = 'kafkastore.spark'").collect()
+    finally:
+        spark.conf.unset(WORKER_LOGGING)
+    assert sorted(offsets) == [*range(30 * ROWS + 120, 30 * ROWS + 240)]
+    assert "reads 1 of 1 partitions, 20 of 50 segments, " in told[-1]["msg"]
+    with pytest.raises(kafkastore.CorruptBatchError):
+        rows_of(reader_of(copy))
+
+
+def test_a_late_record_behind_a_filters_last_time_is_found(tmp_path):
+    """No index and no header says of records what time they have at least."""
+    with LogDirWriter(tmp_path / "logs") as log_dir:
+        writer = log_dir.writer("t", 0)
+        for stamps in ([1000, 2000], [9000, 9001], [9002, 1500]):
+            writer.append_columns(pa.table({"value": [b"v"] * 2, "timestamp": stamps}))
+            writer.roll()
+    rows = rows_of(reader_of(tmp_path / "logs", since(1200), until(3000)))
+    assert [row["offset"] for row in rows] == [1, 5]
+
+
+@st.composite
+def harmed_logs(draw):
+    """Logs whose indexes are as accidents leave them, or bytes by chance."""
+    log = draw(logs())
+    segments = []
+    for segment in log.segments:
+        changed = {}
+        for name in ("time_index", "offset_index"):
+            data = getattr(segment, name)
+            if data is not None and draw(st.integers(0, 3)) == 0:
+                keep = draw(st.integers(0, len(data)))
+                changed[name] = data[:keep] + draw(st.binary(max_size=40))
+        segments.append(replace(segment, **changed))
+    return replace(log, segments=tuple(segments))
+
+
+@bounded(100)
+@given(
+    log=harmed_logs(),
+    start=st.one_of(st.none(), st.integers(-2, 41)),
+    length=st.one_of(st.none(), st.integers(0, 40)),
+    from_offset=st.integers(0, 15),
+)
+def test_no_row_in_a_filters_times_is_left_out(tmp_path_factory, log, start, length, from_offset):
+    root = log.write(tmp_path_factory.mktemp("log") / "logs")
+    filters = [GreaterThanOrEqual(("offset",), from_offset)]
+    first, last = -100, 10**7  # beyond all timestamps of such logs
+    if start is not None:
+        first = start
+        filters.append(since(first))
+    if length is not None:
+        last = (start or 0) + length
+        filters.append(until(last))
+    expected = [
+        row
+        for row in rows_of(reader_of(root))
+        if row["offset"] >= from_offset
+        and first <= (row["timestamp"] - EPOCH) // timedelta(milliseconds=1) < last
+    ]
+    assert rows_of(reader_of(root, *filters)) == expected
+
+
+def test_what_was_left_out_is_told(fifty, caplog):
+    with caplog.at_level(logging.INFO, "kafkastore.spark"):
+        reader_of(fifty, since(NOW + 48 * MINUTE)).partitions()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("reads 1 of 1 partitions, 2 of 50 segments, ")
+    assert line.endswith(" bytes, in 1 tasks")
+
+

@@ -1,0 +1,138 @@
+"""What a task does where what was planned is not there any more."""
+import pickle
+import shutil
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import kafkastore
+from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.spark.source.data_source import KafkaStoreDataSource
+from kafkastore.spark.source.slice_reading import DataLossError
+from kafkastore.spark.source.slices import SlicePack
+
+BATCHES, ROWS = 30, 10  # of 50 bytes
+
+
+@pytest.fixture
+def logs_dir(tmp_path):
+    """Three segments of 100 records, of batches of 10."""
+    with LogDirWriter(tmp_path / "logs") as log_dir:
+        writer = log_dir.writer("t", 0, {"index.interval.bytes": 1})
+        for number in range(BATCHES):
+            stamps = [1000 + number * ROWS + at for at in range(ROWS)]
+            table = pa.table({"value": [b"v" * 50] * ROWS, "timestamp": stamps})
+            writer.append_columns(table)
+            if number in (9, 19):
+                writer.roll()
+    return tmp_path / "logs"
+
+
+def planned(path, **options):
+    """A reader in a task, and the pieces of work, as they were planned."""
+    source = KafkaStoreDataSource({"path": str(path), **options})
+    reader = source.reader(schema=source.schema())
+    return pickle.loads(pickle.dumps((reader, reader.partitions())))
+
+
+def offsets(reader, parts):
+    return [
+        row["offset"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()
+    ]
+
+
+def delete_segment(logs_dir, base_offset):
+    for path in (logs_dir / "t-0").glob(f"{base_offset:020}.*"):
+        path.unlink()
+
+
+def cut_last(logs_dir, size):
+    path = max((logs_dir / "t-0").glob("*.log"))
+    with open(path, "r+b") as file:
+        file.truncate(size)
+
+
+HARMS = {
+    "the first segment is deleted": (lambda logs: delete_segment(logs, 0), range(100)),
+    "the last segment is deleted": (lambda logs: delete_segment(logs, 200), range(200, 300)),
+    "the last segment is cut": (lambda logs: cut_last(logs, 0), range(200, 300)),
+    "the last batch is torn": (lambda logs: cut_last(logs, -1), range(290, 300)),
+    "the directory is gone": (lambda logs: shutil.rmtree(logs / "t-0"), range(300)),
+}
+
+
+@pytest.mark.parametrize("many", ["1", "12"])
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, harm, many):
+    harmed, gone = HARMS[harm]
+    reader, parts = planned(logs_dir, minPartitions=many)
+    careless, others = planned(logs_dir, minPartitions=many, failOnDataLoss="false")
+    size = max((logs_dir / "t-0").glob("*.log")).stat().st_size
+    if harm == "the last batch is torn":
+        cut_last(logs_dir, size - 1)
+    else:
+        harmed(logs_dir)
+    with pytest.raises(kafkastore.KafkaStoreError) as raised:
+        offsets(reader, parts)
+    if harm != "the directory is gone":
+        assert isinstance(raised.value, DataLossError)
+        assert "are gone since the read was planned; load again" in str(raised.value)
+        assert str(logs_dir / "t-0") in str(raised.value)
+    assert offsets(careless, others) == [each for each in range(300) if each not in gone]
+
+
+@pytest.fixture(scope="module")
+def large_logs(tmp_path_factory):
+    """Three segments of 100 records, of which a batch of Arrow's holds no two."""
+    root = tmp_path_factory.mktemp("large") / "logs"
+    with LogDirWriter(root) as log_dir:
+        writer = log_dir.writer("t", 0)
+        for number in range(3):
+            writer.append_columns(pa.table({"value": [b"v" * (64 << 10)] * 100}))
+            if number < 2:
+                writer.roll()
+    return root
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_segments_that_are_deleted_before_their_turn_end_the_query(
+    large_logs, writable_copy, careless
+):
+    copy = writable_copy(large_logs)
+    reader, parts = planned(copy, failOnDataLoss=str(not careless))
+    batches = reader.read(as_one(parts))
+    first = next(batches)
+    assert first.num_rows < 100
+    delete_segment(copy, 0)
+    delete_segment(copy, 100)
+    if careless:
+        found = [row["offset"] for batch in (first, *batches) for row in batch.to_pylist()]
+        assert found == [*range(100), *range(200, 300)]
+    else:
+        with pytest.raises(DataLossError, match=r"offsets 0 to 199 in .*t-0 are gone since"):
+            list(batches)
+
+
+def as_one(parts):
+    """All slices of one partition, as one that one task reads."""
+    slices = [one for part in parts for one in part.slices]
+    return SlicePack((replace(slices[0], end_offset=slices[-1].end_offset),))
+
+
+def test_what_is_appended_after_planning_is_read_too(logs_dir):
+    reader, parts = planned(logs_dir)
+    with LogDirWriter(logs_dir) as log_dir:
+        writer = log_dir.writer("t", 0)
+        writer.append_columns(pa.table({"value": [b"v"] * 5}))
+    assert offsets(reader, parts) == [*range(305)]
+
+
+def test_what_was_read_before_it_was_deleted_is_no_loss(large_logs, writable_copy):
+    copy = writable_copy(large_logs)
+    reader, parts = planned(copy)
+    batches = reader.read(as_one(parts))
+    first = next(batches)
+    delete_segment(copy, 0)
+    found = [row["offset"] for batch in (first, *batches) for row in batch.to_pylist()]
+    assert found == [*range(300)]
