@@ -330,6 +330,10 @@ def test_wrong_arguments_are_refused_before_anything_runs(spark, sample, tmp_pat
         jobs.lag(spark, sample, isolation="none")
 
 
+def files_of(root):
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 def test_the_examples_run(spark, sample, tmp_path, monkeypatch, capfd):
     """In the folder that they are in, which is not the one that Spark was started in."""
     copytree(sample, tmp_path / "kafka-logs")
@@ -338,7 +342,8 @@ def test_the_examples_run(spark, sample, tmp_path, monkeypatch, capfd):
     text = DOCUMENT.read_text(encoding="utf-8")
     text = text.replace('"by-date"', repr(str(tmp_path / "by-date")))
     examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
+    before = files_of(tmp_path / "kafka-logs")
     known = {}
     for example in examples:
         exec(compile(example, "jobs.md", "exec"), known)
@@ -347,6 +352,8 @@ def test_the_examples_run(spark, sample, tmp_path, monkeypatch, capfd):
     for path in known["found"].select("path").distinct().collect():
         assert path[0].startswith("kafka-logs")
     known["found"].unpersist()
+    assert files_of(tmp_path / "kafka-logs") == before  # migrated, and undone
+    assert known["done"].where("files > 0").count() > 0
 
 
 def test_columns_are_those_of_the_document():

@@ -280,6 +280,7 @@ def run_interrupted_at_each_step(*arguments, **options):
     return run_pipeline(*arguments, resume=True, **options)
 
 
+@pytest.mark.soak
 def test_a_run_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_path):
     out = tmp_path / "out"
     whole = run_pipeline(sources[-1], out, spark=spark)
@@ -302,6 +303,7 @@ def test_a_run_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_pa
     }
 
 
+@pytest.mark.soak
 def test_a_run_in_place_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_path):
     logs = tmp_path / "kafka-logs"
     found = []

@@ -136,6 +136,7 @@ def test_a_long_list_is_cut_and_says_so(tmp_path):
     assert f"t-{MOST_ROWS} failed" not in text
 
 
+@pytest.mark.soak
 def test_the_page_of_a_large_store_has_a_bounded_size():
     store = made_up_store(partitions=2000, segments=20, times=70)
     page = page_of(result_with(store))
@@ -149,6 +150,7 @@ def test_the_page_of_a_large_store_has_a_bounded_size():
     assert f"and {70 - MOST_ANSWERS} more times, in result.json" in text
 
 
+@pytest.mark.soak
 def test_the_page_of_many_stores_has_a_bounded_size():
     stores = [made_up_store(4, 5, 100, name=f"store-{number}") for number in range(30)]
     page = page_of(result_with(*stores))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
 
@@ -14,14 +15,17 @@ import pytest
 
 @pytest.fixture
 def benchmark(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(pytestconfig.rootpath / "benchmarks"))
-    before = set(sys.modules)
-    import spark  # type: ignore[import-not-found]
-
-    yield spark
-    for name in set(sys.modules) - before:
-        if name in ("spark", "local_broker", "build_peers", "contestant", "data"):
-            del sys.modules[name]
+    folder = pytestconfig.rootpath / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    # By its file: the folder of these tests may have been imported as `spark`.
+    spec = spec_from_file_location("spark_benchmark", folder / "spark.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    yield module
+    for name in ("local_broker", "build_peers", "contestant", "data"):
+        sys.modules.pop(name, None)
 
 
 class Frame:

@@ -878,6 +878,7 @@ def processes(tmp_path):
                 process.wait()
 
 
+@pytest.mark.soak
 def test_a_first_batch_is_the_same_after_a_kill_between_delivery_and_commit(spark, processes):
     running = processes(1, maxOffsetsPerTrigger="100", startingOffsets="earliest")
     delivered = running.folder / "control" / "delivered"
