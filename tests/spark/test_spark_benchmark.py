@@ -19,7 +19,8 @@ def benchmark(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.syspath_prepend(str(folder))
     # By its file: the folder of these tests may have been imported as `spark`.
     spec = spec_from_file_location("spark_benchmark", folder / "spark.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
