@@ -80,6 +80,10 @@ def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
         if headers.flatten().null_count:
             raise InvalidRecordError("column 'headers' has a null among the headers of a record")
         pairs = headers.values
+        if headers.flatten().field("key").null_count:
+            raise InvalidRecordError(
+                "column 'headers' has a header without a name: its key is null"
+            )
         columns["headers"] = (
             headers.null_count,
             *headers.buffers()[:2],

@@ -115,6 +115,39 @@ def find_committed(
     return Committed(last_stable_offset, AbortedBatches(_joined(aborted)))
 
 
+def find_aborted(log: PartitionLog, start_offset: int, end_offset: int) -> AbortedBatches:
+    """Find what was aborted in a range of offsets of which all is decided.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        The partition.
+    start_offset, end_offset : int
+        Inclusive, exclusive; the end is at most the last stable offset.
+
+    Returns
+    -------
+    AbortedBatches
+        Knows the batches of the range that were aborted.
+
+    Notes
+    -----
+    Of a transaction that began before the range only its batches within count, so nothing before
+    is gone over; and nothing behind the last marker that counts, for that may not be whole.
+    """
+    producers, aborted = ProducerState(), []
+    producers.on_high_watermark(INT64_MAX)
+    first = next(log.batches(start_offset, start_offset + 1), None)
+    start = start_offset if first is None else min(first.base_offset, start_offset)
+    end, log_end = end_offset, log.log_end_offset
+    while True:
+        aborted += replay(log, producers, start, end, verify=False)
+        undecided = producers.first_undecided_offset
+        if undecided is None or undecided >= end_offset or end >= log_end:
+            return AbortedBatches(_joined(aborted))
+        start, end = end, min(end + max(end - start_offset, 1), log_end)
+
+
 def first_undecided_offset(log: PartitionLog, end_offset: int) -> int | None:
     """Find where the oldest transaction begins that was open at an offset.
 

@@ -352,11 +352,13 @@ class PartitionLog:
         include_headers: bool = False,
         include_control: bool = False,
         isolation: Isolation = "read_uncommitted",
+        is_decided: bool = False,
         binary_view: bool = False,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        known_end_offset: int | None = None,
     ) -> pa.RecordBatchReader:
         """Read records into Arrow; see `records_as_arrow.read` for the parameters."""
         from kafkastore.log import records_as_arrow  # pyarrow takes longer to import than a lookup
@@ -372,11 +374,13 @@ class PartitionLog:
             include_headers=include_headers,
             include_control=include_control,
             isolation=isolation,
+            is_decided=is_decided,
             binary_view=binary_view,
             batch_rows=batch_rows,
             batch_bytes=batch_bytes,
             verify=verify,
             max_decompressed_bytes=max_decompressed_bytes,
+            known_end_offset=known_end_offset,
         )
 
     def _lookup(

@@ -18,7 +18,7 @@ from kafkastore.formats.record_columns import (
     RecordColumns,
 )
 from kafkastore.log.batch_reading import SegmentsInTurn
-from kafkastore.log.isolation import Isolation, find_committed, reads_committed
+from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ
 
 if TYPE_CHECKING:
@@ -98,11 +98,13 @@ def read(
     include_headers: bool = False,
     include_control: bool = False,
     isolation: Isolation = "read_uncommitted",
+    is_decided: bool = False,
     binary_view: bool = False,
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
     verify: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    known_end_offset: int | None = None,
 ) -> pa.RecordBatchReader:
     """Read records into Arrow.
 
@@ -126,6 +128,9 @@ def read(
     isolation : str
         "read_uncommitted", or "read_committed": without records of aborted transactions, up to the
         last stable offset.
+    is_decided : bool
+        Whether the end offset is known to be at most the last stable offset, which is then not
+        looked for.
     binary_view : bool
         Let keys and values refer to the mapped file, or to a batch's decompressed bytes, instead of
         copying them. The file must not be cut while the result is in use: touching a page that is
@@ -140,6 +145,9 @@ def read(
         Check each batch's checksum.
     max_decompressed_bytes : int
         What one compressed batch may grow to.
+    known_end_offset : int, optional
+        Up to where the log is known to have records. Bytes before it that end a segment, and are
+        no batch, are then an error: a length that leads too far, a batch that was cut.
 
     Returns
     -------
@@ -155,7 +163,9 @@ def read(
     chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
     start, end = log.bounds(start_offset, end_offset)
     aborted = None
-    if reads_committed(isolation):
+    if reads_committed(isolation) and is_decided:
+        aborted = log.beside_changes(lambda: find_aborted(log, start, end))
+    elif reads_committed(isolation):
         last_stable_offset, aborted = log.beside_changes(
             lambda: find_committed(log, start, end, verify=verify)
         )
@@ -176,7 +186,8 @@ def read(
     )
     arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
     batches = _read(
-        log, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view
+        log, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
+        known_end_offset,
     )
     return pa.RecordBatchReader.from_batches(
         chosen, batches if limit is None else _first_rows(batches, limit)
@@ -193,6 +204,7 @@ def _read(
     aborted: AbortedBatches | None,
     verify: bool,
     binary_view: bool,
+    known_end_offset: int | None,
 ) -> Iterator[pa.RecordBatch]:
     columns = arrow.columns
     has_end = end < log.bounds(None, None)[1]
@@ -205,6 +217,7 @@ def _read(
             # A whole segment is read in large pieces, few records in small ones.
             most_records = end - start if limit is None else min(limit, end - start)
             bounded = first > 0 or most_records < SMALL_RANGE
+            reached = first
             try:
                 for run in file.runs(
                     first,
@@ -227,6 +240,12 @@ def _read(
                     segments.next_offset = int(run.headers["last_offset"][-1]) + 1
                     if has_end and run.headers["last_offset"][-1] >= end:
                         break
+                    reached = int(run.headers["position"][-1] + run.headers["size"][-1])
+                else:
+                    if known_end_offset is not None and (
+                        not segment.is_active or segments.next_offset < known_end_offset
+                    ):
+                        file.check_nothing_behind(reached)
             except CorruptionError as error:
                 raise error if error.path else error.located(segment.log_path) from error
     except (KafkaStoreError, OSError):

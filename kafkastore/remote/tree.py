@@ -27,6 +27,8 @@ _PREFIX = "kafkastore-remote-"
 _LOCK_FILE = ".in-use"
 #: Where a path is in the directory of any process.
 _IN_A_TREE = re.compile(rf"(?:/[^\s/]+)*/{_PREFIX}[^/]+/([a-z][a-z0-9+.-]*):/")
+#: The same of a path by itself, which may have blanks.
+_PATH_IN_A_TREE = re.compile(rf"/(?:[^/]+/)*{_PREFIX}[^/]+/([a-z][a-z0-9+.-]*):/")
 
 
 class _Tree:
@@ -48,7 +50,9 @@ class _Tree:
             sparse_files.disk_bytes()  # complains before anything is fetched
             _remove_left_behind(tempfile.gettempdir())
             root = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
-            self._lock_descriptor = _locked(root)
+            # Who looks for what was left behind sees a lock only when it is held.
+            self._lock_descriptor = _locked(root, _LOCK_FILE + "-soon")
+            os.rename(os.path.join(root, _LOCK_FILE + "-soon"), os.path.join(root, _LOCK_FILE))
             self.root = root
             atexit.register(self.remove, os.getpid(), root)
             reads.watch(sparse_files.find)
@@ -151,7 +155,7 @@ def url_of(path: str | os.PathLike[str]) -> str:
     -------
     str
     """
-    return shown(os.fspath(path))
+    return _PATH_IN_A_TREE.sub(r"\1://", os.fspath(path), count=1)
 
 
 def shown(text: str) -> str:
@@ -165,7 +169,11 @@ def shown(text: str) -> str:
     -------
     str
     """
-    return _IN_A_TREE.sub(r"\1://", text) if _PREFIX in text else text
+    if _PREFIX not in text:
+        return text
+    if _tree.root is not None:  # there may be blanks in it
+        text = text.replace(f"{_tree.root}/", f"/{_PREFIX}here/")
+    return _IN_A_TREE.sub(r"\1://", text)
 
 
 def refuse_remote(path: str | os.PathLike[str]) -> None:
@@ -189,7 +197,7 @@ def refuse_remote(path: str | os.PathLike[str]) -> None:
 
 def _url_meant(path: str | os.PathLike[str]) -> str | None:
     """Return the URL that is given, or that a file here, or in another process, stands for."""
-    text = shown(os.fspath(path))
+    text = url_of(path)
     return text if is_url(text) else None
 
 
@@ -276,11 +284,9 @@ def _is_same(one: RemoteObject, other: RemoteObject) -> bool:
     return one[3:] == other[3:]  # size, modification time, version
 
 
-def _locked(root: str) -> int:
+def _locked(root: str, name: str = _LOCK_FILE) -> int:
     """Hold a directory's lock as long as this process lives, and those forked off."""
-    descriptor = os.open(
-        os.path.join(root, _LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-    )
+    descriptor = os.open(os.path.join(root, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

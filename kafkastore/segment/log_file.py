@@ -23,6 +23,7 @@ from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.remote import reads
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.timestamp_search import SegmentSearch
+from kafkastore.segment.zeros import is_zero_from
 
 LARGEST_READ = 512 * 1024
 HEADERS_A_SCAN = 16_384
@@ -234,6 +235,27 @@ class LogFile:
         # Where a running broker has cut or written meanwhile, there is nothing to tell.
         if len(head) == batch_header.SMALLEST_FRAME and not self._is_end(head, position):
             raise self._broken(head, position, status)
+
+    def check_nothing_behind(self, position: int) -> None:
+        """Raise where something but zeros follows the last whole batch.
+
+        Parameters
+        ----------
+        position : int
+            Byte position behind it.
+
+        Raises
+        ------
+        CorruptBatchError
+            If what follows is no batch.
+        """
+        # Behind whole batches a read stops for what is torn, or has a length that leads too far.
+        if position < self.size and not is_zero_from(self._descriptor, position):
+            raise CorruptBatchError(
+                f"{self.size - position} bytes are no whole batch, although records follow them",
+                path=self.path,
+                position=position,
+            )
 
     def unreadable(self, position: int, reason: str | None) -> CorruptBatchError:
         """Return the error for bytes that the system does not give."""

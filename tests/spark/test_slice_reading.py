@@ -82,6 +82,38 @@ def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, harm, many):
     assert offsets(careless, others) == [each for each in range(300) if each not in gone]
 
 
+@pytest.mark.parametrize("many", ["1", "12"])
+@pytest.mark.parametrize(
+    ("base_offset", "harm"),
+    [
+        (0, "cut"), (100, "cut"),
+        (0, "a length leads too far"), (100, "a length leads too far"),
+        (200, "a length leads too far"),
+    ],
+)
+def test_a_segment_that_breaks_off_before_records_that_are_there_ends_the_query(
+    logs_dir, base_offset, harm, many
+):
+    log = logs_dir / "t-0" / f"{base_offset:020}.log"
+    data = bytearray(log.read_bytes())
+    batch = len(data) // 10
+    if harm == "a length leads too far":
+        data[5 * batch + 8] ^= 0x40  # the sixth of ten batches
+        lost = range(base_offset + 50, base_offset + 60)
+    else:
+        del data[-30:]
+        lost = range(base_offset + 90, base_offset + 100)
+    log.write_bytes(data)
+    reader, parts = planned(logs_dir, minPartitions=many)
+    with pytest.raises(kafkastore.CorruptionError, match=log.name):
+        offsets(reader, parts)
+    careless, others = planned(logs_dir, minPartitions=many, failOnDataLoss="false")
+    found = offsets(careless, others)
+    assert len(found) == len(set(found))
+    assert set(range(base_offset)) <= set(found)
+    assert not set(lost) & set(found)
+
+
 @pytest.fixture(scope="module")
 def large_logs(tmp_path_factory):
     """Three segments of 100 records, of which a batch of Arrow's holds no two."""

@@ -41,6 +41,21 @@ def log_dir(tmp_path):
         yield writer
 
 
+@pytest.fixture
+def read_bytes(monkeypatch):
+    """How much each read of a log got."""
+    sizes = []
+    preadv = os.preadv
+
+    def counted(descriptor, buffers, position):
+        got = preadv(descriptor, buffers, position)
+        sizes.append(got)
+        return got
+
+    monkeypatch.setattr(log_file.os, "preadv", counted)
+    return sizes
+
+
 def reader_of(path, **options):
     """A stream reader as Spark makes it; from the earliest offset, unless told otherwise."""
     source = KafkaStoreDataSource({"path": str(path), "startingOffsets": "earliest", **options})
@@ -206,8 +221,9 @@ def test_what_is_not_subscribed_to_is_not_followed(log_dir):
     assert end["orders"] == {"0": 1, "1": 1}
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"torn", "half", "harmed"], ids=str)
-def test_the_end_is_behind_the_last_whole_batch(log_dir, tail):
+def test_the_end_is_behind_the_last_whole_batch(log_dir, tail, isolation):
     writer = log_dir.writer("orders", 0)
     append(writer, "0", "1", "2")
     path = writer.path / f"{0:020}.log"
@@ -218,7 +234,7 @@ def test_the_end_is_behind_the_last_whole_batch(log_dir, tail):
     shutil.copytree(writer.path, copy)
     copied = copy / path.name
     copied.write_bytes(whole[: 2 * batch] + tails.get(tail, tail))
-    reader = reader_of(copy)
+    reader = reader_of(copy, isolation=isolation)
     first = reader.latestOffset({}, ALL)
     assert [row[3] for row in read(reader, {}, first)] == ["0", "1"]
     copied.write_bytes(whole)  # what was being written is there now
@@ -226,7 +242,7 @@ def test_the_end_is_behind_the_last_whole_batch(log_dir, tail):
     assert [row[3] for row in read(reader, first, second)] == ["2"]
 
 
-def test_a_harmed_batch_with_others_behind_it_fails_the_task(log_dir):
+def test_a_harmed_batch_with_others_behind_it_fails_the_task(log_dir, caplog):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 3))
     copy = log_dir.path.parent / "copy" / "orders-0"
@@ -242,24 +258,16 @@ def test_a_harmed_batch_with_others_behind_it_fails_the_task(log_dir):
         read(reader, {}, end)
     rows = read(reader_of(copy, failOnDataLoss="false"), {}, end)
     assert [row[3] for row in rows] == ["0"]
+    assert "what is behind, up to offset 3 of" in caplog.text
 
 
-def test_looking_again_reads_what_is_new_and_nothing_else(log_dir, monkeypatch):
+def test_looking_again_reads_what_is_new_and_nothing_else(log_dir, read_bytes):
     writer = log_dir.writer("orders", 0)
     for number in range(300):
         writer.append_records([record(b"x" * 5000)] * 3)
         if number == 150:
             writer.roll()
     writer.flush()
-    read_bytes = []
-    preadv = os.preadv
-
-    def counted(descriptor, buffers, position):
-        got = preadv(descriptor, buffers, position)
-        read_bytes.append(got)
-        return got
-
-    monkeypatch.setattr(log_file.os, "preadv", counted)
     reader = reader_of(log_dir.path)
     end = reader.latestOffset({}, ALL)
     assert sum(read_bytes) < 100_000
@@ -612,6 +620,38 @@ def test_a_stream_of_committed_records_waits_for_what_is_not_decided(log_dir):
     last = reader.latestOffset(end, ALL)
     assert reader.reportLatestOffset() == {"orders": {"0": 6}}
     assert [row[2] for row in read(reader, end, last)] == [3]
+
+
+def test_a_task_reads_no_more_for_what_was_aborted_than_its_records_need(log_dir, read_bytes):
+    writer = log_dir.writer("orders", 0)
+    append(writer, *["v" * 10_000] * 200)  # 2 MB
+    reader = reader_of(log_dir.path, isolation="read_committed")
+    before = reader.latestOffset({}, ALL)
+    producer = TransactionalProducer(writer, 1)
+    producer.send(1, 1)
+    producer.end(1, is_commit=False)
+    append(writer, "whole")
+    end = reader.latestOffset(before, ALL)
+    (task,) = reader.partitions(before, end)
+    read_bytes.clear()
+    rows = [row for batch in reader.read(task) for row in batch.to_pylist()]
+    assert 0 < sum(read_bytes) < 1_000_000
+    assert [row["value"] for row in rows] == [b"whole"]
+
+
+def test_a_partition_that_is_in_no_directory_for_a_moment_is_not_gone(log_dir, monkeypatch):
+    append(log_dir.writer("orders", 0), "0")
+    append(log_dir.writer("orders", 1), "0")
+    reader = reader_of(log_dir.path)
+    start = reader.latestOffset({}, ALL)
+    moved, away = log_dir.path / "orders-1", log_dir.path.parent / "orders-1"
+    moved.rename(away)
+
+    def come_back(_seconds):
+        away.rename(moved)
+
+    monkeypatch.setattr("kafkastore.spark.source.streaming.time.sleep", come_back)
+    assert reader.latestOffset(start, ALL) == start
 
 
 # ---------------------------------------------------------------- offsets

@@ -662,6 +662,8 @@ def test_what_is_no_log_directory_is_refused(tmp_path):
         (tmp_path / "logs" / "t-0", "is a partition's directory"),
         (damaged, "is damaged: "),
         (Path("/dev/shm"), "is a mount point"),
+        (tmp_path / "logs" / "copy", "would lie in the log directory"),
+        (tmp_path / "logs" / "deep" / "copy", "would lie in the log directory"),
     ):
         with pytest.raises(ChangeRefusedError, match=text):
             writer(path)

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
     Filter,
     InputPartition,
@@ -24,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from kafkastore.log.log_store import open_store
 from kafkastore.spark.source.filters import Limits
-from kafkastore.spark.source.options import RECORDS, ReadOptions, parse_options
+from kafkastore.spark.source.options import RECORDS, OptionError, ReadOptions, parse_options
 from kafkastore.spark.source.planning import plan
 from kafkastore.spark.source.schema import check_schema, spark_schema
 from kafkastore.spark.source.slice_reading import read_slices
@@ -66,6 +67,13 @@ class KafkaStoreDataSource(DataSource):
         from kafkastore.spark.source.writing import writer_of
 
         return writer_of(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Refuse to be the sink of a stream."""
+        raise OptionError(
+            "kafkastore is no sink of streams, for no log is appended to: write each batch into a "
+            "directory of its own, with foreachBatch and a path that has the batch's number"
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that follows logs as they grow."""

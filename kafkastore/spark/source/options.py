@@ -262,6 +262,11 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
 
 
 def _check_names(given: Mapping[str, str]) -> None:
+    if {"provider", "owner"} <= {name.lower() for name in given}:
+        raise OptionError(
+            "Spark gives a catalog's tables no options when they are read: CREATE TEMPORARY VIEW v "
+            "USING kafkastore OPTIONS (path '...') instead"
+        )
     known = {name.lower(): name for name in KNOWN}
     for name in given:
         if name.lower() in REFUSED:

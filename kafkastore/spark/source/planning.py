@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
@@ -28,6 +29,7 @@ from kafkastore.spark.source.options import (
 from kafkastore.spark.source.slices import (
     END,
     OPENING_BYTES,
+    LogSlice,
     SlicePack,
     at_most,
     cut,
@@ -89,12 +91,12 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
         for each in passing
         for narrowed in _narrowed(_range(store.partitions[each], options), limits)
     ]
-    total = sum(log_bytes(*each[:3]) for each in ranges)
+    total = sum(each.log.beside_changes(partial(log_bytes, *each[:3])) for each in ranges)
     size = task_bytes(total + OPENING_BYTES * len(ranges), options.min_partitions)
     largest = max(min(size, total // options.min_partitions), 1)
     if options.isolation == "read_committed":
         largest = END  # what was aborted is found out once a slice, maybe by all of the log
-    slices = [part for each in ranges for part in cut(*each[:3], largest, each.log_end_offset)]
+    slices = [part for each in ranges for part in _cut(each, largest)]
     if options.max_records is not None:
         slices = [part for each in slices for part in at_most(each, options.max_records)]
     packs = pack(slices, size, options.max_records)
@@ -209,6 +211,13 @@ def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadO
             f"{latest}{' that are decided' if committed else ''}, not {offset}; to read what "
             f"is there, set failOnDataLoss to false"
         )
+
+
+def _cut(each: Range, largest: int) -> list[LogSlice]:
+    """Cut a range, whatever is deleted meanwhile: the task that reads it tells what is gone."""
+    return each.log.beside_changes(
+        lambda: list(cut(*each[:3], largest, each.log_end_offset))
+    )
 
 
 def _narrowed(asked: Range, limits: Limits) -> Iterator[Range]:

@@ -15,6 +15,7 @@ from kafkastore.formats.record_columns import BATCH_ROWS
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
+from kafkastore.spark.source.planning import LOG
 from kafkastore.spark.source.slices import LogSlice
 
 #: Batches of fewer rows and bytes are put together before they go to the JVM.
@@ -27,7 +28,12 @@ class DataLossError(KafkaStoreError):
 
 
 def read_slices(
-    slices: Iterable[LogSlice], columns: Sequence[str], options: ReadOptions, limits: Limits
+    slices: Iterable[LogSlice],
+    columns: Sequence[str],
+    options: ReadOptions,
+    limits: Limits,
+    *,
+    are_decided: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Read slices one after the other.
 
@@ -41,6 +47,8 @@ def read_slices(
         Of the load.
     limits : Limits
         Of the filters.
+    are_decided : bool
+        Whether they are known to end at or before the last stable offset.
 
     Yields
     ------
@@ -54,13 +62,21 @@ def read_slices(
     CorruptionError
         At a broken batch, unless `failOnDataLoss` is false.
     """
-    batches = (batch for each in slices for batch in _read(each, columns, options, limits))
+    batches = (
+        batch
+        for each in slices
+        for batch in _read(each, columns, options, limits, are_decided)
+    )
     for batch in joined(batches):
         yield batch.select(list(columns))
 
 
 def _read(
-    each: LogSlice, columns: Sequence[str], options: ReadOptions, limits: Limits
+    each: LogSlice,
+    columns: Sequence[str],
+    options: ReadOptions,
+    limits: Limits,
+    is_decided: bool,
 ) -> Iterator[pa.RecordBatch]:
     checks = options.fail_on_data_loss and each.start_offset < each.known_end_offset
     try:
@@ -75,14 +91,22 @@ def _read(
             start_timestamp=limits.start_timestamp,
             end_timestamp=limits.end_timestamp,
             isolation=options.isolation,
+            is_decided=is_decided,
+            known_end_offset=each.known_end_offset if checks else None,
         )
         if checks and log.segments is not listed:  # one was gone when its turn came
             _check_start(each, log)
         if checks:
             _check_end(each)
-    except (CorruptionError, SegmentGoneError, NotALogDirectoryError):
+    except (CorruptionError, SegmentGoneError, NotALogDirectoryError) as error:
+        if checks and isinstance(error, CorruptionError):
+            _check_end(each)  # what was cut since then is told as that
         if options.fail_on_data_loss:
             raise
+        LOG.warning(
+            "%s; what is behind, up to offset %d of %s, is left out, for failOnDataLoss is false",
+            error, each.end_offset, each.path,
+        )
 
 
 def _check_start(each: LogSlice, log: PartitionLog) -> None:

@@ -34,6 +34,7 @@ from kafkastore.formats.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     parse_segment_file,
@@ -157,7 +158,12 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
         If nothing can be written there.
     """
     place = Path(os.path.realpath(target))
-    place.parent.mkdir(parents=True, exist_ok=True)
+    if not os.path.lexists(place):
+        _check_around(place)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _nowhere(place, error) from error
     prefix = f".{place.name}.kafkastore-"
     for path in sorted(place.parent.iterdir()):
         if path.name.startswith(prefix) and _is_dead(path):
@@ -166,8 +172,12 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
     if lock_holder(place / LOCK_FILE) is not None:
         raise _in_use(place)
     path = place.parent / f"{prefix}{uuid.uuid4().hex[:12]}"
-    path.mkdir()
-    (path / _OWNER).write_text(json.dumps(_owner()))
+    try:
+        path.mkdir()
+        (path / _OWNER).write_text(json.dumps(_owner()))
+    except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        raise _nowhere(place, error) from error
     return StagedJob(place, path, config, keeps_offsets)
 
 
@@ -188,11 +198,18 @@ def check_target(target: Path) -> None:
         return
     if not target.is_dir():
         raise ChangeRefusedError(f"{target} is a file: name a directory for the logs")
+    if target.is_mount() and _marks(target):
+        raise ChangeRefusedError(
+            f"{target} is a log directory and a mount point, into which nothing can be moved that "
+            f"was written beside it: name a directory elsewhere, and move its partitions"
+        )
     if target.is_mount():
         raise ChangeRefusedError(
             f"{target} is a mount point, into which nothing can be moved that was written beside "
             f"it: name a directory in it"
         )
+    if not os.access(target, os.R_OK | os.W_OK | os.X_OK):
+        raise ChangeRefusedError(f"nothing can be written into {target}: no permission")
     names = os.listdir(target)
     if any(parse_segment_file(name) for name in names):
         raise ChangeRefusedError(
@@ -203,6 +220,19 @@ def check_target(target: Path) -> None:
         raise ChangeRefusedError(f"{target} is not empty, and no log directory: name another")
     for checkpoint in log_dir.damaged_checkpoints:
         raise ChangeRefusedError(f"{target} is damaged: {checkpoint.error}")
+    _check_around(target)
+
+
+def _check_around(target: Path) -> None:
+    """Refuse a place in a log directory: no broker starts where a directory is no partition's."""
+    around = next(each for each in target.parents if each.exists())
+    if around.is_dir() and (
+        _marks(around) or any(parse_segment_file(name) for name in os.listdir(around))
+    ):
+        raise ChangeRefusedError(
+            f"{target} would lie in the log directory {around}, and no broker starts on one that "
+            f"has other directories than partitions: name one that lies elsewhere"
+        )
 
 
 def check_partition(target: Path, topic_partition: TopicPartition) -> None:
@@ -255,27 +285,38 @@ def _mark_clean(log_dir: Path, fs: FileSystem) -> None:
 def _finish(path: Path, target: Path, fs: FileSystem) -> None:
     """Move partitions to their places, as far as they are not there; safe to repeat."""
     committed: Any = json.loads((path / _COMMITTED).read_bytes())
-    ends = {TopicPartition(topic, partition): end for topic, partition, end in committed["ends"]}
+    ends = {
+        TopicPartition(topic, partition): end
+        for topic, partition, end in committed["ends"]
+        if (path / _LOG_DIR / f"{topic}-{partition}").exists()
+    }
     for topic_partition in ends:
-        source = path / _LOG_DIR / str(topic_partition)
-        if source.exists():
-            check_partition(target, topic_partition)
-            fs.rename(source, target / source.name)
-    fs.fsync_directory(target)
+        check_partition(target, topic_partition)
+    # Before they are there: of those that are, a broker may know better when this is repeated.
     _write_checkpoints(target, ends, fs)
-    if committed["is_new"] and not (target / CLEAN_SHUTDOWN_FILE).exists():
-        _mark_clean(target, fs)
+    for topic_partition in ends:
+        fs.rename(path / _LOG_DIR / str(topic_partition), target / str(topic_partition))
+    fs.fsync_directory(target)
+    if committed["is_new"] and not any(
+        (target / name).exists() for name in (CLEAN_SHUTDOWN_FILE, META_PROPERTIES)
+    ):
+        _mark_clean(target, fs)  # unless a broker had it meanwhile
 
 
 def _settle(path: Path, target: Path) -> None:
     """Finish what a dead job had begun to move; remove what is left of it."""
-    if (path / _COMMITTED).exists():
+    if (path / _COMMITTED).exists() and target.is_dir():  # else it was removed, with the others
         try:
             lock = LockFile(target / LOCK_FILE, create=True)
         except BlockingIOError as error:
             raise _in_use(target) from error
         try:
             _finish(path, target, FileSystem())
+        except ChangeRefusedError as error:
+            raise ChangeRefusedError(
+                f"what an earlier write, which was killed, has left in {path} can't be moved to "
+                f"its place; remove it, or move it yourself: {error}"
+            ) from error
         finally:
             lock.close()
     _remove(path)
@@ -319,6 +360,13 @@ def _is_dead(path: Path) -> bool:
 
 def _marks(target: Path) -> Iterable[str]:
     return [name for name in MARKS if (target / name).exists()]
+
+
+def _nowhere(target: Path, error: OSError) -> ChangeRefusedError:
+    return ChangeRefusedError(
+        f"the logs of {target} are made beside it, in {target.parent}, where nothing can be made: "
+        f"{error}"
+    )
 
 
 def _in_use(target: Path) -> ChangeRefusedError:

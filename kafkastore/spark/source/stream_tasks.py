@@ -129,7 +129,7 @@ def read_task(
     # Whether all was there is found out below, by more than how far the log reaches.
     slices = [replace(each, log_end_offset=0) for each in task.slices]
     try:
-        yield from read_slices(slices, columns, options, Limits())
+        yield from read_slices(slices, columns, options, Limits(), are_decided=True)
     except NotALogDirectoryError as error:
         report([str(error)], options)
     report(_losses(task), options)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kafkastore.errors import NotALogDirectoryError
+from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
@@ -45,6 +46,9 @@ from kafkastore.spark.source.planning import chosen, starting_offset
 from kafkastore.spark.source.schema import check_schema
 from kafkastore.spark.source.stream_offsets import StreamOffset
 from kafkastore.spark.source.stream_tasks import StreamPack, plan_tasks, read_task, report
+
+#: A broker's two renames are no further apart.
+MOVING_SECONDS = 0.2
 
 
 class StreamOptions(NamedTuple):
@@ -155,8 +159,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Write down where all logs end now; nothing behind is read by this query."""
-        logs = self._logs(open_store(list(self.options.read.paths)))
-        nows = self._look_at_all(logs)
+        logs, nows = self._found(())
         self._targets = {which: self._end(logs[which], now) for which, now in nows.items()}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -184,11 +187,9 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             If records behind the start are gone or others, with `failOnDataLoss` on.
         """
         before, after = StreamOffset.from_json(start), StreamOffset()
-        store = open_store(list(self.options.read.paths))
         if not start:
-            chosen(store, self.options.read)  # refuses what is not there
-        logs = self._logs(store)
-        nows = self._look_at_all(logs)
+            chosen(open_store(list(self.options.read.paths)), self.options.read)  # or refuses it
+        logs, nows = self._found(before.offsets.keys())
         for which in nows:
             log, now, begin = logs[which], nows[which], before.offsets.get(which)
             if not start:
@@ -222,6 +223,24 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             if mark is not None:
                 after.marks[which] = mark
         return after.to_json()
+
+    def _found(
+        self, known: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, PartitionLog], dict[TopicPartition, LogNow]]:
+        """Look at what there is; once more where a partition is in no directory, or in two.
+
+        A broker that moves one to another log directory gives that the name first, then takes it
+        from the old one.
+        """
+        paths = self.options.read.paths
+        with suppress(DuplicatePartitionError):
+            logs = self._logs(open_store(paths))
+            nows = self._look_at_all(logs)
+            if not set(known) - nows.keys():
+                return logs, nows
+        time.sleep(MOVING_SECONDS)
+        logs = self._logs(open_store(paths))
+        return logs, self._look_at_all(logs)
 
     def _logs(self, store: LogStore) -> dict[TopicPartition, PartitionLog]:
         """Open the partitions that are followed."""

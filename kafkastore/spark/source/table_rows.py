@@ -82,7 +82,7 @@ def of_batches(
             relisted = turns.first_offset > segments.start_offset
             first = turns.first_offset if relisted else segments.log_start_offset
             following = END if segment.next_base_offset is None else segment.next_base_offset
-            position = segment.position_before(first, file)
+            reached = position = segment.position_before(first, file)
             for run in file.runs(position, verify_crc="crc_valid" in names):
                 headers = run.headers
                 is_asked = (headers["last_offset"] >= first) | _without_sense(headers)
@@ -90,6 +90,9 @@ def of_batches(
                     is_asked &= headers["last_offset"] < segments.end_offset
                 yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
                 turns.next_offset = int(headers["last_offset"][-1]) + 1
+                reached = int(headers["position"][-1] + headers["size"][-1])
+            if options.fail_on_data_loss and not segment.is_active:
+                file.check_nothing_behind(reached)
     except CorruptionError:
         if options.fail_on_data_loss:
             raise

@@ -183,7 +183,7 @@ def _path(options: Mapping[str, str]) -> str:
     path = options.get("path", "").removeprefix("file:")
     if not path:
         raise OptionError("no path: save(path) needs a directory for the logs")
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path):
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
         raise OptionError(f"{path} is no path of a file system on which a broker has its logs")
     # Tasks may run in another folder than the planner, whose folder a relative path means.
     return os.path.abspath(path)

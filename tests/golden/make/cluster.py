@@ -223,6 +223,9 @@ class Cluster:
 
     def abandon(self) -> None:
         """Kill what runs."""
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
         for process in (self.broker, self.zookeeper):
             if process is not None:
                 process.abandon()
