@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -31,6 +32,16 @@ OF_ANY_SESSION = {
 
 class NoSparkError(KafkaStoreError):
     """PySpark is not installed."""
+
+
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(, *\d+)?\])?|local-cluster\[.+\]|(spark|k8s|sc)://.+|yarn"
+)
+_MASTERS = "name one like local[*], local[4], spark://host:7077 or sc://host:15002"
+
+
+class SparkStartError(KafkaStoreError):
+    """A Spark that does not start, or can't be reached."""
 
 
 def session(
@@ -62,6 +73,8 @@ def session(
         If PySpark is not installed.
     NoJavaError
         If there is no Java that Spark could run on.
+    SparkStartError
+        If the master is none, or can't be reached.
 
     Notes
     -----
@@ -74,6 +87,8 @@ def session(
         raise NoSparkError(
             f"Spark is not installed (no module {missing.name}): pip install 'kafkastore[spark]'"
         ) from missing
+    if not _MASTER.fullmatch(master):
+        raise SparkStartError(f"there is no Spark at {master!r}: {_MASTERS}")
     if master.startswith("sc://"):
         return _remote_session(master, app_name, conf)
     is_local = master.startswith("local")
@@ -81,7 +96,25 @@ def session(
     for name, value in _options(is_local, {name: _text(value) for name, value in conf.items()}):
         builder = builder.config(name, value)
     with _environment(java_environment(find_java()) | _python_environment(is_local)):
+        return _started(builder, master)
+
+
+def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
+    """Make a session; say in a sentence why there is none."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException, PySparkImportError
+
+    try:
         return builder.getOrCreate()
+    except PySparkImportError:
+        raise
+    except (PySparkException, Py4JError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        of_java = (line.removeprefix(": ") for line in lines if line.startswith(": "))
+        why = next(of_java, lines[0] if lines else type(error).__name__).rstrip(".")
+        raise SparkStartError(
+            f"no Spark could be started at {master!r}: {why}; {_MASTERS}"
+        ) from error
 
 
 def _remote_session(
@@ -97,7 +130,7 @@ def _remote_session(
     for name, value in {**OF_ANY_SESSION, **conf}.items():
         builder = builder.config(name, _text(value))
     try:
-        connected = builder.getOrCreate()
+        connected = _started(builder, master)
     except PySparkImportError as missing:
         raise NoSparkError(f"{missing}: pip install 'pyspark[connect]'") from missing
     register(connected)

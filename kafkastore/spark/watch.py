@@ -91,9 +91,13 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
     ------
     SparkSession
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    is_ours = SparkSession.getActiveSession() is None
+    # Each thread has an active session of its own, or none; a context is there for all of them.
+    is_ours = (
+        SparkSession.getActiveSession() is None and SparkContext._active_spark_context is None
+    )
     spark = session(master)
     try:
         yield spark

@@ -150,6 +150,21 @@ def test_a_partition_that_fails_is_a_row_and_is_finished_by_resume(spark, logs, 
     assert {row["error"] for row in resumed.values()} == {None}
 
 
+def test_what_is_not_begun_because_an_earlier_plan_fails_again_says_so(spark, logs):
+    plan = migration.plan(migration.survey(logs, partitions=["up-0"]))
+    in_the_way = temporary_beside(logs / plan.changes[0].path, plan.id)
+    in_the_way.mkdir()
+    assert str(in_the_way) in rows_of(changing.migrate(spark, logs, partitions=["up-0"]))[
+        "up-0"
+    ]["error"]
+    rows = rows_of(changing.migrate(spark, logs, resume=True))
+    assert str(in_the_way) in rows.pop("up-0")["error"]
+    assert rows
+    for row in rows.values():
+        assert row["files"] == 0
+        assert "not begun: an earlier plan is still unfinished" in row["error"]
+
+
 def test_a_partition_that_cannot_be_read_is_a_row_and_the_others_are_migrated(spark, logs):
     os.mkfifo(logs / "up-1" / f"{0:020}.timeindex")
     rows = rows_of(changing.migrate(spark, logs))

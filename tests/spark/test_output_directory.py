@@ -4,6 +4,7 @@ What is taken over of a run that was killed is still so.
 """
 import fcntl
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from changes.small_store import change, write
@@ -44,6 +45,25 @@ def test_the_output_of_an_earlier_run_is_replaced_whole(tmp_path):
     assert names(out / "folder") == {"file"}
     assert (out / "folder" / "file").read_text() == "new"
     assert names(tmp_path) == {"out"}
+
+
+def test_another_run_that_begins_between_the_renames_takes_nothing_away(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    run(out, "old")
+    rename, renames = Path.rename, []
+
+    def renamed(self, target):
+        renames.append(rename(self, target))
+        if len(renames) == 1:
+            with pytest.raises(ChangeRefusedError, match="another run is writing"):
+                run(out, "other")
+        return renames[-1]
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    run(out, "new")
+    assert (out / "folder" / "file").read_text() == "new"
+    assert names(tmp_path) == {"out"}
+    assert len(renames) == 2
 
 
 def test_a_failed_run_leaves_the_earlier_output(tmp_path):

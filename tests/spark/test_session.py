@@ -9,7 +9,7 @@ import pytest
 from models.pyspark_noise import without_noise
 
 from kafkastore.spark.java import NoJavaError, find_java
-from kafkastore.spark.session import NoSparkError, session
+from kafkastore.spark.session import NoSparkError, SparkStartError, session
 
 PROBE = """
 import json, os, sys
@@ -114,3 +114,9 @@ def test_session_without_any_java_says_so_before_spark_starts(monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(NoJavaError, match="Spark needs Java 17 or newer"):
         session()
+
+
+@pytest.mark.parametrize("master", ["", "foo", "local[0]", "local[", "spark:host", "localhost"])
+def test_what_is_no_master_is_told_before_anything_is_started(master):
+    with pytest.raises(SparkStartError, match=r"there is no Spark at .*: name one like"):
+        session(master)

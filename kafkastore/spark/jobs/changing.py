@@ -211,17 +211,20 @@ def _change(
     roots = [Path(os.path.abspath(each)) for each in listed(paths)]
     _check_apart(roots)
     places = {root: places_in(root, partitions) for root in roots}  # complains before all
-    done = (_change_one(run, root, planned, undo_dir, resume=resume) for root in roots)
+    done = (
+        _change_one(run, root, places[root], planned, undo_dir, resume=resume) for root in roots
+    )
     return [
         outcome
         for root, (journals, errors) in zip(roots, done, strict=True)
-        for outcome in _outcomes(places[root], journals, errors)
+        for outcome in _outcomes(root, places[root], journals, errors)
     ]
 
 
 def _change_one(
     run: Run,
     root: Path,
+    places: Sequence[Place],
     planned: Callable[[Path, Fail], Plan],
     undo_dir: AnyPath | None,
     *,
@@ -233,7 +236,13 @@ def _change_one(
 
     def take(journal: Journal, parts: Sequence[DonePart]) -> None:
         journals.append(journal)
-        errors.update({each.directory: each.error for each in parts if each.error is not None})
+        errors.update(
+            {
+                _below(root, journal, each.directory): each.error
+                for each in parts
+                if each.error is not None
+            }
+        )
 
     def unread(place: Place, error: Exception) -> None:
         errors[directory_of(place)] = error
@@ -241,9 +250,25 @@ def _change_one(
     for journal in find_journals(root, undo_dir) if resume else ():
         if not journal.is_finished:
             take(*resume_in_parts(journal, by_executors(run)))
-    if not errors:
+    unfinished = [journal for journal in journals if not journal.is_finished]
+    if not unfinished:
         take(*apply_in_parts(planned(root, unread), by_executors(run), undo_dir))
+    for place in places if unfinished else ():
+        errors.setdefault(
+            directory_of(place),
+            ChangeRefusedError(
+                f"not begun: an earlier plan is still unfinished: resume or undo "
+                f"{unfinished[0].area}"
+            ),
+        )
     return journals, errors
+
+
+def _below(root: Path, journal: Journal, directory: str) -> str:
+    """Name a directory of a plan as below another root: a plan may be of one partition alone."""
+    path = os.path.join(os.path.realpath(journal.plan.root), directory)
+    below = os.path.relpath(path, os.path.realpath(root))
+    return "" if below == os.curdir else below
 
 
 def _check_apart(roots: Sequence[Path]) -> None:
@@ -258,14 +283,17 @@ def _check_apart(roots: Sequence[Path]) -> None:
 
 
 def _outcomes(
-    places: Sequence[Place], journals: Sequence[Journal], errors: Mapping[str, Exception]
+    root: Path,
+    places: Sequence[Place],
+    journals: Sequence[Journal],
+    errors: Mapping[str, Exception],
 ) -> Iterator[_Outcome]:
     """Sum up each partition: what its files became, in the runs that were resumed too."""
     made: dict[str, tuple[int, int, str | None]] = {}
     for journal in journals:
         for change in journal.plan.changes:
             if change.path in journal.changed:
-                directory = os.path.dirname(change.path)
+                directory = _below(root, journal, os.path.dirname(change.path))
                 files, size, _ = made.get(directory, (0, 0, None))
                 size += 0 if change.after is None else change.after.size
                 made[directory] = files + 1, size, str(journal.area)

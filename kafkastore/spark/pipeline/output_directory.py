@@ -51,20 +51,20 @@ def output_directory(
     working = target.with_name(f".{target.name}.kafkastore-running")
     old = target.with_name(f".{target.name}.kafkastore-old")
     target.parent.mkdir(parents=True, exist_ok=True)
-    if old.exists():  # a run was killed between the two renames below, or just behind them
-        if target.exists():
-            shutil.rmtree(old)
-        else:
-            old.rename(target)
     with _claimed(working, target):
+        if old.exists():  # a run was killed between the two renames below, or just behind them
+            if target.exists():
+                shutil.rmtree(old)
+            else:
+                old.rename(target)
         if not resume:
             _clear(working)
         yield working
-    if target.exists():
-        target.rename(old)
-    working.rename(target)
-    shutil.rmtree(target / STEPS, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        working.rename(target)
+        shutil.rmtree(target / STEPS, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _check_place(target: Path, inputs: Sequence[Path]) -> None:
@@ -91,7 +91,8 @@ def _check_place(target: Path, inputs: Sequence[Path]) -> None:
 def _claimed(working: Path, target: Path) -> Iterator[None]:
     """Keep other runs off for the length of the block; make the directory if it is missing."""
     working.mkdir(exist_ok=True)
-    descriptor = os.open(working / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    mark = working / MARK
+    descriptor = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,6 +100,9 @@ def _claimed(working: Path, target: Path) -> Iterator[None]:
             if error.errno != errno.EWOULDBLOCK:
                 raise
             raise ChangeRefusedError(f"another run is writing {target}") from None
+        # A run that ended meanwhile has taken the directory away.
+        if not mark.exists() or not os.path.samestat(os.stat(mark), os.fstat(descriptor)):
+            raise ChangeRefusedError(f"another run has just written {target}")
         yield
     finally:
         os.close(descriptor)
