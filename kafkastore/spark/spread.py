@@ -152,6 +152,7 @@ def spread(
     kept = frame.persist()
     try:
         watch(spark, kept.count, scale)
+        scale(1, 1)
         for row in kept.toLocalIterator(prefetchPartitions=True):
             is_raised, result = pickle.loads(row[0])
             if is_raised:

@@ -74,7 +74,8 @@ def watch(spark: SparkSession, work: Callable[[], Result], tell: Tell | None = N
     if errors:
         raise errors[0]
     if tell is not None:
-        tell(*jobs.tasks_done())
+        _, total = jobs.tasks_done()  # Spark counts a little later than it is done
+        tell(total, total)
     return results[0]
 
 
