@@ -4,7 +4,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,10 @@ import click
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS, Interrupted, tell
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.on_spark import check_installed
 from kafkastore.cli.progress import StepProgress
 from kafkastore.cli.selection import ANY_PATH, paths_argument
 from kafkastore.cli.tables import print_table, show_size
-from kafkastore.errors import KafkaStoreError
 from kafkastore.log.log_store import open_store
 from kafkastore.migration import MODES
 
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
 
 #: What the extra `spark` brings and the pipeline imports.
 _NEEDED = ("pyspark", "pandas", "jinja2", "matplotlib")
-
-
-class NotInstalledError(KafkaStoreError):
-    """A package of an extra is not there."""
 
 
 @click.command()
@@ -102,12 +97,7 @@ def command(
 
 def _import_pipeline() -> Callable[..., Any]:
     """Import the pipeline; one sentence where Spark is not installed."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise NotInstalledError(
-            f"the pipeline runs on Spark, and {', '.join(missing)} is not installed: "
-            f"{shlex.quote(sys.executable)} -m pip install 'kafkastore[spark]'"
-        )
+    check_installed("the pipeline", _NEEDED)
     from kafkastore.spark.pipeline import run_pipeline
 
     return run_pipeline

@@ -98,7 +98,7 @@ def test_without_spark_one_sentence_says_how_to_install_it(
 ) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        "kafkastore.cli.pipeline.find_spec",
+        "kafkastore.cli.on_spark.find_spec",
         lambda name: None if name == "pyspark" else find_spec(name),
     )
     ran = run("pipeline", sample_root, "--out", tmp_path / "out")
