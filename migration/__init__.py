@@ -16,6 +16,7 @@ from kafkastore.migration.convert import UNTIMED, UnconvertedSegment, Untimed, p
 from kafkastore.migration.plan import (
     ENTRY_OFFSETS,
     MODES,
+    READING_MODES,
     LeftSegment,
     NotReadError,
     UnknownModeError,
@@ -30,6 +31,7 @@ from kafkastore.migration.warnings import SurveyWarning
 __all__ = [
     "ENTRY_OFFSETS",
     "MODES",
+    "READING_MODES",
     "SAMPLES",
     "UNTIMED",
     "Answers",

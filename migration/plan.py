@@ -50,7 +50,8 @@ EntryOffset = Literal["next", "first"]
 MODES: tuple[Mode, ...] = ("auto", "kip-33", "rebuild", "empty")
 ENTRY_OFFSETS: tuple[EntryOffset, ...] = ("next", "first")
 
-_REBUILDING: tuple[Mode, ...] = ("auto", "rebuild")
+#: Modes that make indexes of the records, so that logs must be read.
+READING_MODES: tuple[Mode, ...] = ("auto", "rebuild")
 _EMPTY = Digest.of(b"")
 _FOUND = {
     "missing": "it is missing",
@@ -140,7 +141,7 @@ def _changes(
     """Plan one segment: its time index, and the offset index that a broker wants beside it."""
     if segment.time_index == "present":
         return []
-    if mode in _REBUILDING and segment.scan is None:
+    if mode in READING_MODES and segment.scan is None:
         raise NotReadError(f"mode {mode} needs the logs read, and the survey did not read them")
     if _why_left(segment, mode) is not None:
         return []
@@ -161,7 +162,7 @@ def _changes(
                 (reliance,),
             )
         )
-    if mode in _REBUILDING and segment.scan is not None and segment.scan.offset_index is not None:
+    if mode in READING_MODES and segment.scan is not None and segment.scan.offset_index is not None:
         changes.append(
             FileChange(
                 partition.path(segment, OFFSET_INDEX_SUFFIX),
@@ -203,7 +204,7 @@ def _why_left(segment: SegmentSurvey, mode: Mode) -> LeftReason | None:
     """Say why a segment without a time index of use stays so; None if it does not."""
     if segment.time_index != "missing" and segment.is_recovered_by_broker:
         return "the next start of a broker rebuilds it"
-    is_read = mode in _REBUILDING and segment.scan is not None
+    is_read = mode in READING_MODES and segment.scan is not None
     if is_read and segment.scan is not None and segment.scan.problem is not None:
         return "the log can't be read to its end"
     return None
@@ -280,7 +281,7 @@ def mtime_entry(
 def _is_rebuilt(segment: SegmentSurvey, mode: Mode) -> bool:
     """Answer whether the time index is made from the records' timestamps."""
     return (
-        mode in _REBUILDING
+        mode in READING_MODES
         and segment.scan is not None
         and segment.scan.largest_record_timestamp is not None
     )

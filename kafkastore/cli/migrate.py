@@ -41,6 +41,7 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.migration import (
     ENTRY_OFFSETS,
     MODES,
+    READING_MODES,
     SAMPLES,
     Answers,
     AnswersSummary,
@@ -53,9 +54,6 @@ from kafkastore.migration import (
     survey,
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
-
-#: Modes that make indexes of the records, so that logs must be read.
-_READING_MODES = ("auto", "rebuild")
 
 _UNREAD: LeftReason = "the log can't be read to its end"
 
@@ -203,7 +201,7 @@ def _look_at(path: Path, chosen: Collection[TopicPartition], how: _How) -> _Foun
 
 def _survey(path: Path, here: Collection[TopicPartition], how: _How) -> Survey:
     """Survey partitions of a directory, by threads or by Spark."""
-    read_logs = how.mode in _READING_MODES
+    read_logs = how.mode in READING_MODES
     if how.master is not None:
         from kafkastore.spark.jobs import planning
 

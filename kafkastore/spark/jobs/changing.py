@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from kafkastore.migration.plan import EntryOffset, Mode
 
 Result = TypeVar("Result")
-#: Modes that make indexes of the records, so that logs must be read.
-_READING_MODES = ("auto", "rebuild")
 
 
 def migrate(
@@ -94,7 +92,7 @@ def migrate(
             path,
             mtimes,
             index_interval_bytes=index_interval_bytes,
-            read_logs=mode in _READING_MODES,
+            read_logs=mode in migration.READING_MODES,
             partitions=partitions,
             failed=failed,
         )

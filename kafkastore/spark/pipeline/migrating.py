@@ -183,7 +183,7 @@ def _plan_of(run: Run, store: StoreResult, work: Work) -> tuple[Plan, list[str],
     found = planning.survey(
         work,
         run.location(store),
-        read_logs=run.result.mode in ("auto", "rebuild"),
+        read_logs=run.result.mode in migration.READING_MODES,
         failed=failed,
     )
     warnings = [run.final(str(warning)) for warning in found.warnings]
