@@ -41,6 +41,8 @@ PACKAGE_FOLDERS = {
     "kafkastore.kip_33": "kafkastore/kip_33",
     "kafkastore.spark": "kafkastore/spark",
     "kafkastore.spark.source": "kafkastore/spark/source",
+    "kafkastore.spark.source.streaming": "kafkastore/spark/source/streaming",
+    "kafkastore.spark.source.writing": "kafkastore/spark/source/writing",
     "kafkastore.spark.jobs": "kafkastore/spark/jobs",
     "kafkastore.spark.pipeline": "kafkastore/spark/pipeline",
     "kafkastore.cli": "kafkastore/cli",

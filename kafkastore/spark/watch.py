@@ -102,10 +102,25 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
     spark = session(master)
     try:
         yield spark
+    except KeyboardInterrupt:
+        if is_ours and not is_connect(spark):
+            _hush(spark)
+        raise
     finally:
         if is_ours:
             with suppress(ConnectionError):  # of a JVM that is gone, which has been told
                 spark.stop()
+
+
+def _hush(spark: SparkSession) -> None:
+    """Let a JVM that is about to end do so in silence: its tasks complain of what is taken away."""
+    from py4j.protocol import Py4JError
+
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None, "of a session that runs"
+    with suppress(ConnectionError, Py4JError):  # where the interrupt hit the JVM too
+        spark.sparkContext.setLogLevel("OFF")
+        jvm.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -24,12 +24,12 @@ from kafkastore.errors import CorruptBatchError
 from kafkastore.log.log_store import open_store
 from kafkastore.segment import log_file
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
-from kafkastore.spark.source.growing_logs import BatchMark, StableEnd, look
 from kafkastore.spark.source.options import OptionError
 from kafkastore.spark.source.schema import spark_schema
 from kafkastore.spark.source.slice_reading import DataLossError
-from kafkastore.spark.source.stream_offsets import StreamOffset
-from kafkastore.spark.source.streaming import parse_stream_options
+from kafkastore.spark.source.streaming.growing_logs import BatchMark, StableEnd, look
+from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
+from kafkastore.spark.source.streaming.stream_reader import parse_stream_options
 
 ALL = ReadAllAvailable()
 PROCESSES = Path(__file__).with_name("streaming_processes.py")
@@ -650,7 +650,7 @@ def test_a_partition_that_is_in_no_directory_for_a_moment_is_not_gone(log_dir, m
     def come_back(_seconds):
         away.rename(moved)
 
-    monkeypatch.setattr("kafkastore.spark.source.streaming.time.sleep", come_back)
+    monkeypatch.setattr("kafkastore.spark.source.streaming.stream_reader.time.sleep", come_back)
     assert reader.latestOffset(start, ALL) == start
 
 

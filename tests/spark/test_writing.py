@@ -33,11 +33,11 @@ from kafkastore.formats.checkpoints import parse_offset_checkpoint
 from kafkastore.formats.file_names import InvalidNameError, TopicPartition
 from kafkastore.fs import FileSystem
 from kafkastore.log.log_dir_writer import LogDirWriter
-from kafkastore.spark.source import merged_logs, writing
-from kafkastore.spark.source.key_partitions import murmur2, partitions_of_keys
 from kafkastore.spark.source.options import OptionError
-from kafkastore.spark.source.write_options import CODECS, OPTIONS, parse_write_options
-from kafkastore.spark.source.writing import writer_of
+from kafkastore.spark.source.writing import merged_logs
+from kafkastore.spark.source.writing.key_partitions import murmur2, partitions_of_keys
+from kafkastore.spark.source.writing.write_options import CODECS, OPTIONS, parse_write_options
+from kafkastore.spark.source.writing.writer import writer_of
 
 NOW = 1_500_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -346,7 +346,7 @@ def test_what_is_written_is_what_was_given(tmp_path_factory, tasks, options, ope
     target = tmp_path_factory.mktemp("written") / "logs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merged_logs, "open_logs_limit", lambda: open_logs)
-        patch.setattr(writing, "open_logs_limit", lambda: open_logs)
+        patch.setattr("kafkastore.spark.source.writing.writer.open_logs_limit", lambda: open_logs)
         write(target, tasks, **options)
     assert records(target) == expected(tasks)
     assert not faults(target)

@@ -64,7 +64,7 @@ class KafkaStoreDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes a frame as a new log directory."""
-        from kafkastore.spark.source.writing import writer_of
+        from kafkastore.spark.source.writing.writer import writer_of
 
         return writer_of(self.options, schema, overwrite=overwrite)
 
@@ -77,7 +77,7 @@ class KafkaStoreDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that follows logs as they grow."""
-        from kafkastore.spark.source.streaming import KafkaStoreStreamReader
+        from kafkastore.spark.source.streaming.stream_reader import KafkaStoreStreamReader
 
         return KafkaStoreStreamReader(self.options, schema)
 

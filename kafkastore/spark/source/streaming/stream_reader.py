@@ -31,7 +31,10 @@ from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.spark.source.growing_logs import (
+from kafkastore.spark.source.options import OptionError, ReadOptions, at_least_one, parse_options
+from kafkastore.spark.source.planning import chosen, starting_offset
+from kafkastore.spark.source.schema import check_schema
+from kafkastore.spark.source.streaming.growing_logs import (
     BatchMark,
     LogNow,
     Loss,
@@ -41,11 +44,8 @@ from kafkastore.spark.source.growing_logs import (
     find_loss,
     look,
 )
-from kafkastore.spark.source.options import OptionError, ReadOptions, at_least_one, parse_options
-from kafkastore.spark.source.planning import chosen, starting_offset
-from kafkastore.spark.source.schema import check_schema
-from kafkastore.spark.source.stream_offsets import StreamOffset
-from kafkastore.spark.source.stream_tasks import StreamPack, plan_tasks, read_task, report
+from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
+from kafkastore.spark.source.streaming.stream_tasks import StreamPack, plan_tasks, read_task, report
 
 #: A broker's two renames are no further apart.
 MOVING_SECONDS = 0.2

@@ -16,7 +16,6 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.spark.source.filters import Limits
-from kafkastore.spark.source.growing_logs import BatchMark, find_loss, look
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG
 from kafkastore.spark.source.slice_reading import DataLossError, read_slices
@@ -30,6 +29,7 @@ from kafkastore.spark.source.slices import (
     spread,
     task_bytes,
 )
+from kafkastore.spark.source.streaming.growing_logs import BatchMark, find_loss, look
 
 
 class RangeEnd(NamedTuple):

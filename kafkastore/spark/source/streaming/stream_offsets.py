@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.source.growing_logs import BatchMark
 from kafkastore.spark.source.options import OptionError
+from kafkastore.spark.source.streaming.growing_logs import BatchMark
 
 BATCHES, FROM, LOST = "@batches", "@from", "@lost"
 

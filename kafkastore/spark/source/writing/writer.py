@@ -31,10 +31,10 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_dir_writer import LogDirWriter
 from kafkastore.log.log_writer import LogWriter
-from kafkastore.spark.source.key_partitions import partitions_of_keys
-from kafkastore.spark.source.merged_logs import StagedLog, open_logs_limit
-from kafkastore.spark.source.staged_logs import StagedJob, begin_job, check_partition
-from kafkastore.spark.source.write_options import (
+from kafkastore.spark.source.writing.key_partitions import partitions_of_keys
+from kafkastore.spark.source.writing.merged_logs import StagedLog, open_logs_limit
+from kafkastore.spark.source.writing.staged_logs import StagedJob, begin_job, check_partition
+from kafkastore.spark.source.writing.write_options import (
     WriteOptions,
     check_columns,
     parse_write_options,

@@ -42,7 +42,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.fs import FileSystem, LockFile, lock_holder
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir import CHECKPOINTS, MARKS, LogDir
-from kafkastore.spark.source.merged_logs import StagedLog, whole_logs
+from kafkastore.spark.source.writing.merged_logs import StagedLog, whole_logs
 
 _OWNER, _COMMITTED, _LOG_DIR, _REMOVED = "owner", "committed", "log-dir", "-removed"
 

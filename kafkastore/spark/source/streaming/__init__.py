@@ -1,0 +1,1 @@
+"""The stream reader: directories that grow, followed."""

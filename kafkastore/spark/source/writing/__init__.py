@@ -1,0 +1,1 @@
+"""The batch writer: a DataFrame as segments that a broker loads."""
