@@ -14,6 +14,8 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 RUN = kafkastore-run
 CHECK = build/check
 ORACLES = kafka or soak or fuzz or sanitizer
+# Tests of one file share what they set up, so they stay together.
+SIDE_BY_SIDE = -n logical --maxprocesses=4 --dist=loadfile
 
 # Python files need no rebuild: an editable install runs them where they lie.
 COMPILED = $(shell find kafkastore legacy migration -name '*.py[xd]' -o -name '*.h')
@@ -36,7 +38,7 @@ run: installed ## build, then run the pipeline over sample directories: see it w
 
 test: installed $(VENV)/.stamp-dev ## run the tests, all but real brokers, soaking, fuzzing, sanitizers
 	@mkdir -p build
-	$(BIN)/pytest -m "not ($(ORACLES))" -rs --basetemp=build/tmp --junit-xml=build/tests.xml $(ARGS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not ($(ORACLES))" -rs --basetemp=build/tmp --junit-xml=build/tests.xml $(ARGS)
 
 lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, docstrings, layering
 	$(BIN)/ruff check .

@@ -11,7 +11,8 @@ import fcntl
 import os
 import struct
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # linux/fs.h: _IOW(0x94, 9, int)
@@ -234,6 +235,44 @@ def _name_file(error: OSError, descriptor: int) -> None:
         elif sys.platform == "darwin":
             path = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
             error.filename = os.fsdecode(path.rstrip(b"\0"))
+
+
+#: Descriptors whose flock(2) is this process's alone.
+_not_for_children: set[int] = set()
+
+
+@contextmanager
+def kept_from_children(descriptor: int) -> Iterator[None]:
+    """Let no process that is forked in the `with` block hold the lock of an open file.
+
+    Parameters
+    ----------
+    descriptor : int
+        The file, locked by ``flock``.
+
+    Notes
+    -----
+    Such a lock belongs to what is open, and a forked child has it open too: it would hold the lock
+    for as long as it lives, whatever becomes of its parent.
+    """
+    _not_for_children.add(descriptor)
+    try:
+        yield
+    finally:
+        _not_for_children.discard(descriptor)
+
+
+def _let_go_in_child() -> None:
+    """Give up what is the parent's; the numbers stay open, for whoever closes them."""
+    if _not_for_children:
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        for descriptor in _not_for_children:
+            os.dup2(nothing, descriptor, inheritable=False)
+        os.close(nothing)
+        _not_for_children.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 # A process loses its POSIX locks on a file when it closes *any* descriptor of that file, and the

@@ -29,11 +29,12 @@ from pathlib import Path
 from kafkastore.changes.journal import JournalWriter, parse_line
 from kafkastore.changes.undo_area import LINES_SUFFIX, PARTS_MARK
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.fs import FileSystem
+from kafkastore.fs import FileSystem, kept_from_children
 
 _CLOSED_SUFFIX = ".closed"
 _LEASE = "driver"
 _SECONDS_BETWEEN_TRIES = 0.05
+_SECONDS_FOR_ANOTHER = 1.0
 #: How long a part that has lost its driver may take for the file that it is at.
 SECONDS_TO_END = 60.0
 
@@ -57,7 +58,7 @@ def open_parts(area: Path, fs: FileSystem) -> Iterator[str]:
     Raises
     ------
     ChangeRefusedError
-        If the file system can't lock files.
+        If the file system can't lock files, or another driver is at work.
     """
     folder = area / f"{PARTS_MARK}{uuid.uuid4().hex[:16]}"
     fs.mkdir(folder)
@@ -67,7 +68,14 @@ def open_parts(area: Path, fs: FileSystem) -> Iterator[str]:
         fs.fsync_directory(folder)
         if not _try_lock(lease, fcntl.LOCK_EX, folder / _LEASE):
             raise ChangeRefusedError(f"another process holds {folder / _LEASE}")
-        yield folder.name
+        # Where directories can't be locked another driver may have come just now, too. Each looks
+        # for the other when its own lease is held, so at least one finds the other's.
+        until = time.monotonic() + _SECONDS_FOR_ANOTHER
+        for other in area.glob(f"{PARTS_MARK}*"):
+            if other != folder:
+                _wait_for(other / _LEASE, until, "another job is at work there")
+        with kept_from_children(lease):
+            yield folder.name
     finally:
         fs.close(lease)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import LOCK_FILE
-from kafkastore.fs import LockFile, lock_holder
+from kafkastore.fs import LockFile, kept_from_children, lock_holder
 from kafkastore.log.log_store import is_partition_directory
 from kafkastore.remote.tree import refuse_remote
 
@@ -134,11 +134,11 @@ def sole_user(root: Path) -> Iterator[SoleUser]:
     refuse_remote(root)
     with ExitStack() as held:
         paths = lock_files(root)
-        held.callback(os.close, _lock_directory(root, fcntl.LOCK_EX))
+        held.enter_context(_locked_directory(root, fcntl.LOCK_EX))
         for path in paths[1:]:
             # A job of the whole root keeps out, one of another partition does not.
             with suppress(PermissionError):
-                held.callback(os.close, _lock_directory(path.parent, fcntl.LOCK_SH))
+                held.enter_context(_locked_directory(path.parent, fcntl.LOCK_SH))
         check_no_broker(root)
         yield SoleUser(root, {path: _take(root, path, held) for path in paths})
 
@@ -173,29 +173,33 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def _lock_directory(root: Path, kind: int) -> int:
+@contextmanager
+def _locked_directory(root: Path, kind: int) -> Iterator[None]:
     """Exclude other jobs of this package by an advisory lock on the directory itself."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ChangeRefusedError(f"{root} is no directory (any more)") from error
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ChangeRefusedError(f"another job alters {root} at this moment") from error
+        except OSError as error:
+            # Network file systems may not lock directories; the journal and the file states still
+            # hold.
+            if error.errno not in (
+                errno.EBADF,
+                errno.ENOLCK,
+                errno.ENOTSUP,
+                errno.ENOSYS,
+                errno.EINVAL,
+            ):
+                raise
+        with kept_from_children(descriptor):
+            yield
+    finally:
         os.close(descriptor)
-        raise ChangeRefusedError(f"another job alters {root} at this moment") from error
-    except OSError as error:
-        # Network file systems may not lock directories; the journal and the file states still hold.
-        if error.errno not in (
-            errno.EBADF,
-            errno.ENOLCK,
-            errno.ENOTSUP,
-            errno.ENOSYS,
-            errno.EINVAL,
-        ):
-            os.close(descriptor)
-            raise
-    return descriptor
 
 
 def _held(root: Path, path: Path, holder: int | None) -> str:

@@ -18,7 +18,7 @@ from kafkastore.cli.failures import Interrupted, note, sentence
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.progress import progress
 from kafkastore.cli.tables import counted
-from kafkastore.errors import ChangeRefusedError, KafkaStoreError
+from kafkastore.errors import KafkaStoreError
 
 
 class NoJournalError(KafkaStoreError):
@@ -155,12 +155,7 @@ def _run_on_spark(
     from kafkastore.spark.jobs.changing import by_executors
 
     with executor(master, what) as run, _left_behind_is_told(area):
-        try:
-            journal, parts = work(by_executors(run))
-        except (OSError, KafkaStoreError):
-            raise
-        except Exception as error:  # Spark's own, such as that a worker is gone
-            raise ChangeRefusedError(f"Spark failed: {str(error).partition(chr(10))[0]}") from error
+        journal, parts = work(by_executors(run))
         for part in parts:
             if part.error is not None:
                 raise part.error
@@ -176,7 +171,7 @@ def _left_behind_is_told(area: Path) -> Iterator[None]:
         if (left := _left_behind(area)) is None:
             raise
         raise Interrupted(f"interrupted; {left}") from error
-    except (OSError, ChangeRefusedError) as error:
+    except (OSError, KafkaStoreError) as error:
         if (left := _left_behind(area)) is None:
             raise
         raise KafkaStoreError(f"{sentence(error)}; {left}") from None  # all is said

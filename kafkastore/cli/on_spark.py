@@ -16,7 +16,7 @@ from kafkastore.cli.failures import sentence
 from kafkastore.cli.progress import progress
 from kafkastore.errors import KafkaStoreError
 from kafkastore.spark.spread import Run, spread
-from kafkastore.spark.watch import borrowed_session
+from kafkastore.spark.watch import SparkFailedError, borrowed_session, failures_of_spark
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -90,9 +90,11 @@ def _on_spark(work: Callable[..., Iterator[Any]], what: str) -> Run:
                 advance(done - told.pop())
                 told.append(done)
 
-            results = work(job, items, weigh=weigh, tell=tell)
-            first = list(islice(results, 1))  # when it is there all are, and the bar can go
-        yield from chain(first, results)
+            with failures_of_spark():
+                results = work(job, items, weigh=weigh, tell=tell)
+                first = list(islice(results, 1))  # when it is there all are, and the bar can go
+        with failures_of_spark():
+            yield from chain(first, results)
 
     return run
 
@@ -114,12 +116,18 @@ def session_of(master: str) -> Iterator[Any]:
     ------
     NotInstalledError
         If there is no Spark here.
+    SparkFailedError
+        If Spark fails in the `with` block; says what to do.
     """
     check_installed("--spark", _NEEDED)
     with ExitStack() as stack:
         with progress("starting Spark", None):
             spark = stack.enter_context(borrowed_session(master))
-        yield spark
+        try:
+            yield spark
+        except SparkFailedError as error:
+            told = f"{error}; nothing is half done: run the command again"
+            raise KafkaStoreError(told) from error
 
 
 def expected(error: Exception) -> str:

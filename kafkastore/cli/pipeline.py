@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkastore.changes.journal import each_journal
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS, Interrupted, tell
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.on_spark import check_installed
 from kafkastore.cli.progress import StepProgress
 from kafkastore.cli.selection import ANY_PATH, paths_argument
-from kafkastore.cli.tables import print_table, show_size
+from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.errors import KafkaStoreError
 from kafkastore.log.log_store import open_store
 from kafkastore.migration import MODES
+from kafkastore.spark.watch import SparkFailedError
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
@@ -39,7 +42,7 @@ _NEEDED = ("pyspark", "pandas", "jinja2", "matplotlib")
 @click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
               help="In place: where to keep what is replaced. Default: beside the log directory.")
 @click.option("--spark", "master", default="local[*]", show_default=True, metavar="MASTER",
-              help="The Spark to run on: local[*], local[4], spark://host:7077.")
+              help="The Spark to run on: local[*], local[4], spark://host:7077, sc://host:15002.")
 @click.option("--samples", type=click.IntRange(min=1), default=9, show_default=True, metavar="N",
               help="Times to ask each partition for, besides those around its segments' times.")
 @click.option("--resume", is_flag=True, help="Go on with what an interrupted run left.")
@@ -61,6 +64,8 @@ def command(
     Survey, verify, migrate a copy (or in place), records to Parquet, offsets for a spread of times
     by legacy, kip-33, 2.4 and correct rules before and after, and a report as one HTML page.
     """
+    if undo_dir is not None and not in_place:
+        raise click.UsageError("--undo-dir goes with --in-place")
     for path in paths:
         open_store(path)  # complains about a wrong path before Spark is imported
     if in_place and not yes:
@@ -68,6 +73,7 @@ def command(
         confirm(f"Migrate {', '.join(map(str, paths))} in place?", "nothing was changed")
     run = _import_pipeline()
     shown = StepProgress(_write_step if as_json else _print_step)
+    earlier = _undo_areas(paths, undo_dir) if in_place else {}
     try:
         result: PipelineResult = run(
             paths,
@@ -80,10 +86,15 @@ def command(
             undo_dir=undo_dir,
             progress=shown,
         )
-    except KeyboardInterrupt as error:
-        raise Interrupted(
-            f"interrupted; {out} is as it was before, and the same command with --resume goes on"
-        ) from error
+    except (KeyboardInterrupt, SparkFailedError) as error:
+        areas = _undo_areas(paths, undo_dir) if in_place else {}
+        changed = [told for area, told in areas.items() if earlier.get(area) != told]
+        left = "; ".join(
+            [*changed, f"{out} is as it was before, and the same command with --resume goes on"]
+        )
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(f"interrupted; {left}") from error
+        raise KafkaStoreError(f"{error}; {left}") from error
     finally:
         shown.close()
     if as_json:
@@ -93,6 +104,19 @@ def command(
     for problem in result.problems:
         tell(problem)
     return FOUND_PROBLEMS if result.problems else 0
+
+
+def _undo_areas(paths: tuple[Path, ...], undo_dir: Path | None) -> dict[Path, str]:
+    """Say of each migration of some directories how far it is, and how to go back."""
+    return {
+        journal.area: (
+            f"{len(journal.changed):,} of {counted(len(journal.plan.changes), 'file')} are changed "
+            f"in {path}, each wholly or not at all: kafkastore changes undo "
+            f"{shlex.quote(str(journal.area))} goes back"
+        )
+        for path in paths
+        for journal in each_journal(path, undo_dir)
+    }
 
 
 def _import_pipeline() -> Callable[..., Any]:

@@ -26,7 +26,12 @@ class _LocalPath(click.Path):
     ) -> Any:
         """Return the path."""
         if is_url(value):
-            self.fail(f"{value} is a URL, and a place on a local disk is needed", param, context)
+            self.fail(
+                f"{value} is a URL, and a place on a local disk is needed: name one, and upload "
+                "what becomes of it",
+                param,
+                context,
+            )
         return super().convert(value, param, context)
 
 

@@ -247,7 +247,9 @@ def _read(
                     ):
                         file.check_nothing_behind(reached)
             except CorruptionError as error:
-                raise error if error.path else error.located(segment.log_path) from error
+                if error.path:
+                    raise
+                raise error.located(segment.log_path) from error
     except (KafkaStoreError, OSError):
         yield from arrow.take()
         raise

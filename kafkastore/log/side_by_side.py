@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import get_ident
 from typing import TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -51,15 +52,17 @@ def side_by_side(
         yield from map(work, items)
         return
     waiting: deque[Future[ResultT]] = deque()
-    with ThreadPoolExecutor(threads, name) as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                if len(waiting) > _AHEAD * threads:
-                    yield waiting.popleft().result()
-            while waiting:
+    workers: set[int] = set()
+    pool = ThreadPoolExecutor(threads, name, lambda: workers.add(get_ident()))
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > _AHEAD * threads:
                 yield waiting.popleft().result()
-        finally:
-            if give_up is not None:
-                give_up()
-            pool.shutdown(wait=True, cancel_futures=True)
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        if give_up is not None:
+            give_up()
+        # The collector closes a generator that nobody wants any more in whatever thread it runs.
+        pool.shutdown(wait=get_ident() not in workers, cancel_futures=True)

@@ -3,6 +3,11 @@
 A file is fetched in blocks. Who reads on, forwards or backwards, gets ever larger pieces with one
 request; who jumps gets one block. The disk they take is bounded: where it is used up, the files
 that were not read for longest give theirs back.
+
+Brokers preallocate indexes, and cut them to what is used when they close: one of a killed broker
+has 10 MiB, nearly all of them zeros. Who asks for the end of such an index, or for all of it at
+once, gets the end, and where that is zeros the beginning up to where zeros begin; what is between
+is a hole, and not fetched. Who reads on from the beginning, as a copy is made, gets every byte.
 """
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ import sys
 from collections import OrderedDict
 from contextlib import suppress
 from threading import Lock, RLock, get_ident
+from typing import NamedTuple
 
 from kafkastore.errors import InvalidConfigError, RemoteObjectChangedError, RemoteStoreError
 from kafkastore.remote.stores import RemoteObject
@@ -23,6 +29,11 @@ WHOLE_BLOCKS = 4
 LARGEST_FETCH_BLOCKS = 128
 #: The disk that all blocks together take, of one process; more only while as much is being read.
 DISK_BYTES = 1 << 30
+#: Files that brokers preallocate, and from which size on their zeros are not fetched.
+PREALLOCATED = (".index", ".timeindex")
+PREALLOCATED_BYTES = 4 << 20
+#: So many zeros are taken for the beginning of those that reach to the end.
+_PADDING = bytes(1 << 14)
 DISK_BYTES_VARIABLE = "KAFKASTORE_REMOTE_DISK_BYTES"
 
 # linux/falloc.h: FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
@@ -41,7 +52,8 @@ class SparseFile:
     """
 
     __slots__ = (
-        "_ahead", "_blocks", "_first", "_next", "is_gone", "is_inherited", "lock", "path", "source"
+        "_ahead", "_blocks", "_end", "_first", "_next", "is_gone", "is_inherited", "lock", "path",
+        "source",
     )
 
     def __init__(self, path: str, source: RemoteObject) -> None:
@@ -51,6 +63,9 @@ class SparseFile:
         self._blocks: bytearray | None = None  # 1 for each that is here
         self._first = self._next = -1  # of the last fetch
         self._ahead = 0
+        is_large = source.size >= PREALLOCATED_BYTES
+        #: Behind it is nothing but zeros, as in the file here; None where that is to be found out.
+        self._end = None if is_large and path.endswith(PREALLOCATED) else source.size
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(descriptor, source.size)
@@ -66,16 +81,25 @@ class SparseFile:
         end = min(end, self.source.size)
         if start >= end:
             return
-        first, stop = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES + 1
         if self.is_inherited:
             raise RemoteStoreError(
                 self.source.url, "it was opened before this process was forked; open it again here"
             )
         with self.lock:
-            # Before the bytes are looked for: what a thread last asked for is never given back.
-            _asked[get_ident()] = (self, first, stop)
             if self._blocks is None:
                 self._blocks = bytearray(-(-self.source.size // BLOCK_BYTES))
+            before = _asked.get(get_ident())
+            reads_on = before is not None and (before.file, before.end) == (self, start)
+            # All at once is a search; all bit by bit is a copy.
+            if end - start == self.source.size or not (start == 0 or reads_on):
+                if self._end is None:
+                    self._end = self._find_end(self._blocks)
+                end = min(end, self._end)
+            if start >= end:
+                return
+            first, stop = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES + 1
+            # Before the bytes are looked for: what a thread last asked for is never given back.
+            _asked[get_ident()] = _Asked(self, first, stop, end)
             while (missing := self._blocks.find(0, first, stop)) >= 0:
                 last = self._blocks.rfind(0, first, stop)
                 self._fetch(self._blocks, *self._widened(self._blocks, missing, last + 1))
@@ -131,10 +155,24 @@ class SparseFile:
             self._ahead = min(stop - first, LARGEST_FETCH_BLOCKS)
         return first, stop
 
-    def _fetch(self, blocks: bytearray, first: int, stop: int) -> None:
+    def _find_end(self, blocks: bytearray) -> int:
+        """Return where zeros begin that reach to the end, by the last block and the first ones."""
+        if self._fetch(blocks, len(blocks) - 1, len(blocks)).strip(b"\0"):
+            return self.source.size
+        first, count = 0, 1
+        while first < len(blocks):
+            stop = min(first + count, len(blocks))
+            if self._fetch(blocks, first, stop).endswith(_PADDING):
+                return stop * BLOCK_BYTES
+            first, count = stop, min(2 * count, LARGEST_FETCH_BLOCKS)
+        return self.source.size
+
+    def _fetch(self, blocks: bytearray, first: int, stop: int) -> bytes:
+        """Fetch blocks; return the bytes of the last request."""
         if self.is_gone:
             raise RemoteObjectChangedError(self.source.url, "is another one than was listed")
         self._first, self._next = first, stop
+        data = b""
         while first < stop:
             end = min(stop, first + LARGEST_FETCH_BLOCKS)
             start_byte, end_byte = first * BLOCK_BYTES, min(end * BLOCK_BYTES, self.source.size)
@@ -153,6 +191,7 @@ class SparseFile:
             blocks[first:end] = b"\1" * (end - first)
             first = end
             _make_room(self)
+        return data
 
     def _write(self, data: bytes, position: int) -> None:
         view = memoryview(data)
@@ -171,12 +210,21 @@ class SparseFile:
         os.utime(descriptor, ns=(self.source.modified_ns, self.source.modified_ns))
 
 
+class _Asked(NamedTuple):
+    """What a thread asked for: blocks of a file, and the byte behind."""
+
+    file: SparseFile
+    first: int
+    stop: int
+    end: int
+
+
 _files: dict[tuple[int, int], SparseFile] = {}
 _files_lock = Lock()
 #: Held while a file has another modification time than its object.
 _writing = Lock()
 #: What each thread asked for last: it is about to read it.
-_asked: dict[int, tuple[SparseFile, int, int]] = {}
+_asked: dict[int, _Asked] = {}
 #: Blocks that are here, by file, the file that was fetched last at the end.
 _held: OrderedDict[SparseFile, int] = OrderedDict()
 _held_lock = Lock()
@@ -238,7 +286,7 @@ def _make_room(asking: SparseFile) -> None:
             continue
         try:
             before = _held.get(file, 0)
-            file.drop([(first, stop) for other, first, stop in [*_asked.values()] if other is file])
+            file.drop([(each.first, each.stop) for each in [*_asked.values()] if each.file is file])
             held -= before - _held.get(file, 0)
         finally:
             if file is not asking:

@@ -6,18 +6,24 @@ Credentials, endpoints and regions are found as the library for each kind of sto
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from kafkastore.errors import NotALogDirectoryError, RemoteObjectChangedError, RemoteStoreError
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]+://")
-_LOCAL = ("file://", "local://")
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_LOCAL = re.compile(r"(?:file|local)://", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What the libraries call the time of the last change, and what tells one content from another.
 _MODIFIED = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
 _VERSION = ("ETag", "etag", "generation")
+#: What to do where a library can't be used at all, by the scheme.
+_REMEDIES = {
+    "hdfs": "check that Hadoop's native client is here (libhdfs, a Java by JAVA_HOME, CLASSPATH by "
+    "hadoop classpath --glob) and that the name node answers; webhdfs://host:port/path needs none",
+}
+_LONGEST_REASON = 300
 #: Answers whose bytes break off are asked for so many times; everything else s3fs repeats itself.
 _ATTEMPTS = 3
 
@@ -76,18 +82,24 @@ class RemoteStore:
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
-        self.url = url.rstrip("/")
+        scheme, _, rest = url.partition("://")
+        self.url = f"{scheme.lower()}://{rest.rstrip('/')}"
+        parts = self.url.split("/")[2:]
+        if not parts[0]:
+            raise RemoteStoreError(
+                self.url, "it names no bucket or host: s3://bucket/path, webhdfs://host:port/path"
+            )
+        if {"", ".", ".."} & {*parts}:
+            raise RemoteStoreError(self.url, "its path has an empty part or dots: write it plain")
         try:
             from fsspec.core import url_to_fs
-        except ImportError as error:
-            raise _no_library(self.url) from error
-        try:
+
             # What is listed counts: the library must not remember older listings.
             found = url_to_fs(self.url, **{"use_listings_cache": False, **(options or {})})
         except ImportError as error:
             raise _no_library(self.url) from error
         except Exception as error:
-            raise _failed(self.url, error) from error
+            raise _unusable(self.url, error) from error
         self._library, self._root = found
         self._is_s3 = "s3" in self._protocols
 
@@ -113,7 +125,7 @@ class RemoteStore:
         RemoteStoreError
             If it can't be listed.
         """
-        return self._objects(self._asked("find", self._root, detail=True))
+        return self._objects(self._asked(self._find))
 
     def list_beside(self) -> tuple[dict[str, RemoteObject], set[str]]:
         """List what lies directly in the URL's directory, however much is below.
@@ -123,7 +135,8 @@ class RemoteStore:
         dict of str to RemoteObject, set of str
             Objects as from `list`, and the names of directories.
         """
-        found = {info["name"]: info for info in self._asked("ls", self._root, detail=True)}
+        listed = self._asked(lambda: self._library.ls(self._root, detail=True))
+        found = {info["name"]: info for info in listed}
         directories = {
             name.rstrip("/").rpartition("/")[2]
             for name, info in found.items()
@@ -131,9 +144,26 @@ class RemoteStore:
         }
         return self._objects(found, are_all=False), directories - {"", ".", ".."}
 
-    def _asked(self, verb: str, *arguments: Any, **named: Any) -> Any:
+    def _find(self) -> Mapping[str, Mapping[str, Any]]:
+        from fsspec import AbstractFileSystem
+
+        if type(self._library).find is not AbstractFileSystem.find:
+            found: Mapping[str, Mapping[str, Any]] = self._library.find(self._root, detail=True)
+            return found
+        # fsspec's own walk passes over directories that can't be listed.
+        files, directories = {}, [self._root]
+        for directory in directories:
+            for info in self._library.ls(directory, detail=True):
+                name = info["name"].rstrip("/")
+                if info["type"] != "directory":
+                    files[name] = info
+                elif name != directory:
+                    directories.append(name)
+        return files
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
         try:
-            return getattr(self._library, verb)(*arguments, **named)
+            return ask()
         except FileNotFoundError:
             return {}
         except Exception as error:  # libraries raise what they like
@@ -210,8 +240,13 @@ def is_url(path: object) -> bool:
     return (
         isinstance(path, str)
         and _URL.match(path) is not None
-        and not path.startswith(_LOCAL)
+        and _LOCAL.match(path) is None
     )
+
+
+def without_file_scheme(path: str) -> str:
+    """Return the path that a URL of a local file stands for; any other as it is."""
+    return _LOCAL.sub("", path, count=1) if _LOCAL.match(path) else path
 
 
 async def _whole_body(body: Any) -> bytes:
@@ -245,21 +280,48 @@ def _changed(asked: RemoteObject, start: int, end: int) -> RemoteObjectChangedEr
 
 
 def _no_library(url: str) -> RemoteStoreError:
-    kind = url.partition("://")[0]
-    return RemoteStoreError(
-        url,
-        f"the library for {kind}:// is not installed; for S3: pip install 'kafkastore[remote]', for"
-        " other stores fsspec's package for them",
+    scheme = url.partition("://")[0]
+    try:
+        from fsspec.registry import known_implementations
+    except ImportError:
+        return RemoteStoreError(url, "fsspec is not installed: pip install 'kafkastore[remote]'")
+    remedy = known_implementations.get(scheme, {}).get(
+        "err", f"install fsspec's package for {scheme}://"
     )
+    if scheme in ("s3", "s3a"):
+        remedy = "pip install 'kafkastore[remote]'"
+    return RemoteStoreError(url, f"the library for {scheme}:// is not installed: {remedy}")
+
+
+def _unusable(url: str, error: Exception) -> RemoteStoreError:
+    """Say what to do where a library does not even begin."""
+    scheme = url.partition("://")[0]
+    if isinstance(error, ValueError) and "Protocol not known" in str(error):
+        return RemoteStoreError(
+            url,
+            f"{scheme}:// is not known: there are s3://, gs://, abfs://, hdfs://, webhdfs:// and "
+            "what else fsspec has a package for",
+        )
+    if isinstance(error, TypeError):  # of the library's class, which says what it wants
+        return RemoteStoreError(
+            url, f"{error}; give what its library needs in the URL, or in storage_options"
+        )
+    return _failed(url, error, remedy=_REMEDIES.get(scheme))
 
 
 def _failed(
-    url: str, error: Exception, start: int | None = None, end: int | None = None
+    url: str,
+    error: Exception,
+    start: int | None = None,
+    end: int | None = None,
+    *,
+    remedy: str | None = None,
 ) -> RemoteStoreError:
     """Say why and what to do about it."""
     reason = " ".join(str(error).split()) or type(error).__name__
+    if len(reason) > _LONGEST_REASON:
+        reason = reason[:_LONGEST_REASON] + "..."
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
         return RemoteStoreError(url, f"access is denied ({reason}); check credentials", start, end)
-    return RemoteStoreError(
-        url, f"{reason}; check the endpoint and the network, and try again", start, end
-    )
+    remedy = remedy or "check the endpoint and the network, and try again"
+    return RemoteStoreError(url, f"{reason}; {remedy}", start, end)

@@ -12,16 +12,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from kafkastore.errors import ChangeRefusedError, RemoteStoreError
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError, RemoteStoreError
 from kafkastore.remote import reads, sparse_files
 from kafkastore.remote.sparse_files import SparseFile
-from kafkastore.remote.stores import RemoteObject, RemoteStore, is_url
+from kafkastore.remote.stores import RemoteObject, RemoteStore, is_url, without_file_scheme
 
 _PREFIX = "kafkastore-remote-"
 _LOCK_FILE = ".in-use"
@@ -98,7 +98,7 @@ def local_path(
     """
     url = _url_meant(path)
     if url is None:
-        return Path(path)
+        return Path(without_file_scheme(path) if isinstance(path, str) else path)
     store = _store(url, storage_options or {})
     return _laid_out(store, store.list())
 
@@ -176,6 +176,44 @@ def shown(text: str) -> str:
     return _IN_A_TREE.sub(r"\1://", text)
 
 
+@contextmanager
+def urls_in_errors() -> Iterator[None]:
+    """Let errors that are raised within name URLs, not the files here that stand for them."""
+    try:
+        yield
+    except Exception as raised:
+        error: BaseException | None = raised
+        seen: list[BaseException] = []
+        while error is not None and all(error is not each for each in seen):  # it may cause itself
+            seen.append(error)
+            if isinstance(error, KafkaStoreError):
+                error.args = with_urls(error.args)
+                vars(error).update(with_urls(vars(error)))
+            elif isinstance(error, OSError) and error.filename is not None:
+                error.filename = with_urls(error.filename)
+            error = error.__cause__
+        raise
+
+
+def with_urls(value: Any) -> Any:
+    """Put URLs into a text, a path, or what is made up of such; see `shown`.
+
+    Parameters
+    ----------
+    value : object
+        A path that stands for a URL becomes a text.
+    """
+    if isinstance(value, str | os.PathLike):
+        text = os.fspath(value)
+        told = shown(text) if isinstance(text, str) else text
+        return value if told == text else told
+    if isinstance(value, Mapping):
+        return {name: with_urls(each) for name, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(with_urls, value))
+    return value
+
+
 def refuse_remote(path: str | os.PathLike[str]) -> None:
     """Refuse a place to be changed that is not local.
 
@@ -221,8 +259,6 @@ def _laid_out(
     directories: Collection[str] | None = None,
 ) -> Path:
     scheme, _, rest = store.url.partition("://")
-    if {"", ".", ".."} & {*rest.split("/")}:
-        raise RemoteStoreError(store.url, "its path has an empty part or dots: write it plain")
     with _tree.lock:
         place = os.path.join(_tree.made(), scheme + ":", rest)
         try:

@@ -5,12 +5,15 @@ import atexit
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.spark.java import find_java, java_environment
@@ -37,6 +40,11 @@ class NoSparkError(KafkaStoreError):
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(, *\d+)?\])?|local-cluster\[.+\]|(spark|k8s|sc)://.+|yarn"
 )
+#: Where masters listen that do not say so.
+_PORTS = {"spark": 7077, "sc": 15002}
+_SECONDS_TO_ANSWER = 5.0
+#: Where an error of Java, or of gRPC, has what went wrong: not in its first line.
+_INNER_REASON = re.compile(r'(?:: |details = ")([^"].*?)"?$')
 _MASTERS = "name one like local[*], local[4], spark://host:7077 or sc://host:15002"
 
 
@@ -96,7 +104,17 @@ def session(
     for name, value in _options(is_local, {name: _text(value) for name, value in conf.items()}):
         builder = builder.config(name, value)
     with _environment(java_environment(find_java()) | _python_environment(is_local)):
-        return _started(builder, master)
+        started = _started(builder, master)
+    # A thread that listens to Java prints a traceback when that ends; whoever waits for Java is
+    # told by an exception.
+    listener = getattr(started.sparkContext, "_accumulatorServer", None)
+    if listener is not None:
+        listener.handle_error = _say_nothing
+    return started
+
+
+def _say_nothing(*_: object) -> None:
+    """Handle no error."""
 
 
 def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
@@ -105,16 +123,57 @@ def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
     from pyspark.errors import PySparkException, PySparkImportError
 
     try:
+        _check_answers(master)
         return builder.getOrCreate()
     except PySparkImportError:
         raise
-    except (PySparkException, Py4JError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        of_java = (line.removeprefix(": ") for line in lines if line.startswith(": "))
-        why = next(of_java, lines[0] if lines else type(error).__name__).rstrip(".")
+    except (PySparkException, Py4JError, OSError, ValueError) as error:
         raise SparkStartError(
-            f"no Spark could be started at {master!r}: {why}; {_MASTERS}"
+            f"no Spark could be started at {master!r}: {reason(error)}; {_MASTERS}"
         ) from error
+
+
+def _check_answers(master: str) -> None:
+    """Raise an `OSError` where nobody listens: Spark itself would go on trying for minutes."""
+    from pyspark import SparkContext
+
+    scheme, _, places = master.partition("://")
+    if scheme not in _PORTS or (scheme == "spark" and SparkContext._active_spark_context):
+        return
+    failures = []
+    for place in places.partition("/")[0].split(","):
+        url = urlsplit(f"//{place}")
+        host, port = url.hostname or "", url.port or _PORTS[scheme]
+        if scheme == "sc" and getproxies() and not proxy_bypass(host):
+            return  # gRPC goes by way of the proxy
+        try:
+            socket.create_connection((host, port), _SECONDS_TO_ANSWER).close()
+        except OSError as error:
+            failures.append(error)
+        else:
+            return
+    raise failures[0]
+
+
+def reason(error: BaseException) -> str:
+    """Return why Spark failed, of all that it tells.
+
+    Parameters
+    ----------
+    error : BaseException
+        As PySpark or Py4J raises it: with a stack of Java's, or of a worker's Python.
+
+    Returns
+    -------
+    str
+        One line, without a full stop.
+    """
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    inner = filter(None, map(_INNER_REASON.match, lines))
+    first = lines[0] if lines else type(error).__name__
+    return next((found[1] for found in inner), first).rstrip(".")
 
 
 def _remote_session(

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kafkastore.errors import KafkaStoreError
+from kafkastore.remote.tree import with_urls
 from kafkastore.spark.watch import Tell, is_connect, watch
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ Rows = Callable[[Any], Iterable[Mapping[str, Any]]]
 
 #: A task costs tens of ms; this many for each core even out what they have to do.
 TASKS_PER_CORE = 4
+#: More to read is shared out to more tasks: what a lost machine takes with it is read again.
+TASK_BYTES = 32 << 30
 #: How many rows a worker hands over at once.
 ROWS_IN_A_BATCH = 500
 
@@ -118,7 +121,7 @@ def spread(
     items : sequence
         What it is called with.
     weigh : callable
-        About how long the job takes for an item, in any unit.
+        About how many bytes the job reads for an item.
     tell : callable, optional
         Told about how many items are done, by whole tasks.
 
@@ -186,7 +189,7 @@ def table(
     where : callable
         The columns that all rows of an item have in common.
     weigh : callable
-        About how long the job takes for an item, in any unit.
+        About how many bytes the job reads for an item.
 
     Returns
     -------
@@ -236,9 +239,9 @@ def _frame(
     """Make a frame of the rows of all items, a task for each pack."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    numbers = even_packs(
-        [weigh(item) + 1 for item in items], min(len(items), TASKS_PER_CORE * _cores(spark))
-    )
+    weights = [weigh(item) + 1 for item in items]
+    tasks = max(TASKS_PER_CORE * _cores(spark), sum(weights) // TASK_BYTES)
+    numbers = even_packs(weights, min(len(items), tasks))
     packs = [pickle.dumps([items[number] for number in pack]) for pack in numbers]
     tasks = len(packs)
     work = _Work(rows_of, packs, schema, os.getcwd())
@@ -341,10 +344,11 @@ def _told(
     place = where(item)
     try:
         for row in job(item):
-            yield {**place, **row}
+            yield with_urls({**place, **row})
     except Exception as error:
         told = isinstance(error, KafkaStoreError | OSError)
-        yield {**place, "error": str(error) if told else f"{type(error).__name__}: {error}"}
+        what = str(error) if told else f"{type(error).__name__}: {error}"
+        yield with_urls({**place, "error": what})
 
 
 def _cores(spark: SparkSession) -> int:

@@ -1,13 +1,15 @@
 """Spark jobs looked at while they run, and stopped at once when interrupted."""
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkastore.spark.session import session
+from kafkastore.errors import KafkaStoreError
+from kafkastore.spark.session import reason, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +22,41 @@ Tell = Callable[[int, int | None], None]
 SECONDS_BETWEEN_LOOKS = 0.1
 #: How long a stopped job may take to come back, before we no longer wait for it.
 SECONDS_TO_STOP = 10.0
+
+_WORKER_GONE = "Python worker exited unexpectedly"
+
+
+class SparkFailedError(KafkaStoreError):
+    """Spark itself fails, or a process of it is gone; what it was to do is not at fault."""
+
+
+@contextmanager
+def failures_of_spark() -> Iterator[None]:
+    """Raise `SparkFailedError`, a sentence, for what Spark ends with in the `with` block.
+
+    Errors of the work that Spark does, which `spread` raises as they are, are left alone.
+    """
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    hushed = logging.getLogger()
+    hushed.addFilter(_is_not_of_py4j)
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError, EOFError) as error:
+        raise SparkFailedError("Spark's driver, a process of Java, is gone") from error
+    except (PySparkException, Py4JError) as error:
+        why = reason(error)
+        if _WORKER_GONE in why:
+            why = "a Python worker ended unexpectedly: it was killed, or had no memory left"
+        raise SparkFailedError(f"Spark failed: {why}") from error
+    finally:
+        hushed.removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Keep Py4J from telling with a traceback what its caller is told by an exception."""
+    return "py4j" not in record.pathname
 
 
 def watch(spark: SparkSession, work: Callable[[], Result], tell: Tell | None = None) -> Result:
@@ -108,7 +145,7 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
         raise
     finally:
         if is_ours:
-            with suppress(ConnectionError):  # of a JVM that is gone, which has been told
+            with suppress(SparkFailedError), failures_of_spark():  # which has been told before
                 spark.stop()
 
 

@@ -278,6 +278,48 @@ def test_two_drivers_do_not_work_on_one_area(root, plan, monkeypatch):
     assert undo(journal).phase == "undone"
 
 
+def test_two_drivers_that_come_at_once_do_not_both_begin(root, plan):
+    """Each has made a folder before it looks for the other's."""
+    journal, _ = apply_in_parts(plan, one_by_one)
+    with (
+        open_parts(journal.area, FileSystem()),
+        pytest.raises(ChangeRefusedError, match="is held: another job is at work there"),
+        open_parts(journal.area, FileSystem()),
+    ):
+        raise AssertionError
+    assert undo(journal).phase == "undone"
+    assert leftovers(journal.area) == []
+
+
+FORKING = """
+import os, sys, time
+from pathlib import Path
+from kafkastore.changes.part_journals import open_parts
+from kafkastore.changes.sole_user import sole_user
+from kafkastore.fs import FileSystem
+with sole_user(Path(sys.argv[1])), open_parts(Path(sys.argv[2]), FileSystem()):
+    if child := os.fork():
+        print(child, flush=True)
+        os.kill(os.getpid(), 9)
+    time.sleep(600)
+"""
+
+
+def test_children_of_a_driver_do_not_hold_what_it_held(root, plan):
+    journal, _ = apply_in_parts(plan, one_by_one)
+    command = [sys.executable, "-c", FORKING, str(root), str(journal.area)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as driver:
+        child = int(driver.stdout.readline())
+        try:
+            driver.wait(20)
+            assert len(leftovers(journal.area)) == 1
+            assert undo(journal).phase == "undone"
+            assert leftovers(journal.area) == []
+            os.kill(child, 0)  # it lives
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 def test_a_file_system_that_cannot_lock_files_is_refused(root, plan, monkeypatch):
     def no_locks(descriptor, kind):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from changes.small_store import contents
 from cli.running import Run, assert_one_sentence
 
+import kafkastore
+from kafkastore import migration
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.spark.pipeline import run_pipeline
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 
 SHORT = ["--spark", "local[2]", "--samples", "3"]
@@ -115,3 +121,35 @@ def test_ctrl_c_says_how_to_go_on(
     ran = run("pipeline", sample_root, "--out", tmp_path / "out")
     assert ran.code == 130
     assert "--resume goes on" in ran.err
+
+
+def test_ctrl_c_in_place_says_what_has_changed_and_how_to_go_back(
+    run: Run, sample_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(sample_copy)
+
+    def interrupted(paths: Any, *arguments: object, **options: object) -> None:
+        kafkastore.apply(migration.plan(migration.survey(paths[0])), tmp_path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kafkastore.cli.pipeline._import_pipeline", lambda: interrupted)
+    line = ("pipeline", sample_copy, "--out", tmp_path / "out", "--in-place", "--yes",
+            "--undo-dir", tmp_path)
+    ran = run(*line)
+    assert ran.code == 130
+    assert f"11 of 11 files are changed in {sample_copy}, each wholly or not at all" in ran.err
+    (undo,) = re.findall(r"kafkastore (changes undo \S+) goes back", ran.err)
+    assert contents(sample_copy) != before
+    assert run(*undo.split()).code == 0
+    assert contents(sample_copy) == before
+
+
+def test_an_undo_directory_of_copies_is_refused(
+    run: Run, faked: Any, sample_root: Path, tmp_path: Path
+) -> None:
+    calls = faked([])
+    ran = run("pipeline", sample_root, "--out", tmp_path / "out", "--undo-dir", tmp_path)
+    assert_one_sentence(ran, "--undo-dir goes with --in-place")
+    with pytest.raises(ChangeRefusedError, match="undo_dir goes with in_place"):
+        run_pipeline(sample_root, tmp_path / "out", undo_dir=tmp_path)
+    assert calls == []

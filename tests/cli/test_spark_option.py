@@ -4,10 +4,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import copytree
 from typing import TYPE_CHECKING, Any
@@ -217,29 +219,53 @@ def test_without_spark_one_sentence_says_how_to_install_it(
     assert_one_sentence(ran, "pyspark is not installed", "-m pip install 'kafkastore[spark]'")
 
 
-@pytest.mark.soak
-def test_ctrl_c_ends_the_command_at_once_and_in_silence(tmp_path: Path) -> None:
-    """In a process of its own, whose session is its own too."""
-    with written(tmp_path / "logs") as partition:
+@pytest.mark.parametrize("scheme", ["sc", "spark"])
+def test_a_master_that_nobody_is_at_is_told_at_once(
+    run: Run, execute: Run, sample_root: Path, scheme: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        master = f"{scheme}://127.0.0.1:{nobody.getsockname()[1]}"
+    began = time.monotonic()
+    # The session of this process would be taken for any spark:// master.
+    ran = (run if scheme == "sc" else execute)("verify", sample_root, "--spark", master)
+    assert_one_sentence(ran, f"no Spark could be started at '{master}': connection refused")
+    assert time.monotonic() - began < 50, "Spark itself tries for a minute"
+
+
+def test_a_worker_that_is_killed_is_a_sentence(
+    run: Run, spark: SparkSession, sample_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_place(item: object, sample: float = 1.0) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    check_place.__module__ = "__main__"  # so that it travels by value
+    monkeypatch.setattr("kafkastore.spark.jobs.checking.check_place", check_place)
+    ran = run("verify", sample_root, "--spark", "local[2]")
+    assert_one_sentence(ran, "Spark failed: a Python worker ended unexpectedly", "run the command")
+
+
+@contextmanager
+def at_work(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process of its own, whose session is its own too, that checks for ever."""
+    with written(folder / "logs") as partition:
         partition("orders").add(record(T0))
-    started = tmp_path / "started"
+    started = folder / "started"
     script = f"""
 import sys, time
 from pathlib import Path
 from kafkastore.spark.jobs import checking
-from pyspark import cloudpickle
 def check_place(item, sample=1.0):
     Path({str(started)!r}).touch()
     time.sleep(600)
 check_place.__module__ = "__main__"
 checking.check_place = check_place
 from kafkastore.cli.__main__ import main
-sys.argv[1:] = ["verify", {str(tmp_path / "logs")!r}, "--spark", "local[1]"]
+sys.argv[1:] = [{words[0]!r}, {str(folder / "logs")!r}, "--spark", "local[1]", *{words[1:]!r}]
 main()
 """
     process = subprocess.Popen(
         [sys.executable, "-c", script], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        cwd=tmp_path, start_new_session=True,
+        cwd=folder, start_new_session=True,
     )
     try:
         until = time.monotonic() + 120
@@ -247,14 +273,54 @@ main()
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < until
             time.sleep(0.1)
-        began = time.monotonic()
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to Spark's processes too
-        out, err = process.communicate(timeout=60)
-        seconds = time.monotonic() - began
+        yield process
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+
+@pytest.mark.soak
+def test_ctrl_c_ends_the_command_at_once_and_in_silence(tmp_path: Path) -> None:
+    with at_work(tmp_path, "verify") as process:
+        began = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to Spark's processes too
+        out, err = process.communicate(timeout=60)
+        seconds = time.monotonic() - began
     assert (process.returncode, out) == (130, "")
     assert without_noise(err) == "kafkastore: interrupted\n"
     assert seconds < 20
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("words", "what_to_do"),
+    [
+        (["verify"], "nothing is half done: run the command again"),
+        (["pipeline", "--out", "out"], "the same command with --resume goes on"),
+    ],
+)
+def test_a_java_that_is_killed_is_a_sentence(
+    tmp_path: Path, words: list[str], what_to_do: str
+) -> None:
+    with at_work(tmp_path, *words) as process:
+        (java,) = (
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit()
+            and is_java_of(entry, process.pid)
+        )
+        os.kill(java, signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.startswith("kafkastore: Spark's driver, a process of Java, is gone; ")
+    assert err.endswith(f"{what_to_do}\n")
+    assert err.count("\n") == 1
+
+
+def is_java_of(entry: Path, session: int) -> bool:
+    """Whether a process is of a session, and Java."""
+    with suppress(OSError):
+        fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        return int(fields[3]) == session and Path(os.readlink(entry / "exe")).name == "java"
+    return False

@@ -56,3 +56,19 @@ def test_partitions_are_opened_in_their_turn_and_wrong_ones_are_told_before_the_
     with pytest.raises(DuplicatePartitionError):
         twice.logs_of(None)
     assert [log.partition for log in twice.logs_of(["t-0"])] == [0]
+
+
+def test_one_of_its_own_threads_may_close_it_as_the_collector_may_in_any_thread():
+    waits, closed = threading.Event(), threading.Event()
+
+    def work(number):
+        if number == 4:
+            assert waits.wait(60)
+            found.close()
+            closed.set()
+
+    found = side_by_side(work, range(100), 2, "test")
+    next(found)
+    waits.set()
+    assert closed.wait(60)
+    assert list(found) == []

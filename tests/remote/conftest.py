@@ -101,7 +101,7 @@ def s3(s3_port: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[S
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that were not fetched are no zeros, which a reader might take for padding."""
-    make, punch = SparseFile.__init__, sparse_files._punch
+    make, punch, find = SparseFile.__init__, sparse_files._punch, SparseFile._find_end
 
     def poison(descriptor: int, position: int, size: int) -> None:
         for at in range(position, position + size, 1 << 20):
@@ -119,6 +119,15 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
         poison(descriptor, position, min(size, os.fstat(descriptor).st_size - position))
         return True
 
+    def find_end(self: SparseFile, blocks: bytearray) -> int:
+        end = find(self, blocks)
+        with open(self.path, "r+b") as file:  # what is taken for zeros was never fetched
+            file.seek(end)
+            file.write(bytes(self.source.size - end))
+        os.utime(self.path, ns=(self.source.modified_ns,) * 2)
+        return end
+
+    monkeypatch.setattr(SparseFile, "_find_end", find_end)
     monkeypatch.setattr(SparseFile, "__init__", make_poisoned)
     monkeypatch.setattr(sparse_files, "_punch", punch_poisoned)
 

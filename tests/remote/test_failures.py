@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -14,6 +15,7 @@ from remote.conftest import S3, forget_connections
 import kafkastore
 from kafkastore import PartitionLog, RemoteObjectChangedError, RemoteStoreError
 from kafkastore.checks.verify import verify_log
+from kafkastore.remote import tree
 
 
 @pytest.fixture
@@ -121,9 +123,22 @@ def test_a_server_that_is_not_there_is_told_with_its_url(
         kafkastore.open(url, storage_options={"retries": 1})
 
 
-def test_a_store_without_a_library_names_what_to_install() -> None:
-    with pytest.raises(RemoteStoreError, match=r"nosuch://a/b can't be read: .*nosuch"):
-        kafkastore.open("nosuch://a/b")
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("nosuch://a/b", r"nosuch:// is not known: there are s3://, gs://, .*hdfs://"),
+        ("gs://b/logs", r"the library for gs:// is not installed: .*gcsfs"),
+        ("s3:///logs", r"it names no bucket or host"),
+        ("webhdfs:///logs", r"it names no bucket or host: .*webhdfs://host:port/path"),
+        ("hdfs://127.0.0.1:9/logs", r"Hadoop's native client .* webhdfs://host:port/path"),
+        ("webhdfs://127.0.0.1:9/logs", r"refused.*; check the endpoint and the network"),
+        ("github://logs", r"'org' and 'repo'; give what its library needs in the URL"),
+        ("s3://b/../logs", r"an empty part or dots"),
+    ],
+)
+def test_a_url_that_leads_nowhere_is_told_with_what_to_do(url: str, sentence: str) -> None:
+    with pytest.raises(RemoteStoreError, match=f"^{re.escape(url)} can't be read: .*{sentence}"):
+        kafkastore.open(url)
 
 
 def test_errors_reach_other_processes_whole() -> None:
@@ -133,6 +148,18 @@ def test_errors_reach_other_processes_whole() -> None:
     ):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again)) == (type(error), str(error))
+
+
+def test_errors_and_their_causes_name_urls() -> None:
+    place = "/tmp/kafkastore-remote-elsewhere/s3:/b/logs/t-0"
+    cause = FileNotFoundError(2, "No such file or directory", f"{place}/1.log")
+    error = kafkastore.CorruptBatchError("cut", path=Path(place, "0.log"), position=7)
+    cause.__cause__, error.__cause__ = error, cause  # also in a circle
+    sentence = r"^cut in s3://b/logs/t-0/0.log at byte 7"
+    with pytest.raises(kafkastore.CorruptBatchError, match=sentence), tree.urls_in_errors():
+        raise error
+    assert error.path == "s3://b/logs/t-0/0.log"
+    assert cause.filename == "s3://b/logs/t-0/1.log"
 
 
 def test_a_full_disk_is_told(s3: S3, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 import kafkastore
-from kafkastore import RemoteObjectChangedError
+from kafkastore import RemoteObjectChangedError, RemoteStoreError
 from kafkastore.remote.stores import _modified_ns
 
 
@@ -39,6 +39,27 @@ def test_a_file_that_changes_is_an_error(memory: Any) -> None:
     memory.pipe_file(path, bytes(log.segments[0].size))
     with pytest.raises(RemoteObjectChangedError, match="open the store again"):
         [*log.to_arrow()]
+
+
+def test_a_directory_that_cant_be_listed_is_an_error_and_not_left_out() -> None:
+    class Library(fsspec.AbstractFileSystem):
+        """One that lists by fsspec's own walk, as WebHDFS does."""
+
+        protocol = "denying"
+
+        def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+            if path.endswith("-0"):
+                raise PermissionError(13, "Permission denied", path)
+            names = {"logs": ["meta.properties", "orders-0"]}[path]
+            return [
+                {"name": f"{path}/{name}", "size": 0, "mtime": 0,
+                 "type": "directory" if name.endswith("-0") else "file"}
+                for name in names
+            ]
+
+    fsspec.register_implementation("denying", Library, clobber=True)
+    with pytest.raises(RemoteStoreError, match=r"^denying://logs can't be read: access is denied"):
+        kafkastore.open("denying://logs")
 
 
 @pytest.mark.parametrize(

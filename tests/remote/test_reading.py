@@ -83,6 +83,14 @@ def test_a_partition_directory_is_opened_by_its_url(s3: S3, golden: Any) -> None
     assert f"prefix=logs/{name}/" in listed[0]
 
 
+def test_schemes_are_written_in_any_case(s3: S3, golden: Any) -> None:
+    case = golden("2.4.0", "codecs", "answers")
+    url = s3.put(case.logs, "logs")
+    store = kafkastore.open(url.replace("s3:", "S3:"))
+    assert [tree.url_of(each.path) for each in store.log_dirs] == [url]
+    assert list(kafkastore.open(f"FILE://{case.logs}").partitions) == list(store.partitions)
+
+
 def test_local_and_remote_directories_are_opened_together(s3: S3, golden: Any) -> None:
     one, other = golden("2.4.0", "transactions", "answers"), golden("2.4.0", "codecs", "answers")
     store = kafkastore.open([s3.put(one.logs, "one"), other.logs])

@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -91,6 +94,33 @@ def test_a_minute_of_fifty_segments_is_read_from_those_that_have_it(
     assert len(logs_read) <= 60 // BATCHES + 3  # and the last one, for the log's end
     wanted = 60 * RECORD_BYTES
     assert sum(each.bytes for each in s3.proxy.gets) <= 3 * wanted + 8 * WHOLE_BLOCKS * BLOCK_BYTES
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_of_preallocated_indexes_the_used_part_is_fetched(
+    s3: S3, golden: Any, whole_seconds: Callable[[Path], Path]
+) -> None:
+    logs = whole_seconds(golden("2.4.0", "preallocate-killed", "answers").logs)
+    for path in logs.rglob("*.*index"):
+        modified_ns = path.stat().st_mtime_ns
+        os.truncate(path, 10485756 if path.suffix == ".timeindex" else 10485760)
+        os.utime(path, ns=(modified_ns, modified_ns))
+    store = kafkastore.open(s3.put(logs, "logs"))
+    here = kafkastore.open(logs)
+    for log in store:
+        local = here[log.topic_partition]
+        for rules in ("correct", "2.4"):
+            found = [each.offset_for_timestamp(START, rules) for each in (log, local)]
+            assert found[0] == found[1]
+        for segment, other in zip(log.segments, local.segments, strict=True):
+            assert segment.time_index.entries().tolist() == other.time_index.entries().tolist()
+            assert segment.offset_index.entries().tolist() == other.offset_index.entries().tolist()
+    fetched: Counter[str] = Counter()
+    for each in s3.proxy.gets:
+        if each.path.endswith("index"):
+            fetched[each.path] += each.bytes
+    assert fetched
+    assert max(fetched.values()) <= 2 * BLOCK_BYTES
 
 
 def test_reading_all_fetches_each_byte_once_in_pieces_that_grow(s3: S3, big_store: Path) -> None:

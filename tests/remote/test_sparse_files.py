@@ -38,11 +38,14 @@ def made(tmp_path: Path) -> Any:
     """A function of a number of blocks: a file, its store, and a descriptor to read it by."""
     opened, files = [], []
 
-    def make(blocks: int, odd_bytes: int = 0) -> tuple[SparseFile, Store, int]:
-        store = Store(random.Random(blocks).randbytes(blocks * BLOCK_BYTES + odd_bytes))
-        path = str(tmp_path / f"{len(files)}.log")
+    def make(
+        blocks: int, odd_bytes: int = 0, *, zeros: int = 0, suffix: str = ".log"
+    ) -> tuple[SparseFile, Store, int]:
+        data = random.Random(blocks).randbytes(blocks * BLOCK_BYTES + odd_bytes)
+        store = Store(data + bytes(zeros))
+        path = str(tmp_path / f"{len(files)}{suffix}")
         source = RemoteObject(
-            store, path, f"s3://b/{len(files)}.log", len(store.data), MODIFIED_NS, "v"
+            store, path, f"s3://b/{len(files)}{suffix}", len(store.data), MODIFIED_NS, "v"
         )  # type: ignore[arg-type]
         files.append(SparseFile(path, source))
         opened.append(os.open(path, os.O_RDONLY))
@@ -94,6 +97,44 @@ def test_a_small_file_comes_whole(made: Any) -> None:
     _, store, descriptor = made(3, odd_bytes=1)
     read(descriptor, 2 * BLOCK_BYTES, 1)
     assert store.asked == [(0, 3 * BLOCK_BYTES + 1)]
+
+
+@pytest.mark.parametrize(("used", "asked"), [(0, 1), (1, 2), (5, 3), (40, 6)])
+def test_of_a_preallocated_index_the_zeros_are_not_fetched(
+    made: Any, used: int, asked: int
+) -> None:
+    size = 10 << 20
+    odd = 7 if used else 0
+    _, store, descriptor = made(
+        used, odd, zeros=size - used * BLOCK_BYTES - odd, suffix=".timeindex"
+    )
+    step = 48 * 1024
+    for start in reversed(range(0, size, step)):
+        assert read(descriptor, start, step) == store.data[start : start + step]
+    assert len(store.asked) == asked + 1  # and the last block
+    assert sum(end - start for start, end in store.asked) <= 2 * (used + 2) * BLOCK_BYTES
+    _, store, descriptor = made(
+        used, odd, zeros=size - used * BLOCK_BYTES - odd, suffix=".timeindex"
+    )
+    assert read(descriptor, 0, size) == store.data
+    assert len(store.asked) == asked + 1
+
+
+def test_a_preallocated_index_that_is_copied_comes_whole(made: Any) -> None:
+    _, store, descriptor = made(1, zeros=99 * BLOCK_BYTES, suffix=".index")
+    store.data = store.data[: 50 * BLOCK_BYTES] + b"damage" + store.data[50 * BLOCK_BYTES + 6 :]
+    read(descriptor, 100 * BLOCK_BYTES - 100, 100)  # for its last entry
+    assert store.blocks == [(99, 100), (0, 1), (1, 3)]
+    step = 16 * BLOCK_BYTES
+    copied = [read(descriptor, at, step) for at in range(0, len(store.data), step)]
+    assert b"".join(copied) == store.data
+
+
+def test_an_index_in_use_to_its_end_is_fetched_as_any_file(made: Any) -> None:
+    _, store, descriptor = made(100, suffix=".index")
+    assert read(descriptor, 99 * BLOCK_BYTES, 100) == store.data[99 * BLOCK_BYTES :][:100]
+    assert read(descriptor, 0, len(store.data)) == store.data
+    assert store.blocks == [(99, 100), (0, 99)]
 
 
 def test_a_large_piece_takes_several_requests(made: Any) -> None:

@@ -12,7 +12,6 @@ from models.record_strategies import bounded, logs
 import kafkastore
 from kafkastore.spark.jobs.partition_jobs import (
     answer_times,
-    survey_for_migration,
     survey_partition,
     times_to_ask,
     verify_partition,
@@ -104,8 +103,6 @@ def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy)
     assert "up-0 can't be listed" in survey_partition(place).error
     assert "up-0 can't be listed" in verify_partition(place).error
     assert "up-0 can't be listed" in answer_times((place, [0]), now=NOW).error
-    migration = survey_for_migration(place, read_logs=True, index_interval_bytes=4096)
-    assert "up-0 can't be listed" in migration.error
 
 
 def test_rows_travel_between_processes_and_become_json(places):

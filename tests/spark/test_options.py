@@ -2,14 +2,8 @@
 import pytest
 
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.source.options import (
-    EARLIEST,
-    INTERNAL_TOPICS,
-    LATEST,
-    NEWEST_RULES,
-    OptionError,
-    parse_options,
-)
+from kafkastore.spark.source.options import NEWEST_RULES, OptionError, parse_options
+from kafkastore.spark.source.selection import EARLIEST, INTERNAL_TOPICS, LATEST
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -89,6 +83,12 @@ def test_a_relative_path_means_the_planners_folder(tmp_path, monkeypatch):
     assert parsed(path="logs").paths == (str(tmp_path / "logs"),)
 
 
+def test_urls_stay_and_those_of_local_files_are_paths():
+    given = ["s3://b/k", "HDFS://host:8020/k", "file:/logs", "FILE:///logs", "file:///logs"]
+    assert parsed(path=given[0]).paths == (given[0],)
+    assert [parsed(path=each).paths[0] for each in given] == [*given[:2], *["/logs"] * 3]
+
+
 def test_what_concerns_a_broker_only_is_let_pass():
     parsed(**{
         "kafka.bootstrap.servers": "h:9092",
@@ -152,17 +152,19 @@ def test_columns_are_named_by_commas():
         ({"subscribe": "t", "assign": "{}"}, r"options subscribe and assign contradict each other"),
         ({"subscribe": " , "}, r"option subscribe names no topic"),
         ({"subscribePattern": "("}, r"option subscribePattern is not regular: .*"),
-        ({"assign": "t-0"}, r"option assign is no JSON: t-0"),
+        ({"assign": "t-0"}, r'option assign must be JSON like \{"orders": \[0, 1\]\}, not t-0'),
         ({"assign": '{"t": 0}'}, r'option assign must be JSON like \{"orders": \[0, 1\]\}, not'),
         ({"assign": '["t"]'}, r"option assign must be JSON like"),
         ({"startingOffsets": "latest"}, r"option startingOffsets can't be latest: nothing would"),
         ({"endingOffsets": "earliest"}, r"option endingOffsets can't be earliest"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, r"startingOffsets can't be -1 for t-0: nothing"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, r"endingOffsets can't be -2 for t-0"),
-        ({"startingOffsets": '{"t": {"0": -3}}'}, r"startingOffsets must be JSON like"),
-        ({"startingOffsets": '{"t": {"0": 1.5}}'}, r"startingOffsets must be JSON like"),
-        ({"startingOffsets": '{"t": [1]}'}, r"startingOffsets must be JSON like"),
-        ({"startingOffsets": "begin"}, r"option startingOffsets is no JSON: begin"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, r"startingOffsets must be earliest, or JSON"),
+        ({"startingOffsets": '{"t": {"0": 1.5}}'}, r"must be earliest, or JSON like"),
+        ({"startingOffsets": '{"t": [1]}'}, r"must be earliest, or JSON like"),
+        ({"startingOffsets": "earlist"},
+         r'Offsets must be earliest, or JSON like \{"orders": \{"0": 23, "1": 42\}\}, not earlist'),
+        ({"startingOffsetsByTimestamp": "now"}, r"Timestamp must be JSON like .*, not now"),
         ({"startingTimestamp": "-5"}, r"startingTimestamp must be an integer of at least 0, not"),
         ({"endingTimestamp": "now"}, r"endingTimestamp must be an integer of at least 0, not now"),
         ({"endingTimestamp": str(1 << 63)}, r"endingTimestamp must be an integer"),
@@ -172,7 +174,7 @@ def test_columns_are_named_by_commas():
         ({"minPartitions": "0"}, r"minPartitions must be an integer of at least 1, not 0"),
         ({"paths": "[]"}, r"options path and paths contradict each other"),
         ({"subscribePattern": " "}, r"option subscribePattern is empty"),
-        ({"endingOffsets": ""}, r"option endingOffsets is no JSON"),
+        ({"endingOffsets": ""}, r"endingOffsets must be latest, or JSON like .*, not empty"),
         ({"maxRecordsPerPartition": "0"}, r"maxRecordsPerPartition must be an integer of at least"),
         ({"isolation": "none"}, r"isolation must be read_uncommitted or read_committed, not none"),
         ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"},

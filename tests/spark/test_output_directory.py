@@ -178,6 +178,24 @@ def test_files_that_the_plans_name_may_change(saved, tmp_path):
     assert take_over(saved, tmp_path) is None
 
 
+def test_files_that_the_plans_name_may_not_change_where_copies_are_migrated(saved, tmp_path):
+    root = tmp_path / "store"
+    made = change(root, "t-0/a.timeindex", Inline(b"time"), b"time")
+    saved.write_plans([Plan(str(root), "migrate (auto)", (replace(made, relies_on=()),))], [])
+    assert take_over(saved, tmp_path) == {"now": 1}
+    write(root / "t-0" / "a.timeindex", b"time", 9)
+    assert take_over(saved, tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["t-0/new", "t-0/a.timeindex"])
+def test_a_file_that_changes_between_start_and_plan_is_noticed(saved, tmp_path, name):
+    root = tmp_path / "store"
+    made = change(root, "t-0/a.timeindex", Inline(b"time"), b"time")
+    write(root / name, b"new", 8)
+    saved.write_plans([Plan(str(root), "migrate (auto)", (replace(made, relies_on=()),))], [root])
+    assert take_over(saved, tmp_path) is None
+
+
 def test_what_cannot_be_looked_at_has_a_state_too(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / "dangling").symlink_to("nowhere")

@@ -1,6 +1,7 @@
 """The whole way over the samples, beside what the real brokers answered."""
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from kafkastore.spark.pipeline.output_directory import MARK
 from kafkastore.spark.pipeline.report import render
 from kafkastore.spark.pipeline.steps import run_pipeline, store_names
 
+FSYNC = os.fsync
 NOW = 2_000_000_000_000
 VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
 STEPS = [
@@ -35,6 +37,11 @@ class Diary:
 
     def __init__(self):
         self.events = []
+        self.flushed = []
+
+    def flush(self, descriptor):
+        FSYNC(descriptor)
+        self.flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
 
     def step_started(self, step, unit, total):
         self.events.append(("started", step))
@@ -84,7 +91,9 @@ def auto(spark, sources, tmp_path_factory):
     diary = Diary()
     before = [contents(source) for source in sources]
     out = tmp_path_factory.mktemp("auto") / "out"
-    result = run_pipeline(sources, out, spark=spark, progress=diary)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("os.fsync", diary.flush)
+        result = run_pipeline(sources, out, spark=spark, progress=diary)
     assert [contents(source) for source in sources] == before, "the sources are left alone"
     return result, diary
 
@@ -149,6 +158,16 @@ def test_the_way_has_its_steps_and_tells_of_them(auto):
         "survey", "verify", "copy", "plan", "migrate", "offsets", "records to Parquet",
     }
     assert result.problems == []
+
+
+def test_parquet_files_are_durable_before_their_step_counts_as_done(auto):
+    result, diary = auto
+    names = [Path(path).name for path in diary.flushed]
+    step = names.index("records-to-Parquet.json.tmp")
+    written = {path.name for path in result.records.rglob("*.parquet")}
+    assert written
+    assert written <= set(names[:step])
+    assert {"report.html.tmp", "result.json"} <= set(names[step:])
 
 
 def test_after_the_migration_nothing_is_left_to_find_and_lookups_are_right(auto):
@@ -349,9 +368,9 @@ def cut_short(plan, spread, undo_dir):
     return apply_in_parts(plan, first, undo_dir)
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("meanwhile", ["nothing", "a run that does not resume", "other options"])
 def test_an_interrupted_migration_in_place_is_finished_by_the_next(
-    spark, sources, tmp_path, monkeypatch, again
+    spark, sources, tmp_path, monkeypatch, meanwhile
 ):
     logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
     before = contents(logs)
@@ -360,12 +379,16 @@ def test_an_interrupted_migration_in_place_is_finished_by_the_next(
         with pytest.raises(KeyboardInterrupt):
             run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
     assert before != contents(logs)
-    if again:  # a run that does not resume forgets what the first one had planned
+    if "not resume" in meanwhile:  # it forgets what the first one had planned
         with pytest.raises(ChangeRefusedError, match="an earlier plan is unfinished"):
             run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
-    result = run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark, resume=True)
+    options = {"mode": "kip-33"} if meanwhile == "other options" else {}
+    result = run_pipeline(
+        logs, tmp_path / "out", in_place=True, spark=spark, resume=True, **options
+    )
     (each,) = result.stores
     assert each.files_made == each.segments
+    assert (result.summary()[0].findings_before == 0) == (meanwhile != "nothing")
     assert result.summary()[0].findings_after == 0
     undo(each.undo_area)
     assert contents(logs) == before

@@ -218,6 +218,20 @@ def test_without_fail_on_data_loss_offsets_need_not_be_there(fifty):
     assert len(rows_of(reader)) == SEGMENTS * ROWS
 
 
+def test_partitions_of_assign_that_are_not_there_are_left_out_without_fail_on_data_loss(fifty):
+    asked = {
+        "assign": '{"t": [0, 7], "u": [1]}',
+        "startingOffsets": '{"t": {"0": 29990, "7": 5}, "u": {"1": 0}}',
+    }
+    with pytest.raises(OptionError, match=r"no partition t-7 in .*; .* failOnDataLoss to false"):
+        reader_of(fifty, **asked).partitions()
+    rows = rows_of(reader_of(fifty, **asked, failOnDataLoss="false"))
+    assert [row["offset"] for row in rows] == [*range(29990, 30000)]
+    only = {"assign": '{"u": [1]}', "failOnDataLoss": "false"}
+    assert rows_of(reader_of(fifty, **only)) == []
+    assert rows_of(reader_of(fifty, **only, table="segments")) == []
+
+
 def test_an_end_that_is_not_decided_is_not_there_for_a_reader_of_committed_records(golden):
     logs_dir = golden("2.4.0", "transactions", "answers").logs
     log = kafkastore.open(logs_dir)["txn", 0]

@@ -1,5 +1,7 @@
 """The report: one page, whole by itself, that nothing in a directory's names can break."""
+import json
 import re
+import tracemalloc
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -37,7 +39,7 @@ from kafkastore.spark.pipeline.report import (
     render,
     size,
 )
-from kafkastore.spark.pipeline.results import StoreResult
+from kafkastore.spark.pipeline.results import AnswerColumns, PipelineResult, StoreResult
 from kafkastore.spark.spread import Place
 from kafkastore.time_axes import LAST_DATE_MS, MOST_TICKS, time_ticks
 
@@ -309,3 +311,33 @@ def test_ticks_are_few_round_and_inside(first, length):
 )
 def test_times_and_sizes_are_written_for_people(found, expected):
     assert found == expected
+
+
+@given(st.lists(st.builds(
+    AnswerRow, st.integers(0, 2**63 - 1), *[st.none() | st.integers(0, 2**63 - 1)] * 6
+)))
+def test_answers_in_columns_are_the_same_answers(rows):
+    columns = AnswerColumns(rows)
+    assert list(columns) == [columns[at] for at in range(len(columns))] == columns[:] == rows
+
+
+def test_results_of_many_partitions_take_little_memory(tmp_path):
+    """The largest of what the driver holds: answers, and result.json while it is written."""
+    number, asked = 400, 100
+    rows = [AnswerRow(10**12 + at, *range(at, at + 6)) for at in range(asked)]
+    store = StoreResult("store", str(tmp_path))
+    tracemalloc.start()
+    try:
+        for partition in range(number):
+            place = Place("store", None, "", "t", partition, 0)
+            store.partitions.append(PartitionRow(place, (), 0, 0, 0, None, (), None))
+            store.before[TopicPartition("t", partition)] = AnswerColumns(rows)
+        kept = tracemalloc.get_traced_memory()[0]
+        assert kept / number < 1.5 * 8 * asked * len(AnswerRow._fields)
+        tracemalloc.reset_peak()
+        result = PipelineResult(tmp_path, "auto", 0, [store])
+        written = sum(map(len, result.json_parts()))
+        assert tracemalloc.get_traced_memory()[1] - kept < written / 4
+    finally:
+        tracemalloc.stop()
+    assert len(json.loads(result.to_json())["stores"][0]["partitions"]) == number

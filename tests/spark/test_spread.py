@@ -20,7 +20,15 @@ from kafkastore.errors import (
     KafkaStoreError,
     NotAFileError,
 )
-from kafkastore.spark.spread import JobError, attempt, dumps, even_packs, spread, table
+from kafkastore.spark.spread import (
+    TASK_BYTES,
+    JobError,
+    attempt,
+    dumps,
+    even_packs,
+    spread,
+    table,
+)
 from kafkastore.spark.watch import watch
 
 NUMBERS = pa.schema([("item", pa.int32()), ("root", pa.float64()), ("error", pa.string())])
@@ -137,6 +145,14 @@ def test_a_table_has_few_tasks_whatever_is_in_it(spark):
     frame = table(spark, roots, range(1000), NUMBERS, where=lambda item: {"item": item}, weigh=abs)
     assert frame.rdd.getNumPartitions() == 8
     assert [row.item for row in frame.collect()] == list(range(1000))
+
+
+@pytest.mark.parametrize(("size", "tasks"), [(1, 8), (TASK_BYTES // 2, 50), (TASK_BYTES * 2, 100)])
+def test_much_to_read_has_more_tasks(spark, size, tasks):
+    frame = table(
+        spark, roots, range(100), NUMBERS, where=lambda item: {"item": item}, weigh=lambda _: size
+    )
+    assert frame.rdd.getNumPartitions() == tasks
 
 
 def directory(_):

@@ -208,7 +208,8 @@ def _change(
         refuse_remote(each)
     roots = [Path(os.path.abspath(each)) for each in listed(paths)]
     _check_apart(roots)
-    places = {root: places_in(root, partitions) for root in roots}  # complains before all
+    # Complains before all. What they weigh is looked at when they are surveyed.
+    places = {root: places_in(root, partitions, is_weighed=False) for root in roots}
     done = (
         _change_one(run, root, places[root], planned, undo_dir, resume=resume) for root in roots
     )

@@ -5,16 +5,14 @@ a row with its error. `spread` spreads them.
 """
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from kafkastore import legacy, migration
+from kafkastore import legacy
 from kafkastore.checks.findings import Finding
 from kafkastore.checks.verify import verify_log
-from kafkastore.migration import PartitionSurvey
 from kafkastore.spark.jobs.places import FAILURES, open_place
 from kafkastore.spark.jobs.reading import Reading, SegmentRow
 from kafkastore.spark.spread import Place
@@ -93,14 +91,6 @@ class Verified(NamedTuple):
     error: str | None
 
 
-class Surveyed(NamedTuple):
-    """What a migration's plan is made from; `error` where there is nothing."""
-
-    place: Place
-    survey: PartitionSurvey | None
-    error: str | None
-
-
 def survey_partition(place: Place) -> PartitionRow:
     """Read one partition once: what its segments hold, how far it can be read, records to sample.
 
@@ -153,31 +143,6 @@ def verify_partition(place: Place) -> Verified:
     except FAILURES as failure:
         return Verified(place, tuple(findings), str(failure))
     return Verified(place, tuple(findings), None)
-
-
-def survey_for_migration(place: Place, *, read_logs: bool, index_interval_bytes: int) -> Surveyed:
-    """Find out what a migration would do with one partition; see `kafkastore.migration.survey`.
-
-    Parameters
-    ----------
-    place : Place
-    read_logs, index_interval_bytes : bool, int
-        As there.
-
-    Returns
-    -------
-    Surveyed
-    """
-    try:
-        found = migration.survey_partition(
-            open_place(place),
-            directory="" if place.root is None else os.path.basename(place.path),
-            index_interval_bytes=index_interval_bytes,
-            read_logs=read_logs,
-        )
-    except FAILURES as failure:
-        return Surveyed(place, None, str(failure))
-    return Surveyed(place, found, None)
 
 
 def answer_times(asked: tuple[Place, Sequence[int]], *, now: int) -> Answers:

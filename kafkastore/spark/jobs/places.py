@@ -8,12 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkastore.errors import KafkaStoreError, RemoteStoreError
+from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.log.log_store import AnyPartition, AnyPath, LogStore, Partitions
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import url_of
+from kafkastore.remote.tree import known_here, url_of
 from kafkastore.spark.spread import Place
 
 if TYPE_CHECKING:
@@ -59,12 +59,8 @@ def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
     -------
     Place
         Its store is called after the log directory, or after the partition directory where that
-        lies in none.
-
-    Raises
-    ------
-    RemoteStoreError
-        If it is in a remote store: what is fetched of that lies here, and not at the executors.
+        lies in none. The paths of a remote store are those of this process: `open_place` lists what
+        they stand for where it is called.
     """
     root = None if log.log_dir is None else str(log.log_dir.path)
     size = 0
@@ -72,9 +68,8 @@ def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
         with suppress(*FAILURES):  # the jobs say why
             size = sum(segment.size for segment in log.segments)
     path = str(log.path)
-    if is_weighed:
-        refuse_remote(path)
-    return Place(path if root is None else root, root, path, log.topic, log.partition, size)
+    store = url_of(path if root is None else root)
+    return Place(store, root, path, log.topic, log.partition, size)
 
 
 def copies_of(
@@ -177,7 +172,10 @@ def open_place(place: Place) -> PartitionLog:
     -------
     PartitionLog
     """
-    log_dir = None if place.root is None else _log_dir(place.root, _state_of(place.root))
+    log_dir = None
+    if place.root is not None:
+        root = known_here(Path(place.root), with_all_below=False)
+        log_dir = _log_dir(root, _state_of(root))
     return PartitionLog(Path(place.path), TopicPartition(place.topic, place.partition), log_dir)
 
 
@@ -204,7 +202,7 @@ def columns_of(copies: Sequence[Place]) -> Mapping[str, Any]:
         "store": place.store,
         "topic": place.topic,
         "partition": place.partition,
-        "path": place.path,
+        "path": url_of(place.path),
     }
 
 
@@ -225,25 +223,6 @@ def place_fields() -> list[tuple[str, pa.DataType]]:
     ]
 
 
-def refuse_remote(path: str) -> None:
-    """Refuse what executors would not find.
-
-    Parameters
-    ----------
-    path : str
-        Of a partition directory.
-
-    Raises
-    ------
-    RemoteStoreError
-        If it stands for a URL.
-    """
-    if (url := url_of(path)) != path:
-        raise RemoteStoreError(
-            url, "jobs on Spark read local and mounted paths; copy it, or do it without Spark"
-        )
-
-
 def listed(paths: Paths) -> list[AnyPath]:
     """Return paths as a list, one too.
 
@@ -254,15 +233,15 @@ def listed(paths: Paths) -> list[AnyPath]:
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
 
 
-def _state_of(root: str) -> tuple[tuple[int, int] | None, ...]:
+def _state_of(root: Path) -> tuple[tuple[int, int] | None, ...]:
     """Return size and mtime of each file that a `LogDir` reads."""
     return tuple(_states(root))
 
 
-def _states(root: str) -> Iterator[tuple[int, int] | None]:
+def _states(root: Path) -> Iterator[tuple[int, int] | None]:
     for mark in MARKS:
         try:
-            status = os.stat(os.path.join(root, mark))
+            status = os.stat(root / mark)
         except OSError:
             yield None
         else:
@@ -270,6 +249,6 @@ def _states(root: str) -> Iterator[tuple[int, int] | None]:
 
 
 @lru_cache(maxsize=16)
-def _log_dir(root: str, _state: tuple[tuple[int, int] | None, ...]) -> LogDir:
+def _log_dir(root: Path, _state: tuple[tuple[int, int] | None, ...]) -> LogDir:
     """Parse checkpoints once for all partitions of a task, and again when they have changed."""
-    return LogDir(Path(root))
+    return LogDir(root)

@@ -163,7 +163,12 @@ def reindex_place(
     )
 
 
-def places_in(path: AnyPath, partitions: Collection[AnyPartition] | None = None) -> list[Place]:
+def places_in(
+    path: AnyPath,
+    partitions: Collection[AnyPartition] | None = None,
+    *,
+    is_weighed: bool = True,
+) -> list[Place]:
     """List partitions of one log directory, each of which is in one place.
 
     Parameters
@@ -172,6 +177,8 @@ def places_in(path: AnyPath, partitions: Collection[AnyPartition] | None = None)
         A log directory, or a partition directory.
     partitions : collection, optional
         Only these.
+    is_weighed : bool
+        As for `place_of`.
 
     Returns
     -------
@@ -186,7 +193,9 @@ def places_in(path: AnyPath, partitions: Collection[AnyPartition] | None = None)
         If one of `partitions` is not there.
     """
     root = os.path.abspath(local_path(path))
-    return [place_of(log) for log in open_store(root).logs_of(partitions)]
+    return [
+        place_of(log, is_weighed=is_weighed) for log in open_store(root).logs_of(partitions)
+    ]
 
 
 def directory_of(place: Place) -> str:

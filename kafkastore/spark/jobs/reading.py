@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kafkastore.log.partition_log import PartitionLog
 
 #: Points of a partition's records that are kept, to choose times from and to draw.
-MOST_SAMPLES = 1024
+MOST_SAMPLES = 256
 
 
 class SegmentRow(NamedTuple):

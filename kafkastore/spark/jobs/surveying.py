@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkastore.errors import ChangeRefusedError, DuplicatePartitionError
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.remote.tree import shown
 from kafkastore.spark import register
 from kafkastore.spark.jobs.partition_jobs import PartitionRow, survey_partition
 from kafkastore.spark.jobs.places import (
@@ -307,7 +308,7 @@ def _written_row(
     """Return the row of a partition."""
     row = dict(columns_of(copies))
     if isinstance(found, Failed):
-        return row | {"rows": 0, "error": str(found.error)}
+        return row | {"rows": 0, "error": shown(str(found.error))}
     rows = written.get((found.place.topic, found.place.partition), 0)
     error = found.error
     if rows != found.records:
@@ -317,7 +318,7 @@ def _written_row(
         "log_end_offset": found.log_end_offset,
         "records": found.records,
         "rows": rows,
-        "error": error,
+        "error": None if error is None else shown(error),
     }
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
-from kafkastore.spark.pipeline.results import RULES, StoreResult
+from kafkastore.spark.pipeline.results import NOTHING, RULES, StoreResult, column
 
 MIB = 1 << 20
 #: Distances between entries are counted by powers of two, the last for all from there on.
@@ -258,30 +257,31 @@ def differences(store: StoreResult) -> list[Differences]:
     list of Differences
         Modification times and what is correct are the same before the migration and after it.
     """
-    before = [row for rows in store.before.values() for row in rows]
-    after = [row for rows in store.after.values() for row in rows]
+    before, after = list(store.before.values()), list(store.after.values())
     found = []
     for rule in RULES:
         if rule in ("legacy", "correct"):
-            found.append(_differences(rule, "", after or before))
+            found.append(_differences(rule, "", after if any(after) else before))
         else:
             found += [_differences(rule, "before", before), _differences(rule, "after", after)]
     return found
 
 
-def _differences(rule: str, moment: str, rows: Sequence[AnswerRow]) -> Differences:
-    given, correct = _offsets(rows, rule), _offsets(rows, "correct")
-    both = (given != _NONE) & (correct != _NONE)
+def _differences(
+    rule: str, moment: str, answers: Sequence[Sequence[AnswerRow]]
+) -> Differences:
+    given, correct = column(answers, rule), column(answers, "correct")
+    both = (given != NOTHING) & (correct != NOTHING)
     distance = np.where(both, given - correct, 0)
     return Differences(
         RULES[rule],
         moment,
-        len(rows),
+        len(correct),
         int((given == correct).sum()),
         int((distance < 0).sum()),
         int((distance > 0).sum()),
-        int(((given == _NONE) & (correct != _NONE)).sum()),
-        int(((given != _NONE) & (correct == _NONE)).sum()),
+        int(((given == NOTHING) & (correct != NOTHING)).sum()),
+        int(((given != NOTHING) & (correct == NOTHING)).sum()),
         int(-distance.min(initial=0)),
         int(distance.max(initial=0)),
     )
@@ -301,16 +301,11 @@ def distances(store: StoreResult, rule: str) -> tuple[NDArray[np.int64], NDArray
     timestamps, distances : numpy.ndarray of int64, shape (n,)
         ms since 1970; the offset given less the correct one.
     """
-    rows = [row for each in store.before.values() for row in each]
-    given, correct = _offsets(rows, rule), _offsets(rows, "correct")
-    stamps = np.array([row.timestamp for row in rows], np.int64)
-    wrong = (given != _NONE) & (correct != _NONE) & (given != correct)
+    given, correct, stamps = (
+        column(store.before.values(), name) for name in (rule, "correct", "timestamp")
+    )
+    wrong = (given != NOTHING) & (correct != NOTHING) & (given != correct)
     return stamps[wrong], (given - correct)[wrong]
-
-
-def _offsets(rows: Sequence[AnswerRow], rule: str) -> NDArray[np.int64]:
-    answers = map(attrgetter(rule), rows)
-    return np.array([_NONE if each is None else each for each in answers], np.int64)
 
 
 def severities(store: StoreResult) -> list[SeverityRow]:

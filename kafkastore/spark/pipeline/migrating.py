@@ -160,7 +160,8 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
                 plans.append(plan)
                 told.append((warnings, problems))
                 before += len(store.partitions)
-            run.saved.write_plans(plans, [store.path for store in run.result.stores])
+            stores = [store.path for store in run.result.stores]
+            run.saved.write_plans(plans, stores if run.result.is_in_place else ())
             return told
 
         told: list[tuple[list[str], list[str]]] = step.result(make, list)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import FileSystem
 
 MARK = ".kafkastore-pipeline"
 #: Holds what only a run that resumes this one needs; gone when the output has appeared.
@@ -63,6 +64,7 @@ def output_directory(
         if target.exists():
             target.rename(old)
         working.rename(target)
+        FileSystem().fsync_directory(target.parent)
         shutil.rmtree(target / STEPS, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 

@@ -1,12 +1,14 @@
 """The pipeline's records: every store through the data source to Parquet, and counted."""
 from __future__ import annotations
 
+import os
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.fs import FileSystem
 from kafkastore.spark.jobs.surveying import records_of, write
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
@@ -36,6 +38,7 @@ def write_records(run: Run, spark: SparkSession) -> None:
             if frames:
                 whole = reduce(lambda one, other: one.unionAll(other), frames)
                 write(spark, whole.write.mode("overwrite"), FOLDERS, str(folder), step.tell)
+                _make_durable(folder)  # before the step counts as done
             return bool(frames)
 
         step.result(make, bool)
@@ -44,6 +47,19 @@ def write_records(run: Run, spark: SparkSession) -> None:
             store.rows_written = {key: n for (name, key), n in counts.items() if name == store.name}
             _compare(run, store)
         step.summary = f"{sum(counts.values()):,} rows"
+
+
+def _make_durable(folder: Path) -> None:
+    """Flush what was written, and its names."""
+    fs = FileSystem()
+    for place, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            descriptor = os.open(os.path.join(place, name), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fs.fsync(descriptor)
+            finally:
+                fs.close(descriptor)
+        fs.fsync_directory(Path(place))
 
 
 def _frame(run: Run, spark: SparkSession, store: StoreResult) -> DataFrame:

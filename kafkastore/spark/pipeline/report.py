@@ -1,8 +1,9 @@
 """The report: one page of HTML that needs nothing else, for a desk or a phone, light or dark."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -123,7 +124,7 @@ def _section(store: StoreResult, now: int, stores: int) -> Section:
     from markupsafe import Markup
 
     drawable = [row for row in store.partitions if row.records]
-    to_draw = sorted(drawable, key=lambda row: -len(row.segments))[: max(1, MOST_DRAWN // stores)]
+    to_draw = _most_segments(drawable)[: max(1, MOST_DRAWN // stores)]
     timeline, density, distances = (
         None if svg is None else Markup(svg)
         for svg in (
@@ -156,6 +157,25 @@ def _section(store: StoreResult, now: int, stores: int) -> Section:
         answer_tables(store, max(1, MOST_TABLES // stores)),
         _is_untimed(store),
     )
+
+
+def _most_segments(rows: Iterable[PartitionRow]) -> list[PartitionRow]:
+    return sorted(rows, key=lambda row: -len(row.segments))
+
+
+def drop_samples(store: StoreResult) -> None:
+    """Forget the records sampled of partitions that won't be drawn, but for the first of each.
+
+    Parameters
+    ----------
+    store : StoreResult
+    """
+    drawn = _most_segments(row for row in store.partitions if row.records)[:MOST_DRAWN]
+    kept = {row.place for row in drawn}
+    store.partitions[:] = [
+        row if row.place in kept else row._replace(samples=row.samples[:1])
+        for row in store.partitions
+    ]
 
 
 def _size_list(what: str, store: StoreResult, sizes: list[digest.Size]) -> SizeList:
@@ -220,7 +240,12 @@ def answer_tables(store: StoreResult, most: int = MOST_TABLES) -> list[AnswerTab
     list of AnswerTable
         In the order of the store.
     """
-    tables: list[AnswerTable] = []
+    tables = nlargest(most, enumerate(_tables(store)), key=lambda each: each[1].differing)
+    return [table for _, table in sorted(tables, key=lambda each: each[0])]
+
+
+def _tables(store: StoreResult) -> Iterator[AnswerTable]:
+    """Yield a table for each partition."""
     for key, rows in store.after.items():
         pairs = list(zip(store.before.get(key, ()), rows, strict=False))
         if pairs:
@@ -228,11 +253,7 @@ def answer_tables(store: StoreResult, most: int = MOST_TABLES) -> list[AnswerTab
             # Stable: of those that differ, and of the others, the first.
             order = sorted(range(len(pairs)), key=lambda at: not differs[at])[:MOST_ANSWERS]
             shown = [pairs[at] for at in sorted(order)]
-            tables.append(
-                AnswerTable(str(TopicPartition(*key)), shown, len(pairs), sum(differs))
-            )
-    chosen = sorted(range(len(tables)), key=lambda at: -tables[at].differing)[:most]
-    return [tables[at] for at in sorted(chosen)]
+            yield AnswerTable(str(TopicPartition(*key)), shown, len(pairs), sum(differs))
 
 
 def _answers(before: AnswerRow, after: AnswerRow) -> set[int | None]:

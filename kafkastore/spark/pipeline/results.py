@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
@@ -14,6 +17,9 @@ from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
 
+#: Stands for None in columns of numbers.
+NOTHING = np.iinfo(np.int64).min
+
 #: The rules that are set side by side, as fields of `AnswerRow` and as people know them.
 RULES: Mapping[str, str] = {
     "legacy": "legacy",
@@ -21,6 +27,65 @@ RULES: Mapping[str, str] = {
     "broker": "2.4",
     "correct": "correct",
 }
+
+
+class AnswerColumns(Sequence[AnswerRow]):
+    """Answers of one partition, in a fraction of the memory.
+
+    Parameters
+    ----------
+    rows : sequence of AnswerRow
+
+    Attributes
+    ----------
+    numbers : numpy.ndarray of int64, shape (n, 7)
+        The fields of each; `NOTHING` for None.
+    """
+
+    def __init__(self, rows: Sequence[AnswerRow]) -> None:
+        numbers = [[NOTHING if each is None else each for each in row] for row in rows]
+        self.numbers = np.array(numbers, np.int64).reshape(-1, len(AnswerRow._fields))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> AnswerRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[AnswerRow]: ...
+    def __getitem__(self, at: int | slice) -> AnswerRow | list[AnswerRow]:
+        if isinstance(at, slice):
+            return [_answer_row(numbers) for numbers in self.numbers[at].tolist()]
+        return _answer_row(self.numbers[at].tolist())
+
+    def __iter__(self) -> Iterator[AnswerRow]:
+        return map(_answer_row, self.numbers.tolist())
+
+
+def _answer_row(numbers: Iterable[int]) -> AnswerRow:
+    return AnswerRow._make(None if each == NOTHING else each for each in numbers)
+
+
+def column(answers: Iterable[Sequence[AnswerRow]], name: str) -> NDArray[np.int64]:
+    """Return one column of the answers of some partitions.
+
+    Parameters
+    ----------
+    answers : iterable of sequence of AnswerRow
+    name : str
+        A field of `AnswerRow`.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        `NOTHING` for None.
+    """
+    at = AnswerRow._fields.index(name)
+    columns = [
+        (rows if isinstance(rows, AnswerColumns) else AnswerColumns(rows)).numbers[:, at]
+        for rows in answers
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
 class Step(NamedTuple):
@@ -113,8 +178,8 @@ class StoreResult:
     warnings: list[str] = field(default_factory=list)
     files_made: int = 0
     bytes_made: int = 0
-    before: dict[TopicPartition, tuple[AnswerRow, ...]] = field(default_factory=dict)
-    after: dict[TopicPartition, tuple[AnswerRow, ...]] = field(default_factory=dict)
+    before: dict[TopicPartition, Sequence[AnswerRow]] = field(default_factory=dict)
+    after: dict[TopicPartition, Sequence[AnswerRow]] = field(default_factory=dict)
     rows_written: dict[TopicPartition, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -185,6 +250,11 @@ class PipelineResult:
         return self.out / "records"
 
     @property
+    def is_in_place(self) -> bool:
+        """Whether the directories themselves were migrated, and not copies."""
+        return all(store.path == store.migrated for store in self.stores)
+
+    @property
     def problems(self) -> list[str]:
         """What could not be done, in all stores."""
         return [f"{store.name}: {problem}" for store in self.stores for problem in store.problems]
@@ -195,23 +265,36 @@ class PipelineResult:
 
     def to_json(self) -> str:
         """Return everything as JSON; offsets and times are numbers, no answer is null."""
-        return json.dumps(
-            {
-                "out": str(self.out),
-                "mode": self.mode,
-                "now": self.now,
-                "steps": [step._asdict() for step in self.steps],
-                "stores": [_store_to_json(store) for store in self.stores],
-            }
+        return "".join(self.json_parts())
+
+    def json_parts(self) -> Iterator[str]:
+        """Yield that piece by piece: of a large store it is much larger than what it tells of."""
+        whole = {
+            "out": str(self.out),
+            "mode": self.mode,
+            "now": self.now,
+            "steps": [step._asdict() for step in self.steps],
+        }
+        yield from _with_list(
+            whole,
+            "stores",
+            (
+                _with_list(
+                    _store_to_json(store),
+                    "partitions",
+                    ((json.dumps(_partition_to_json(store, row)),) for row in store.partitions),
+                )
+                for store in self.stores
+            ),
         )
 
 
-def agreement(answers: Iterable[tuple[AnswerRow, ...]]) -> Agreement:
+def agreement(answers: Iterable[Sequence[AnswerRow]]) -> Agreement:
     """Count the right answers.
 
     Parameters
     ----------
-    answers : iterable of tuple of AnswerRow
+    answers : iterable of sequence of AnswerRow
         Of some partitions.
 
     Returns
@@ -219,13 +302,10 @@ def agreement(answers: Iterable[tuple[AnswerRow, ...]]) -> Agreement:
     Agreement
         `correct` is right by definition.
     """
-    rows = [row for each in answers for row in each]
-    return Agreement(
-        len(rows),
-        sum(row.legacy == row.correct for row in rows),
-        sum(row.kip_33 == row.correct for row in rows),
-        sum(row.broker == row.correct for row in rows),
-    )
+    listed = list(answers)
+    correct = column(listed, "correct")
+    right = (column(listed, rule) == correct for rule in ("legacy", "kip_33", "broker"))
+    return Agreement(len(correct), *(int(each.sum()) for each in right))
 
 
 def by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:
@@ -238,6 +318,17 @@ def by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:
 
 def _above_style(findings: Iterable[Finding]) -> int:
     return sum(finding.severity != Severity.STYLE for finding in findings)
+
+
+def _with_list(
+    whole: Mapping[str, Any], name: str, items: Iterable[Iterable[str]]
+) -> Iterator[str]:
+    """Yield a JSON object, and in it a last member: a list, whose items come piece by piece."""
+    yield f'{json.dumps(whole)[:-1]}, "{name}": ['
+    for number, item in enumerate(items):
+        yield ", " if number else ""
+        yield from item
+    yield "]}"
 
 
 def _store_to_json(store: StoreResult) -> dict[str, Any]:
@@ -253,7 +344,6 @@ def _store_to_json(store: StoreResult) -> dict[str, Any]:
         "problems": store.problems,
         "findings_before": [_finding_to_json(each) for each in store.findings_before],
         "findings_after": [_finding_to_json(each) for each in store.findings_after],
-        "partitions": [_partition_to_json(store, row) for row in store.partitions],
     }
 
 

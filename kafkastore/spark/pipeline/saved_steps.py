@@ -3,7 +3,8 @@
 One file for each step that is done, and one that says of what they are the results: the options,
 and how every file of the stores was.  With other options, or when a file has another size or
 modification time since, nothing is taken over.  In place, the files that the run's own plans name
-are left out of that: whether those are as planned the migration finds out, file by file.
+are left out of that: whether those are as planned the migration finds out, file by file.  So how
+all other files were is kept with the plans, if nothing had changed until then.
 """
 from __future__ import annotations
 
@@ -55,12 +56,10 @@ class SavedSteps:
         """
         started = self.read(_STARTED)
         if started is not None and started["options"] == _plain(options):
-            plans = self.read(_PLANS)
-            kept = [frozenset[str]()] * len(stores) if plans is None else _paths(plans)
-            now = [
-                state_of(Path(path), left_out) for path, left_out in zip(stores, kept, strict=True)
-            ]
-            if now == (started["states"] if plans is None else plans["states"]):
+            kept = (self.read(_PLANS) or {}).get("others") or {
+                "paths": [()] * len(stores), "states": started["states"],
+            }
+            if _states(stores, kept["paths"]) == kept["states"]:
                 also: dict[str, Any] = started["also"]
                 return also
         self.discard()
@@ -76,18 +75,27 @@ class SavedSteps:
         self, options: Mapping[str, Any], stores: Sequence[str], also: Mapping[str, Any]
     ) -> None:
         """Note of what the results will be that are kept from here on."""
-        states = [state_of(Path(path)) for path in stores]
+        states = _states(stores, [()] * len(stores))
         self.write(_STARTED, {"options": options, "states": states, "also": also})
 
     def write_plans(self, plans: Sequence[Plan], stores: Sequence[str]) -> None:
-        """Keep the plans, durable, before any of them is applied."""
-        paths = [[change.path for change in plan.changes] for plan in plans]
-        states = [
-            state_of(Path(path), frozenset(left_out))
-            for path, left_out in zip(stores, paths, strict=True)
-        ]
+        """Keep the plans, durable, before any of them is applied.
+
+        Parameters
+        ----------
+        plans : sequence of Plan
+        stores : sequence of str
+            Where the stores are that change: those of the plans; none, where copies do.
+        """
+        others = None
+        started = self.read(_STARTED)
+        if stores and started is not None:
+            paths = [[change.path for change in plan.changes] for plan in plans]
+            others = {"paths": paths, "states": _states(stores, paths)}
+            if _states(stores, [()] * len(stores)) != started["states"]:
+                others = None  # nor will they be when the plans are applied
         texts = [plan.to_json() for plan in plans]
-        self.write(_PLANS, {"paths": paths, "states": states, "plans": texts})
+        self.write(_PLANS, {"others": others, "plans": texts})
 
     def read_plans(self) -> list[Plan] | None:
         """Return the plans that were kept."""
@@ -97,7 +105,8 @@ class SavedSteps:
     def write(self, name: str, value: object) -> None:
         """Keep a value of JSON's types, whole and durable."""
         self._folder.mkdir(exist_ok=True)
-        FileSystem().replace_content(self._path(name), json.dumps(value, default=str).encode())
+        text = json.dumps(value, default=_listed)
+        FileSystem().replace_content(self._path(name), text.encode())
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Return what was kept under a name."""
@@ -160,8 +169,16 @@ def _files(root: Path, inner: str) -> Iterator[tuple[str, int, int]]:
             yield from _files(root, path)
 
 
-def _paths(plans: Mapping[str, Any]) -> list[frozenset[str]]:
-    return [frozenset(each) for each in plans["paths"]]
+def _states(stores: Sequence[str], left_out: Sequence[Collection[str]]) -> list[str]:
+    return [
+        state_of(Path(path), frozenset(paths))
+        for path, paths in zip(stores, left_out, strict=True)
+    ]
+
+
+def _listed(value: object) -> object:
+    """Return a value of a type that JSON does not have as one that it has."""
+    return list(value) if isinstance(value, Sequence) else str(value)
 
 
 def _plain(value: object) -> Any:

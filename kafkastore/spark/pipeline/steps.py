@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.fs import FileSystem
 from kafkastore.log.log_store import is_partition_directory, open_store
 from kafkastore.spark import register
 from kafkastore.spark.jobs import checking, partition_jobs
@@ -34,12 +35,18 @@ from kafkastore.spark.pipeline.migrating import (
 )
 from kafkastore.spark.pipeline.output_directory import output_directory
 from kafkastore.spark.pipeline.records import write_records
-from kafkastore.spark.pipeline.results import PipelineResult, StoreResult, agreement, by_severity
+from kafkastore.spark.pipeline.results import (
+    AnswerColumns,
+    PipelineResult,
+    StoreResult,
+    agreement,
+    by_severity,
+)
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.session import session
 from kafkastore.spark.spread import Place, spread
-from kafkastore.spark.watch import Tell
+from kafkastore.spark.watch import Tell, failures_of_spark, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,8 +110,12 @@ def run_pipeline(
         If a path is no log directory.
     ChangeRefusedError
         If `out` is something else, a broker has a directory open, or files change meanwhile.
+    SparkFailedError
+        If Spark fails; what was done is kept for a run with `resume`.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if undo_dir is not None and not in_place:
+        raise ChangeRefusedError("undo_dir goes with in_place: copies are removed, not undone")
     sources = [Path(os.path.abspath(path)) for path in listed]
     for source in sources:
         open_store(source)
@@ -114,23 +125,26 @@ def run_pipeline(
         for name, source in zip(store_names(sources), sources, strict=True)
     ]
     result = PipelineResult(target, mode, time.time_ns() // 1_000_000, stores)
-    with output_directory(target, sources, resume=resume) as working:
-        saved = SavedSteps(working)
+    with output_directory(target, sources, resume=resume) as working, failures_of_spark():
+        saved, fs = SavedSteps(working), FileSystem()
         options = {
             "stores": [[store.name, store.path, store.migrated] for store in stores],
             "mode": mode,
             "sample_times": sample_times if isinstance(sample_times, int) else list(sample_times),
             "undo_dir": None if undo_dir is None else os.path.realpath(undo_dir),
         }
-        _take_over(result, saved, options, undo_dir if in_place else None, resume=resume)
+        _take_over(result, saved, options, undo_dir, resume=resume)
         run = Run(result, working, saved, progress)
         with run.step("start Spark", "session") as step:
             spark = session(master) if spark is None else spark
             register(spark)
-            step.summary = f"Spark {spark.version} on {spark.sparkContext.master}"
+            where = "Connect" if is_connect(spark) else spark.sparkContext.master
+            step.summary = f"Spark {spark.version} on {where}"
         _survey(run, spark)
         _verify(run, spark, after=False)
         times = _times(run, sample_times)
+        for store in stores:
+            report.drop_samples(store)
         _ask(run, spark, times, after=False)
         if not in_place:
             copy_stores(run)
@@ -139,9 +153,13 @@ def run_pipeline(
         write_records(run, spark)
         _ask(run, spark, times, after=True)
         with run.step("report", "pages") as step:
-            (working / "report.html").write_text(report.render(result), encoding="utf-8")
+            fs.replace_content(working / "report.html", report.render(result).encode())
             step.summary = str(result.report)
-        (working / "result.json").write_text(result.to_json(), encoding="utf-8")
+        with (working / "result.json").open("w", encoding="utf-8") as file:
+            file.writelines(result.json_parts())
+            file.flush()
+            fs.fsync(file.fileno())
+        fs.fsync_directory(working)
     return result
 
 
@@ -202,11 +220,12 @@ def _take_over(
     finished: list[Finished] = []
     also = None
     if resume:
-        if all(store.path == store.migrated for store in result.stores):
+        also = saved.take_over(options, paths)
+        if result.is_in_place:
             finished = finish_other_plans(result.stores, saved.read_plans(), undo_dir)
         if any(each.files for each in finished):
             saved.discard()  # found and planned when those files were half done
-        also = saved.take_over(options, paths)
+            also = None
     if also is None:
         also = {"now": result.now, "finished": finished}
         saved.start(options, paths, also)
@@ -322,23 +341,22 @@ def _ask(
     with run.step("offsets again" if after else "offsets", "partitions", len(asked)) as step:
         job = partial(partition_jobs.answer_times, now=run.result.now)
         answers = step.result(
-            lambda: list(
-                spread(spark, job, asked, weigh=lambda each: each[0].bytes, tell=step.tell)
-            ),
-            lambda values: [
-                partition_jobs.Answers(
-                    Place(*place), tuple(partition_jobs.AnswerRow(*row) for row in rows), error
+            lambda: [
+                (each.place, AnswerColumns(each.rows), each.error)
+                for each in spread(
+                    spark, job, asked, weigh=lambda each: each[0].bytes, tell=step.tell
                 )
-                for place, rows, error in values
+            ],
+            lambda values: [
+                (Place(*place), AnswerColumns(rows), error) for place, rows, error in values
             ],
         )
-        for each in answers:
-            store = run.store(each.place)
-            key = TopicPartition(each.place.topic, each.place.partition)
-            (store.after if after else store.before)[key] = each.rows
-            if each.error is not None:
-                run.fail(each.place, each.error, "asked for offsets")
-        right = agreement(each.rows for each in answers)
+        for place, rows, error in answers:
+            store, key = run.store(place), TopicPartition(place.topic, place.partition)
+            (store.after if after else store.before)[key] = rows
+            if error is not None:
+                run.fail(place, error, "asked for offsets")
+        right = agreement(rows for _, rows, _ in answers)
         step.summary = (
             f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
             f"{partition_jobs.BROKER_RULES} {right.broker:,}"

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkastore.log.log_store import open_store
+from kafkastore.remote.tree import urls_in_errors
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import RECORDS, OptionError, ReadOptions, parse_options
 from kafkastore.spark.source.planning import plan
@@ -42,6 +43,7 @@ class KafkaStoreDataSource(DataSource):
         """Return the format's name."""
         return FORMAT
 
+    @urls_in_errors()
     def schema(self) -> StructType:
         """Return the frame's schema, out of the options; nothing but directory names is read."""
         options = parse_options(self.options, is_stream=None)
@@ -97,15 +99,16 @@ class RecordsReader(DataSourceReader):
         self.columns = columns
         self.limits = Limits()
 
+    @urls_in_errors()
     def partitions(self) -> list[InputPartition]:
         """Cut what was asked for into pieces of work."""
         return list(plan(self.options, self.limits))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one piece of work."""
-        if not isinstance(partition, SlicePack):
-            return iter(())  # Spark asks for one partition where there is none
-        return read_slices(partition.slices, self.columns, self.options, self.limits)
+        if isinstance(partition, SlicePack):  # Spark asks for one partition where there is none
+            with urls_in_errors():
+                yield from read_slices(partition.slices, self.columns, self.options, self.limits)
 
 
 class PushingReader(RecordsReader):

@@ -19,13 +19,8 @@ from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.spark.source.filters import Limits
-from kafkastore.spark.source.options import (
-    EARLIEST,
-    LATEST,
-    Bound,
-    OptionError,
-    ReadOptions,
-)
+from kafkastore.spark.source.options import OptionError, ReadOptions
+from kafkastore.spark.source.selection import EARLIEST, LATEST, Bound
 from kafkastore.spark.source.slices import (
     END,
     OPENING_BYTES,
@@ -126,7 +121,8 @@ def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
     Raises
     ------
     OptionError
-        If one is not there, or an option names a partition that is not read.
+        If one is not there (one of `assign` is left out where `failOnDataLoss` is false), or an
+        option names a partition that is not read.
     """
     selection = options.selection
     there = ", ".join(sorted({each.topic for each in store.partitions})) or "no topics"
@@ -134,12 +130,20 @@ def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
     for topic in sorted(selection.topics or ()):
         if not any(each.topic == topic for each in store.partitions):
             raise OptionError(f"option subscribe: no topic {topic} in {where}; there are {there}")
-    for topic_partition in sorted(selection.assigned or ()):
-        if topic_partition not in store.partitions:
-            raise OptionError(f"option assign: no partition {topic_partition} in {where}")
+    missing = sorted((selection.assigned or frozenset()).difference(store.partitions))
+    if missing and options.fail_on_data_loss:
+        raise OptionError(
+            f"option assign: no partition {missing[0]} in {where}; to read what is there, set "
+            f"failOnDataLoss to false"
+        )
+    for topic_partition in missing:
+        LOG.warning(
+            "option assign: no partition %s in %s; it is left out, for failOnDataLoss is false",
+            topic_partition, where,
+        )
     found = [each for each in store.partitions if selection.includes(each)]
     for bound in (options.start, options.end):
-        if more := sorted(set(bound.each).difference(found)):
+        if more := sorted(set(bound.each).difference(found, missing)):
             raise OptionError(
                 f"option {bound.option} names {more[0]}, which is not among the partitions read"
             )

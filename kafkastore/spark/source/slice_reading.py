@@ -13,6 +13,7 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.record_columns import BATCH_ROWS
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.remote.tree import shown, url_of
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG
@@ -78,7 +79,8 @@ def _read(
     limits: Limits,
     is_decided: bool,
 ) -> Iterator[pa.RecordBatch]:
-    checks = options.fail_on_data_loss and each.start_offset < each.known_end_offset
+    is_known = each.start_offset < each.known_end_offset
+    checks = options.fail_on_data_loss and is_known
     try:
         log = each.log
         listed = log.segments
@@ -92,7 +94,7 @@ def _read(
             end_timestamp=limits.end_timestamp,
             isolation=options.isolation,
             is_decided=is_decided,
-            known_end_offset=each.known_end_offset if checks else None,
+            known_end_offset=each.known_end_offset if is_known else None,
         )
         if checks and log.segments is not listed:  # one was gone when its turn came
             _check_start(each, log)
@@ -105,7 +107,7 @@ def _read(
             raise
         LOG.warning(
             "%s; what is behind, up to offset %d of %s, is left out, for failOnDataLoss is false",
-            error, each.end_offset, each.path,
+            shown(str(error)), each.end_offset, url_of(each.path),
         )
 
 

@@ -17,6 +17,7 @@ null where there is none. Every column may be null for Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from pyspark.sql.types import StructType
 from kafkastore.kip_33.committed_offsets import CONSUMER_OFFSETS, NoCommittedOffsetsError
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.remote.tree import urls_in_errors
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.spark.source.options import OptionError, ReadOptions
 from kafkastore.spark.source.planning import chosen
@@ -164,10 +166,11 @@ class TableReader(DataSourceReader):
         self.options = options
         self.columns = columns
 
+    @urls_in_errors()
     def partitions(self) -> list[InputPartition]:
         """Cut the chosen partitions between segments, and pack them by what there is to read."""
         logs = self._logs(open_store(list(self.options.paths)))
-        segments = [(log, self._weighed(log)) for log in logs]
+        segments = [(log, log.beside_changes(partial(self._weighed, log))) for log in logs]
         total = sum(weight for _, each in segments for _, weight in each)
         wanted = self.options.min_partitions
         size = task_bytes(total + OPENING_BYTES * len(segments), wanted)
@@ -202,12 +205,13 @@ class TableReader(DataSourceReader):
         """Yield the rows of one piece of work."""
         if not isinstance(partition, SlicePack):
             return  # Spark asks for one partition where there is none
-        yield from joined(
-            batch
-            for each in partition.slices
-            if isinstance(each, SegmentRange)
-            for batch in self._read(each)
-        )
+        with urls_in_errors():
+            yield from joined(
+                batch
+                for each in partition.slices
+                if isinstance(each, SegmentRange)
+                for batch in self._read(each)
+            )
 
     def _read(self, segments: SegmentRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some segments."""

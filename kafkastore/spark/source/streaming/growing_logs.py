@@ -161,10 +161,15 @@ def _scan(segment: LogSegment, log: LogFile, position: int) -> Place | None:
     """Return the last whole batch from a position on."""
     last = None
     try:
+        # Where no batch begins the log ends; preallocated space behind it is not read.
+        if log.header_at(position) is None:
+            return None
         for run in log.runs(position, verify_crc=True, first_read=SMALLEST_READ):
             good = np.flatnonzero(run.headers["crc_valid"])
             if len(good):
                 last = _place(segment, run.headers[good[-1]])
+            if log.header_at(int(run.headers["position"][-1] + run.headers["size"][-1])) is None:
+                break
     except CorruptionError:
         pass  # whoever reads up to here meets it, once something is behind it
     return last

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -29,8 +29,9 @@ from pyspark.sql.types import StructType
 
 from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_store import LogStore, open_store
+from kafkastore.log.log_store import open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.remote.tree import urls_in_errors
 from kafkastore.spark.source.options import OptionError, ReadOptions, at_least_one, parse_options
 from kafkastore.spark.source.planning import chosen, starting_offset
 from kafkastore.spark.source.schema import check_schema
@@ -49,6 +50,10 @@ from kafkastore.spark.source.streaming.stream_tasks import StreamPack, plan_task
 
 #: A broker's two renames are no further apart.
 MOVING_SECONDS = 0.2
+#: How often logs are looked at, where one goes or comes each time, until that is an error.
+MOST_LOOKS = 3
+
+AnswerT = TypeVar("AnswerT")
 
 
 class StreamOptions(NamedTuple):
@@ -157,15 +162,20 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             return ReadMinRows(self.options.min_offsets)
         return ReadAllAvailable()
 
+    @urls_in_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         """Write down where all logs end now; nothing behind is read by this query."""
+        self._targets = _unmoved(self._ends)
+
+    def _ends(self) -> dict[TopicPartition, int]:
         logs, nows = self._found(())
-        self._targets = {which: self._end(logs[which], now) for which, now in nows.items()}
+        return {which: self._end(logs[which], now) for which, now in nows.items()}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return where the logs ended when they were last looked at."""
         return StreamOffset(self._latest).to_json() if self._latest else None
 
+    @urls_in_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends.
 
@@ -186,6 +196,9 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         DataLossError
             If records behind the start are gone or others, with `failOnDataLoss` on.
         """
+        return _unmoved(lambda: self._latest_offset(start, limit))
+
+    def _latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before, after = StreamOffset.from_json(start), StreamOffset()
         if not start:
             chosen(open_store(list(self.options.read.paths)), self.options.read)  # or refuses it
@@ -208,7 +221,8 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             self._latest[which] = after.offsets[which] = max(begin, self._end(log, now))
         for which in before.offsets.keys() - nows.keys():
             after.losses[which] = f"{which} is gone, and was read up to {before.offsets[which]}"
-            self._latest.pop(which, None)
+            for known in (self._latest, self._tails, self._planned, self._stable):
+                known.pop(which, None)
         report(after.losses.values(), self.options.read)
         begins = {which: after.begins.get(which, before.offsets.get(which, 0)) for which in nows}
         if self._waits(sum(after.offsets.values()) - sum(begins.values()), limit):
@@ -227,23 +241,18 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _found(
         self, known: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, PartitionLog], dict[TopicPartition, LogNow]]:
-        """Look at what there is; once more where a partition is in no directory, or in two.
-
-        A broker that moves one to another log directory gives that the name first, then takes it
-        from the old one.
-        """
-        paths = self.options.read.paths
-        with suppress(DuplicatePartitionError):
-            logs = self._logs(open_store(paths))
+        """Look at what there is; once more where a partition is missing."""
+        logs = self._logs()
+        nows = self._look_at_all(logs)
+        if set(known) - nows.keys():
+            time.sleep(MOVING_SECONDS)
+            logs = self._logs()
             nows = self._look_at_all(logs)
-            if not set(known) - nows.keys():
-                return logs, nows
-        time.sleep(MOVING_SECONDS)
-        logs = self._logs(open_store(paths))
-        return logs, self._look_at_all(logs)
+        return logs, nows
 
-    def _logs(self, store: LogStore) -> dict[TopicPartition, PartitionLog]:
+    def _logs(self) -> dict[TopicPartition, PartitionLog]:
         """Open the partitions that are followed."""
+        store = open_store(self.options.read.paths)
         return {
             which: store.partitions[which]
             for which in store.partitions
@@ -317,6 +326,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._last_trigger = now
         return False
 
+    @urls_in_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut a batch of records into pieces of work.
 
@@ -329,8 +339,9 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         -------
         list of InputPartition
         """
-        if start == end:
-            return []
+        return [] if start == end else _unmoved(lambda: self._tasks(start, end))
+
+    def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         before, after = StreamOffset.from_json(start), StreamOffset.from_json(end)
         store = open_store(list(self.options.read.paths))
         ranges, gone = [], []
@@ -352,9 +363,22 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one piece of work."""
-        if not isinstance(partition, StreamPack):
-            return iter(())  # Spark asks for one partition where there is none
-        return read_task(partition, check_schema(self.schema), self.options.read)
+        if isinstance(partition, StreamPack):  # Spark asks for one where there is none
+            with urls_in_errors():
+                yield from read_task(partition, check_schema(self.schema), self.options.read)
+
+
+def _unmoved(answer: Callable[[], AnswerT]) -> AnswerT:
+    """Ask again where a partition went while it was looked at, or was in two directories.
+
+    A broker that moves one to another log directory gives that the name first, then takes it from
+    the old one.
+    """
+    for _ in range(MOST_LOOKS - 1):
+        with suppress(NotALogDirectoryError, DuplicatePartitionError):
+            return answer()
+        time.sleep(MOVING_SECONDS)
+    return answer()
 
 
 def _rate_limited(
@@ -370,7 +394,7 @@ def _rate_limited(
     total = sum(sizes.values())
     limited = {}
     for which, size in sizes.items():
-        share = most * size / total if size else 0
+        share = most * (size / total) if size else 0  # rounded as Spark rounds it
         # A small partition is not left to starve.
         whole = math.ceil(share) if share < 1 else math.floor(share)
         limited[which] = begins[which] + min(size, whole)

@@ -6,12 +6,14 @@ once more when it has read: what was there then, was there before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from kafkastore.errors import NotALogDirectoryError
+from kafkastore.errors import CorruptionError, NotALogDirectoryError, SegmentGoneError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
@@ -77,14 +79,14 @@ def plan_tasks(
     -------
     list of StreamPack
     """
-    weights = [_bytes_between(*each) for each in ranges]
+    weights = [each[0].beside_changes(partial(_bytes_between, *each)) for each in ranges]
     total, wanted = sum(weights), options.min_partitions
     size = task_bytes(total + OPENING_BYTES * len(ranges), wanted)
     largest = max(min(size, total // wanted), 1)
     slices: list[LogSlice] = []
     for (log, begin, stop), weight in zip(ranges, weights, strict=True):
         if weight > largest:
-            slices += cut(log, begin, stop, largest, stop)
+            slices += log.beside_changes(partial(_cut, log, begin, stop, largest))
         else:
             where = str(log.path), log.topic, log.partition
             slices.append(LogSlice(*where, begin, stop, weight, stop))
@@ -125,13 +127,16 @@ def read_task(
     ------
     DataLossError
         If records are gone or others, unless `failOnDataLoss` is false.
+    CorruptionError
+        At a broken batch, unless `failOnDataLoss` is false.
     """
-    # Whether all was there is found out below, by more than how far the log reaches.
-    slices = [replace(each, log_end_offset=0) for each in task.slices]
     try:
-        yield from read_slices(slices, columns, options, Limits(), are_decided=True)
+        yield from read_slices(task.slices, columns, options, Limits(), are_decided=True)
     except NotALogDirectoryError as error:
         report([str(error)], options)
+    except (CorruptionError, DataLossError, SegmentGoneError):
+        report(_losses(task), options)  # more is known of a range than of a slice
+        raise
     report(_losses(task), options)
 
 
@@ -162,14 +167,20 @@ def report(sentences: Iterable[str], options: ReadOptions) -> None:
 
 def _losses(task: StreamPack) -> Iterator[str]:
     """Tell what may have been missing from what a task has read."""
-    for each in task.slices:
-        end, log = task.ends[each.path], each.log
+    firsts: dict[str, LogSlice] = {}
+    for each in task.slices:  # in the order of offsets
+        firsts.setdefault(each.path, each)
+    log_dirs: dict[Path, LogDir] = {}  # each checkpoint has a line for every partition: read once
+    for path, each in firsts.items():
+        end, log = task.ends[path], each.log
         which = log.topic_partition
         if end.in_log_dir:
-            log = PartitionLog(log.path, which, LogDir(log.path.parent))
+            log_dir = log_dirs.setdefault(log.path.parent, LogDir(log.path.parent))
+            log = PartitionLog(log.path, which, log_dir)
         try:
             now = look(log)
             first = log.segments[0].base_offset if log.segments else now.end_offset
+            loss = find_loss(log, now, end.offset, end.mark)
         except NotALogDirectoryError as error:
             yield str(error)
             continue
@@ -178,8 +189,12 @@ def _losses(task: StreamPack) -> Iterator[str]:
                 f"{which} begins at offset {first}, and was to be read from {each.start_offset}: "
                 f"retention has deleted what is between"
             )
-        elif (loss := find_loss(log, now, end.offset, end.mark)) is not None:
+        elif loss is not None:
             yield loss.sentence
+
+
+def _cut(log: PartitionLog, start_offset: int, end_offset: int, size: int) -> list[LogSlice]:
+    return list(cut(log, start_offset, end_offset, size, end_offset))
 
 
 def _bytes_between(log: PartitionLog, start_offset: int, end_offset: int) -> int:

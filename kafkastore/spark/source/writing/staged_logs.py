@@ -21,30 +21,27 @@ import os
 import platform
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.checkpoints import pack_offset_checkpoint
-from kafkastore.formats.file_names import (
-    CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOCK_FILE,
-    LOG_START_OFFSET_CHECKPOINT,
-    META_PROPERTIES,
-    RECOVERY_POINT_CHECKPOINT,
-    TopicPartition,
-    parse_segment_file,
-)
+from kafkastore.formats.file_names import LOCK_FILE, TopicPartition, parse_segment_file
 from kafkastore.fs import FileSystem, LockFile, lock_holder
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_dir import CHECKPOINTS, MARKS, LogDir
+from kafkastore.log.log_dir import MARKS, LogDir
+from kafkastore.spark.source.writing.committed_logs import (
+    LOG_DIR,
+    CommittedLogs,
+    check_partition,
+    mark_clean,
+    write_checkpoints,
+)
 from kafkastore.spark.source.writing.merged_logs import StagedLog, whole_logs
 
-_OWNER, _COMMITTED, _LOG_DIR, _REMOVED = "owner", "committed", "log-dir", "-removed"
+_OWNER, _REMOVED = "owner", "-removed"
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class StagedJob:
         fs = FileSystem()
         if not self.path.is_dir():
             raise ChangeRefusedError(f"{self.path} is gone, with all that was to become of it")
-        log_dir = self.path / _LOG_DIR
+        log_dir = self.path / LOG_DIR
         fs.mkdir(log_dir)
         ends = {}
         for log in whole_logs(logs, self.path, self.config, keeps_offsets=self.keeps_offsets):
@@ -94,46 +91,43 @@ class StagedJob:
             ends[log.topic_partition] = log.end_offset
         fs.fsync_directory(log_dir)
         if not os.path.lexists(self.target):
-            _write_checkpoints(log_dir, ends, fs)
-            _mark_clean(log_dir, fs)
+            write_checkpoints(log_dir, ends, fs)
+            mark_clean(log_dir, fs)
             fs.rename(log_dir, self.target)
             fs.fsync_directory(self.target.parent)
         else:
-            self._commit_into(ends, fs)
+            self._commit_into(ends)
         _remove(self.path)
 
     def abort(self) -> None:
-        """Remove what was staged, unless some of it is in its place already."""
-        if not (self.path / _COMMITTED).exists():
-            _remove(self.path)
+        """Remove what was staged; what a commit that was killed has moved is taken back first.
 
-    def _commit_into(self, ends: Mapping[TopicPartition, int], fs: FileSystem) -> None:
+        Raises
+        ------
+        ChangeRefusedError
+            If a broker uses the target, or did so. The next write then moves the rest.
+        """
+        committed = CommittedLogs(self.path, self.target)
+        if committed.is_there and self.target.is_dir():
+            with _locked(self.target):
+                committed.take_back()
+        _remove(self.path)
+
+    def _commit_into(self, ends: Mapping[TopicPartition, int]) -> None:
         """Move the partitions into a directory that is there; take them back if that fails."""
-        try:
-            lock = LockFile(self.target / LOCK_FILE, create=True)
-        except BlockingIOError as error:
-            raise _in_use(self.target) from error
-        try:
+        with _locked(self.target):
             check_target(self.target)
-            there = LogDir(self.target)
             for topic_partition in ends:
                 check_partition(self.target, topic_partition)
-            committed = {
-                "is_new": not (there.partition_paths or _marks(self.target)),
-                "ends": [[*topic_partition, end] for topic_partition, end in ends.items()],
-            }
+            is_new = not (LogDir(self.target).partition_paths or _marks(self.target))
+            committed = CommittedLogs(self.path, self.target)
             try:
-                fs.replace_content(self.path / _COMMITTED, json.dumps(committed).encode())
-                _finish(self.path, self.target, fs)
+                committed.begin(ends, is_new=is_new)
+                committed.finish()
             except OSError:
-                for topic_partition in ends:
-                    name = str(topic_partition)
-                    if not (self.path / _LOG_DIR / name).exists():
-                        fs.rename(self.target / name, self.path / _LOG_DIR / name)
-                (self.path / _COMMITTED).unlink(missing_ok=True)
+                if committed.is_there:
+                    committed.take_back()
                 raise
-        finally:
-            lock.close()
 
 
 def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJob:
@@ -235,90 +229,18 @@ def _check_around(target: Path) -> None:
         )
 
 
-def check_partition(target: Path, topic_partition: TopicPartition) -> None:
-    """Refuse a partition that is there already.
-
-    Parameters
-    ----------
-    target : Path
-        The log directory.
-    topic_partition : TopicPartition
-        The partition.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is there.
-    """
-    if os.path.lexists(target / str(topic_partition)):
-        raise ChangeRefusedError(
-            f"{target} has partition {topic_partition} already, and nothing is written behind its "
-            f"records or in their place: name another directory"
-        )
-
-
-def _write_checkpoints(
-    log_dir: Path, ends: Mapping[TopicPartition, int], fs: FileSystem
-) -> None:
-    """Write down where logs end that were shut down in order, beside what is known of others."""
-    news: dict[str, Mapping[TopicPartition, int]] = {
-        RECOVERY_POINT_CHECKPOINT: ends,
-        HIGH_WATERMARK_CHECKPOINT: ends,
-        LOG_START_OFFSET_CHECKPOINT: {},
-    }
-    there = LogDir(log_dir)
-    for name in CHECKPOINTS:
-        offsets = {
-            topic_partition: offset
-            for topic_partition, offset in there.checkpoint(name).offsets.items()
-            if topic_partition not in ends  # of one of the same name that was deleted
-        }
-        fs.replace_content(log_dir / name, pack_offset_checkpoint({**offsets, **news[name]}))
-
-
-def _mark_clean(log_dir: Path, fs: FileSystem) -> None:
-    """Say that all logs were shut down in order."""
-    fs.close(fs.create(log_dir / CLEAN_SHUTDOWN_FILE))
-    fs.fsync_directory(log_dir)
-
-
-def _finish(path: Path, target: Path, fs: FileSystem) -> None:
-    """Move partitions to their places, as far as they are not there; safe to repeat."""
-    committed: Any = json.loads((path / _COMMITTED).read_bytes())
-    ends = {
-        TopicPartition(topic, partition): end
-        for topic, partition, end in committed["ends"]
-        if (path / _LOG_DIR / f"{topic}-{partition}").exists()
-    }
-    for topic_partition in ends:
-        check_partition(target, topic_partition)
-    # Before they are there: of those that are, a broker may know better when this is repeated.
-    _write_checkpoints(target, ends, fs)
-    for topic_partition in ends:
-        fs.rename(path / _LOG_DIR / str(topic_partition), target / str(topic_partition))
-    fs.fsync_directory(target)
-    if committed["is_new"] and not any(
-        (target / name).exists() for name in (CLEAN_SHUTDOWN_FILE, META_PROPERTIES)
-    ):
-        _mark_clean(target, fs)  # unless a broker had it meanwhile
-
-
 def _settle(path: Path, target: Path) -> None:
     """Finish what a dead job had begun to move; remove what is left of it."""
-    if (path / _COMMITTED).exists() and target.is_dir():  # else it was removed, with the others
+    committed = CommittedLogs(path, target)
+    if committed.is_there and target.is_dir():  # else it was removed, with the others
         try:
-            lock = LockFile(target / LOCK_FILE, create=True)
-        except BlockingIOError as error:
-            raise _in_use(target) from error
-        try:
-            _finish(path, target, FileSystem())
+            with _locked(target):
+                committed.finish()
         except ChangeRefusedError as error:
             raise ChangeRefusedError(
                 f"what an earlier write, which was killed, has left in {path} can't be moved to "
                 f"its place; remove it, or move it yourself: {error}"
             ) from error
-        finally:
-            lock.close()
     _remove(path)
 
 
@@ -367,6 +289,19 @@ def _nowhere(target: Path, error: OSError) -> ChangeRefusedError:
         f"the logs of {target} are made beside it, in {target.parent}, where nothing can be made: "
         f"{error}"
     )
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """Keep brokers and other writers away."""
+    try:
+        lock = LockFile(target / LOCK_FILE, create=True)
+    except BlockingIOError as error:
+        raise _in_use(target) from error
+    try:
+        yield
+    finally:
+        lock.close()
 
 
 def _in_use(target: Path) -> ChangeRefusedError:

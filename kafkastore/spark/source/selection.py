@@ -1,0 +1,190 @@
+"""Which partitions and which of their offsets are read, as the options of Spark's Kafka source say.
+
+See `options` for the options; source: Spark 4.2 ``KafkaSourceProvider``, ``ConsumerStrategy``.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.spark.source.option_values import OptionError, integer, json_value, must_be, words
+
+EARLIEST = -2
+LATEST = -1
+#: What brokers list as internal, or not at all.
+INTERNAL_TOPICS = (
+    "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"
+)
+
+
+class Selection(NamedTuple):
+    """Which partitions are read; all where nothing is given.
+
+    Attributes
+    ----------
+    topics : frozenset of str or None
+        From `subscribe`.
+    pattern : str or None
+        From `subscribePattern`.
+    assigned : frozenset of TopicPartition or None
+        From `assign`.
+    """
+
+    topics: frozenset[str] | None = None
+    pattern: str | None = None
+    assigned: frozenset[TopicPartition] | None = None
+
+    def includes(self, topic_partition: TopicPartition) -> bool:
+        """Whether a partition is read."""
+        if self.assigned is not None:
+            return topic_partition in self.assigned
+        if self.topics is not None:
+            return topic_partition.topic in self.topics
+        if self.pattern is None:
+            return True
+        topic = topic_partition.topic
+        return topic not in INTERNAL_TOPICS and re.search(self.pattern, topic) is not None
+
+
+class Bound(NamedTuple):
+    """One end of what is read of each partition.
+
+    Attributes
+    ----------
+    option : str
+        The option that it came from.
+    everywhere : int or None
+        For all partitions; None where each has its own.
+    each : mapping of TopicPartition to int
+        Offsets, or timestamps.
+    by_timestamp : bool
+        Whether the numbers are timestamps (ms) or offsets (`EARLIEST` and `LATEST` among them).
+    """
+
+    option: str
+    everywhere: int | None = None
+    each: Mapping[TopicPartition, int] = {}
+    by_timestamp: bool = False
+
+    def of(self, topic_partition: TopicPartition) -> int:
+        """Return a partition's number.
+
+        Raises
+        ------
+        OptionError
+            If the option names partitions, but not this one.
+        """
+        if self.everywhere is not None:
+            return self.everywhere
+        if topic_partition not in self.each:
+            raise OptionError(
+                f"option {self.option} says nothing of {topic_partition}, which is read: "
+                f"name every partition, or choose some with the option assign"
+            )
+        return self.each[topic_partition]
+
+
+def selection_of(options: Mapping[str, str]) -> Selection:
+    """Read the options that choose partitions, of which one may be given."""
+    chosen = [n for n in ("subscribe", "subscribePattern", "assign") if n.lower() in options]
+    if len(chosen) > 1:
+        raise OptionError(f"options {' and '.join(chosen)} contradict each other: give one of them")
+    if chosen == ["subscribe"]:
+        topics = frozenset(words(options["subscribe"]))
+        if not topics:
+            raise OptionError("option subscribe names no topic")
+        return Selection(topics=topics)
+    if chosen == ["subscribePattern"]:
+        pattern = options["subscribepattern"].strip()
+        if not pattern:
+            raise OptionError("option subscribePattern is empty")
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise OptionError(f"option subscribePattern is not regular: {error}") from None
+        return Selection(pattern=pattern)
+    if chosen == ["assign"]:
+        return Selection(assigned=frozenset(_assigned(options)))
+    return Selection()
+
+
+def _assigned(options: Mapping[str, str]) -> list[TopicPartition]:
+    like = 'JSON like {"orders": [0, 1]}'
+    value = json_value(options, "assign", like)
+    if not isinstance(value, dict) or not all(
+        isinstance(partitions, list) and all(type(each) is int for each in partitions)
+        for partitions in value.values()
+    ):
+        raise must_be("assign", like, options["assign"])
+    return [
+        TopicPartition(topic, partition)
+        for topic, partitions in value.items()
+        for partition in partitions
+    ]
+
+
+def bound_of(options: Mapping[str, str], prefix: str, default: int, refused: int | None) -> Bound:
+    """Read the options for one end, ``starting`` or ``ending``; the other end's word is refused."""
+    name = f"{prefix}Timestamp"
+    if name.lower() in options:
+        return Bound(name, integer(options, name, smallest=0), by_timestamp=True)
+    name = f"{prefix}OffsetsByTimestamp"
+    if name.lower() in options:
+        return Bound(name, each=_by_partition(options, name, smallest=0), by_timestamp=True)
+    name = f"{prefix}Offsets"
+    named = {"earliest": EARLIEST, "latest": LATEST}
+    value = options.get(name.lower(), "").strip()
+    if name.lower() not in options or value.lower() in named:
+        offset = named.get(value.lower(), default)
+        if offset == refused:
+            raise OptionError(f"option {name} can't be {value.lower()}: nothing would be read")
+        return Bound(name, offset)
+    allowed = " or ".join(word for word, offset in named.items() if offset != refused)
+    each = _by_partition(options, name, smallest=EARLIEST, also=f"{allowed}, or ")
+    for topic_partition, offset in each.items():
+        if offset == refused:
+            raise OptionError(
+                f"option {name} can't be {refused} for {topic_partition}: nothing would be read"
+            )
+    return Bound(name, each=each)
+
+
+def check_order(start: Bound, end: Bound) -> None:
+    """Check the two ends where both name each partition, as the Kafka source does before reading.
+
+    Notes
+    -----
+    Source: Spark 4.2 ``KafkaSourceProvider.checkOffsetLimitValidity``.
+    """
+    if start.everywhere is not None or end.everywhere is not None:
+        return
+    if start.by_timestamp != end.by_timestamp:
+        return
+    both = f"options {start.option} and {end.option}"
+    if unmatched := sorted(start.each.keys() ^ end.each.keys()):
+        raise OptionError(f"{both} name different partitions: {unmatched[0]} is in one alone")
+    for topic_partition, first in start.each.items():
+        last = end.each[topic_partition]
+        if 0 <= last < first:
+            raise OptionError(
+                f"{both}: the start of {topic_partition}, {first}, is behind its end, {last}"
+            )
+
+
+def _by_partition(
+    options: Mapping[str, str], name: str, *, smallest: int, also: str = ""
+) -> dict[TopicPartition, int]:
+    like = also + 'JSON like {"orders": {"0": 23, "1": 42}}'
+    value = json_value(options, name, like)
+    numbers: dict[TopicPartition, int] = {}
+    try:
+        for topic, partitions in value.items():
+            for partition, number in partitions.items():
+                if type(number) is not int or not smallest <= number < 1 << 63:
+                    raise ValueError
+                numbers[TopicPartition(topic, int(partition))] = number
+    except (AttributeError, ValueError):
+        raise must_be(name, like, options[name.lower()]) from None
+    return numbers

@@ -1,0 +1,176 @@
+"""Partitions on their way into a log directory that was there: all of them get there, or none.
+
+What is to be moved is written down before, as ``committed`` in the staging directory. A move that
+was cut short is finished, or taken back, from there.
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.checkpoints import pack_offset_checkpoint
+from kafkastore.formats.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from kafkastore.fs import FileSystem
+from kafkastore.log.log_dir import CHECKPOINTS, LogDir
+from kafkastore.log.partition_log import PartitionLog
+
+LOG_DIR, _COMMITTED = "log-dir", "committed"
+
+
+class CommittedLogs:
+    """The logs that a job moves into its target; the caller holds the target's lock.
+
+    Parameters
+    ----------
+    path : Path
+        The staging directory; the logs are in ``log-dir`` below it.
+    target : Path
+        The log directory.
+    """
+
+    def __init__(self, path: Path, target: Path) -> None:
+        self.path, self.target = path, target
+        self._log_dir, self._file, self._fs = path / LOG_DIR, path / _COMMITTED, FileSystem()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a move was begun, and neither finished and cleared away nor taken back."""
+        return self._file.exists()
+
+    def begin(self, ends: Mapping[TopicPartition, int], *, is_new: bool) -> None:
+        """Write down what is to be moved.
+
+        Parameters
+        ----------
+        ends : mapping of TopicPartition to int
+            The log end offsets.
+        is_new : bool
+            Whether nothing was in the target before.
+        """
+        rows = [[*topic_partition, end] for topic_partition, end in ends.items()]
+        committed = json.dumps({"is_new": is_new, "ends": rows})
+        self._fs.replace_content(self._file, committed.encode())
+
+    def finish(self) -> None:
+        """Move partitions to their places, as far as they are not there; safe to repeat.
+
+        Raises
+        ------
+        ChangeRefusedError
+            If something else is in such a place.
+        """
+        is_new, ends = self._read()
+        ends = {each: end for each, end in ends.items() if self._staged(each).exists()}
+        for topic_partition in ends:
+            check_partition(self.target, topic_partition)
+        # Before they are there: of those that are, a broker may know better when this is repeated.
+        write_checkpoints(self.target, ends, self._fs)
+        for topic_partition in ends:
+            self._fs.rename(self._staged(topic_partition), self._place(topic_partition))
+        self._fs.fsync_directory(self.target)
+        if is_new and not any(
+            (self.target / name).exists() for name in (CLEAN_SHUTDOWN_FILE, META_PROPERTIES)
+        ):
+            mark_clean(self.target, self._fs)  # unless a broker had it meanwhile
+
+    def take_back(self) -> None:
+        """Undo what was moved; safe to repeat.
+
+        Raises
+        ------
+        ChangeRefusedError
+            If a broker has appended to one of the partitions since.
+        """
+        moved = {
+            each: end
+            for each, end in self._read()[1].items()
+            if not self._staged(each).exists() and self._place(each).exists()
+        }
+        for topic_partition, end in moved.items():
+            place = self._place(topic_partition)
+            if PartitionLog(place, topic_partition).log_end_offset != end:
+                raise ChangeRefusedError(
+                    f"{place} is of a write that failed, and has other records by now: it stays, "
+                    f"and the next write moves the rest, which is in {self.path}"
+                )
+        for topic_partition in moved:
+            self._fs.rename(self._place(topic_partition), self._staged(topic_partition))
+        self._file.unlink()
+
+    def _read(self) -> tuple[bool, dict[TopicPartition, int]]:
+        committed = json.loads(self._file.read_bytes())
+        ends = {TopicPartition(topic, number): end for topic, number, end in committed["ends"]}
+        return committed["is_new"], ends
+
+    def _staged(self, topic_partition: TopicPartition) -> Path:
+        return self._log_dir / str(topic_partition)
+
+    def _place(self, topic_partition: TopicPartition) -> Path:
+        return self.target / str(topic_partition)
+
+
+def check_partition(target: Path, topic_partition: TopicPartition) -> None:
+    """Refuse a partition that is there already.
+
+    Parameters
+    ----------
+    target : Path
+        The log directory.
+    topic_partition : TopicPartition
+        The partition.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If it is there.
+    """
+    if os.path.lexists(target / str(topic_partition)):
+        raise ChangeRefusedError(
+            f"{target} has partition {topic_partition} already, and nothing is written behind its "
+            f"records or in their place: name another directory"
+        )
+
+
+def write_checkpoints(
+    log_dir: Path, ends: Mapping[TopicPartition, int], fs: FileSystem
+) -> None:
+    """Write down where logs end that were shut down in order, beside what is known of others.
+
+    Parameters
+    ----------
+    log_dir : Path
+        The log directory.
+    ends : mapping of TopicPartition to int
+        The log end offsets.
+    fs : FileSystem
+        What writes.
+    """
+    news: dict[str, Mapping[TopicPartition, int]] = {
+        RECOVERY_POINT_CHECKPOINT: ends,
+        HIGH_WATERMARK_CHECKPOINT: ends,
+        LOG_START_OFFSET_CHECKPOINT: {},
+    }
+    there = LogDir(log_dir)
+    for name in CHECKPOINTS:
+        offsets = {
+            topic_partition: offset
+            for topic_partition, offset in there.checkpoint(name).offsets.items()
+            if topic_partition not in ends  # of one of the same name that was deleted
+        }
+        fs.replace_content(log_dir / name, pack_offset_checkpoint({**offsets, **news[name]}))
+
+
+def mark_clean(log_dir: Path, fs: FileSystem) -> None:
+    """Say that all logs were shut down in order."""
+    fs.close(fs.create(log_dir / CLEAN_SHUTDOWN_FILE))
+    fs.fsync_directory(log_dir)

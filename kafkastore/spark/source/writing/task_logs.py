@@ -1,0 +1,132 @@
+"""The logs that one attempt of a task writes, staged."""
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+
+from kafkastore.errors import (
+    ChangeRefusedError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    OutOfOrderAppendError,
+)
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.log.log_writer import LogWriter
+from kafkastore.spark.source.writing.committed_logs import check_partition
+from kafkastore.spark.source.writing.merged_logs import StagedLog, open_logs_limit
+from kafkastore.spark.source.writing.staged_logs import StagedJob
+from kafkastore.spark.source.writing.write_options import WriteOptions
+
+
+class TaskLogs:
+    """The logs that one attempt of a task writes.
+
+    Parameters
+    ----------
+    name : str
+        What no other attempt has.
+    options : WriteOptions
+        What is asked for.
+    job : StagedJob
+        Where they are staged.
+    """
+
+    def __init__(self, name: str, options: WriteOptions, job: StagedJob) -> None:
+        self._name, self._options, self._job = name, options, job
+        self._log_dir: LogDirWriter | None = None
+        self._starts: dict[TopicPartition, int] = {}
+        self._done: list[StagedLog] = []
+        self._roots = 0
+        self._limit = open_logs_limit()
+
+    def append(self, topic_partition: TopicPartition, rows: pa.Table) -> None:
+        """Append rows to a partition's log.
+
+        Parameters
+        ----------
+        topic_partition : TopicPartition
+            The partition.
+        rows : pyarrow.Table
+            At least one row of `key`, `value`, `headers`, `timestamp`; with `offset` these are
+            kept.
+
+        Raises
+        ------
+        InvalidRecordError
+            If a leader does not take them.
+        OutOfOrderAppendError
+            If offsets do not rise.
+        ChangeRefusedError
+            If the log directory has the partition already.
+        """
+        try:
+            keeps = self._job.keeps_offsets
+            writer = self._writer(topic_partition, rows["offset"][0].as_py() if keeps else 0)
+            writer.append_columns(
+                rows, batch_bytes=self._options.batch_bytes, keep_offsets=keeps
+            )
+        except InvalidTimestampError as error:
+            raise InvalidTimestampError(
+                f"{topic_partition}: {error}; see the options message.timestamp.before.max.ms and "
+                f"message.timestamp.after.max.ms"
+            ) from error
+        except InvalidRecordError as error:
+            raise type(error)(f"{topic_partition}: {error}") from error
+        except OutOfOrderAppendError as error:
+            raise OutOfOrderAppendError(
+                f"{topic_partition}: {error}; sortWithinPartitions('offset') first, or drop the "
+                f"column offset to have records numbered in their order"
+            ) from error
+
+    def close(self) -> list[StagedLog]:
+        """Make all logs whole and durable.
+
+        Returns
+        -------
+        list of StagedLog
+            In the order of their records.
+        """
+        if self._log_dir is not None:
+            self._log_dir.close()
+            root = str(self._log_dir.path)
+            for topic_partition, writer in self._log_dir.writers.items():
+                self._done.append(
+                    StagedLog(
+                        topic_partition, root, self._starts[topic_partition], writer.log_end_offset
+                    )
+                )
+            self._log_dir = None
+        return self._done
+
+    def abandon(self) -> None:
+        """Give files and locks back after an error; what was written goes with the job."""
+        if self._log_dir is not None:
+            with suppress(OSError):
+                self._log_dir.close()
+
+    def _writer(self, topic_partition: TopicPartition, start_offset: int) -> LogWriter:
+        """Return the writer of a partition; with too many open, all go on in other files."""
+        if self._log_dir is not None:
+            writer = self._log_dir.writers.get(topic_partition)
+            if writer is not None:
+                return writer
+            if len(self._log_dir.writers) >= self._limit:
+                self.close()
+        check_partition(self._job.target, topic_partition)
+        if self._log_dir is None:
+            self._log_dir = self._new_log_dir()
+        self._starts[topic_partition] = start_offset
+        return self._log_dir.writer(
+            *topic_partition, self._options.config, start_offset=start_offset
+        )
+
+    def _new_log_dir(self) -> LogDirWriter:
+        self._roots += 1
+        if not self._job.path.is_dir():
+            raise ChangeRefusedError(
+                f"{self._job.path} is not there, though the driver made it: the log directory must "
+                f"be on a file system that driver and executors share"
+            )
+        return LogDirWriter(self._job.path / f"{self._name}-{self._roots}")

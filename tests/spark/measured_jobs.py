@@ -1,0 +1,64 @@
+"""A survey, or the start of Spark alone, in a process of its own; run by a test.
+
+usage: python measured_jobs.py FIGURES HOW [ROOT]
+
+HOW is ``start`` (a Spark session and a job that does nothing), or by what the segments of ROOT are
+surveyed: ``threads`` or ``spark``. FIGURES becomes a JSON object: how many ``rows`` there are,
+their ``digest``, and the largest ``memory`` of this process in bytes.
+"""
+
+import hashlib
+import json
+import operator
+import os
+import sys
+from pathlib import Path
+
+from models.measured_command import largest_memory
+
+import kafkastore
+from kafkastore.log.side_by_side import side_by_side
+from kafkastore.spark import jobs, session
+from kafkastore.spark.jobs.places import chosen_copies
+from kafkastore.spark.jobs.surveying import survey_copies
+from kafkastore.spark.spread import spread
+
+MASTER = "local[2]"
+COLUMNS = "base_offset", "size", "last_modified_ms", "largest_timestamp", "records", "time_entries"
+
+
+def by_threads(root):
+    """Yield what the survey's table holds, read by threads."""
+    places = chosen_copies(kafkastore.open(root))
+    for found in side_by_side(survey_copies, places, os.cpu_count(), "survey"):
+        for segment in found.segments:
+            yield found.place.path, *(getattr(segment, name) for name in COLUMNS)
+
+
+def by_spark(spark, root):
+    """Yield what the survey's table holds."""
+    frame = jobs.survey(spark, root).select("path", *COLUMNS)
+    yield from map(tuple, frame.toLocalIterator(prefetchPartitions=True))
+
+
+def main():
+    figures, how, *root = sys.argv[1:]
+    digest, count = hashlib.sha256(), 0
+    spark = None if how == "threads" else session(MASTER)
+    if spark is None:
+        rows = by_threads(*root)
+    elif how == "spark":
+        rows = by_spark(spark, *root)
+    else:
+        rows = spread(spark, operator.neg, [1, 2], weigh=abs)
+    for row in rows:
+        digest.update(repr(row).encode())
+        count += 1
+    if spark is not None:
+        spark.stop()
+    used = {"rows": count, "digest": digest.hexdigest(), "memory": largest_memory()}
+    Path(figures).write_text(json.dumps(used))
+
+
+if __name__ == "__main__":
+    main()

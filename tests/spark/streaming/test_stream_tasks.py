@@ -1,0 +1,119 @@
+"""What tasks of a stream meet: logs that were cut or harmed since they were planned."""
+import shutil
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from spark.streaming.streams import ALL, append, numbers, read, reader_of
+
+import kafkastore
+from kafkastore.errors import CorruptBatchError
+from kafkastore.formats.checkpoints import parse_offset_checkpoint
+from kafkastore.log.log_store import open_store
+from kafkastore.spark.source.slice_reading import DataLossError
+from kafkastore.spark.source.streaming.stream_tasks import plan_tasks
+
+
+def test_a_harmed_batch_with_others_behind_it_fails_the_task(log_dir, caplog):
+    writer = log_dir.writer("orders", 0)
+    append(writer, *numbers(0, 3))
+    copy = log_dir.path.parent / "copy" / "orders-0"
+    shutil.copytree(writer.path, copy)
+    path = copy / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    reader = reader_of(copy)
+    end = reader.latestOffset({}, ALL)
+    assert end["orders"] == {"0": 3}
+    with pytest.raises(CorruptBatchError, match="at byte"):
+        read(reader, {}, end)
+    rows = read(reader_of(copy, failOnDataLoss="false"), {}, end)
+    assert [row[3] for row in rows] == ["0"]
+    assert "what is behind, up to offset 3 of" in caplog.text
+
+
+@pytest.mark.parametrize("change", ["cut", "written anew", "deleted", "gone"])
+def test_a_task_that_comes_too_late_fails(log_dir, change, caplog):
+    writer = log_dir.writer("orders", 0, {"segment.bytes": 150, "retention.ms": -1})
+    append(writer, *numbers(0, 9))
+    reader = reader_of(log_dir.path)
+    end = reader.latestOffset({}, ALL)
+    tasks = reader.partitions({}, end)
+    if change in ("cut", "written anew"):
+        writer.truncate_to(5)
+    if change == "written anew":
+        append(writer, *"abcdef")
+    if change == "deleted":
+        writer.delete_records(5)
+        writer.delete_old_segments()
+    if change == "gone":
+        writer.path.rename(writer.path.with_name("elsewhere"))
+    sentence = {
+        "cut": "ends at offset 5, and was read up to 9",
+        "written anew": "other records before offset 9",
+        "deleted": "begins at offset 4, and was to be read from 0",
+        "gone": "orders-0 can't be listed",
+    }[change]
+    with pytest.raises(DataLossError, match=sentence):
+        [list(reader.read(task)) for task in tasks]
+    if change == "gone":
+        with pytest.raises(DataLossError, match="orders-0 is gone, and was to be read from 0 to 9"):
+            reader.partitions({}, end)
+    indulgent = reader_of(log_dir.path, failOnDataLoss="false")
+    rows = [row for task in tasks for batch in indulgent.read(task) for row in batch.to_pylist()]
+    assert [row["value"].decode() for row in rows] == {
+        "cut": numbers(0, 5), "written anew": [*numbers(0, 5), *"abcd"],
+        "deleted": numbers(4, 9), "gone": [],
+    }[change]
+    assert sentence in caplog.text
+    if change == "gone":
+        writer.path.with_name("elsewhere").rename(writer.path)
+
+
+@pytest.mark.parametrize("limit", [3, 5])
+def test_bytes_that_break_off_before_records_fail_the_task(log_dir, limit):
+    writer = log_dir.writer("orders", 0)
+    append(writer, *numbers(0, 3))
+    writer.roll()
+    append(writer, *numbers(3, 5))
+    copy = log_dir.path.parent / "copy" / "orders-0"
+    shutil.copytree(writer.path, copy)
+    path = copy / f"{0:020}.log"
+    path.write_bytes(path.read_bytes()[:-5])
+    reader = reader_of(copy)
+    end = reader.latestOffset({}, ReadMaxRows(limit))
+    assert end["orders"] == {"0": limit}
+    with pytest.raises(CorruptBatchError, match="no whole batch, although records follow them"):
+        read(reader, {}, end)
+
+
+def test_retention_while_tasks_are_planned_is_met_by_the_task(log_dir):
+    writer = log_dir.writer("orders", 0, {"segment.bytes": 150, "retention.ms": -1})
+    append(writer, *numbers(0, 9))
+    log = open_store(log_dir.path)["orders", 0]
+    assert len(log.segments) > 3
+    writer.delete_records(5)
+    writer.delete_old_segments()
+    reader = reader_of(log_dir.path, minPartitions="3")
+    tasks = plan_tasks([(log, 0, 9)], {}, reader.options.read)
+    assert tasks[0].slices[0].start_offset == 0
+    with pytest.raises(DataLossError, match="begins at offset 4, and was to be read from 0"):
+        [list(reader.read(task)) for task in tasks]
+
+
+def test_a_task_reads_a_checkpoint_once_for_all_its_partitions(log_dir, monkeypatch):
+    for partition in range(10):
+        append(log_dir.writer("orders", partition), "0")
+    log_dir.checkpoint()
+    reader = reader_of(log_dir.path)
+    end = reader.latestOffset({}, ALL)
+    (task,) = reader.partitions({}, end)
+    parsed = []
+
+    def counted(data):
+        parsed.append(data)
+        return parse_offset_checkpoint(data)
+
+    monkeypatch.setattr(kafkastore.log.log_dir, "parse_offset_checkpoint", counted)
+    assert sum(batch.num_rows for batch in reader.read(task)) == 10
+    assert len(parsed) == 1

@@ -1,0 +1,120 @@
+"""The log directory that is written, or written into."""
+import shutil
+from pathlib import Path
+
+import pytest
+from spark.writing.writes import MARKER, TWO, batch, left, names, row, values, write, writer
+
+import kafkastore
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.checkpoints import parse_offset_checkpoint
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.log_dir_writer import LogDirWriter
+
+
+def checkpoint(target, name):
+    return parse_offset_checkpoint((target / f"{name}-checkpoint").read_bytes())
+
+
+def test_a_new_directory_is_one_that_was_shut_down_in_order(target):
+    write(target, TWO)
+    ends = {TopicPartition("t", 0): 2, TopicPartition("t", 1): 1}
+    assert checkpoint(target, "recovery-point-offset") == ends
+    assert checkpoint(target, "replication-offset") == ends
+    assert checkpoint(target, "log-start-offset") == {}
+    assert (target / MARKER).exists()
+    assert not (target / "meta.properties").exists()  # the broker's to say
+    assert not (target / ".lock").exists()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_other_partitions_are_added_to_a_directory(target, is_clean):
+    target.parent.mkdir()
+    with LogDirWriter(target) as log_dir:
+        log_dir.writer("old", 0).append_columns(batch([row(b"a"), row(b"b")]))
+        log_dir.writer("old", 0 + 1).append_columns(batch([row(b"c")]))
+        log_dir.writers["old", 0].delete_records(1)
+    gone = target / "log-start-offset-checkpoint"
+    gone.write_bytes(gone.read_bytes().replace(b"0\n1\n", b"0\n2\nt 1 77\n"))
+    if not is_clean:
+        (target / MARKER).unlink()
+    before = left(target)
+    write(target, TWO)
+    after = left(target)
+    assert values(target) == {"old-0": [b"b"], "old-1": [b"c"], "t-0": [b"x", b"z"], "t-1": [b"y"]}
+    altered = {name for name in before if after[name] != before[name]}
+    assert altered == {f"{name}-checkpoint" for name in
+                       ("recovery-point-offset", "replication-offset", "log-start-offset")}
+    assert checkpoint(target, "log-start-offset") == {("old", 0): 1}
+    assert checkpoint(target, "recovery-point-offset")["t", 0] == 2
+    assert (target / MARKER).exists() == is_clean
+    assert names(target.parent) == ["logs"]
+
+
+def test_an_empty_directory_stays_the_same_directory(target):
+    target.mkdir(parents=True, mode=0o750)
+    before = target.stat()
+    write(target, TWO)
+    after = target.stat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert (target / MARKER).exists()
+    assert not list(kafkastore.verify(target))
+
+
+def test_a_partition_that_is_there_is_left_alone(target):
+    write(target, TWO)
+    before = left(target)
+    made = writer(target)
+    with pytest.raises(ChangeRefusedError, match="has partition t-1 already"):
+        made.write_task([batch([row(b"u", 1)])], 0, 0)
+    made.abort([None])
+    # And one that comes while tasks write.
+    made = writer(target)
+    message = made.write_task([batch([row(b"u", 2), row(b"v", 3)])], 0, 0)
+    write(target, [[[row(b"w", 2)]]])
+    before = left(target)
+    with pytest.raises(ChangeRefusedError, match="has partition t-2 already"):
+        made.commit([message])
+    made.abort([message])
+    assert left(target) == before
+    assert names(target.parent) == ["logs"]
+
+
+def test_a_directory_that_a_broker_uses_is_left_alone(target):
+    target.parent.mkdir()
+    made = writer(target)
+    message = made.write_task([batch([row(b"u")])], 0, 0)
+    with LogDirWriter(target) as log_dir:
+        log_dir.writer("old", 0)
+        with pytest.raises(ChangeRefusedError, match="held by a broker"):
+            writer(target)
+        with pytest.raises(ChangeRefusedError, match="held by a broker"):
+            made.commit([message])
+    made.abort([message])
+    assert names(target.parent) == ["logs"]
+    assert values(target) == {"old-0": []}
+
+
+def test_what_is_no_log_directory_is_refused(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    other = tmp_path / "other"
+    (other / "documents").mkdir(parents=True)
+    write(tmp_path / "logs", TWO)
+    damaged = tmp_path / "damaged"
+    shutil.copytree(tmp_path / "logs", damaged)
+    (damaged / "replication-offset-checkpoint").write_text("nonsense\n")
+    before = left(tmp_path)
+    for path, text in (
+        (file, "is a file"),
+        (other, "is not empty, and no log directory"),
+        (tmp_path / "logs" / "t-0", "is a partition's directory"),
+        (damaged, "is damaged: "),
+        (Path("/dev/shm"), "is a mount point"),
+        (tmp_path / "logs" / "copy", "would lie in the log directory"),
+        (tmp_path / "logs" / "deep" / "copy", "would lie in the log directory"),
+    ):
+        with pytest.raises(ChangeRefusedError, match=text):
+            writer(path)
+    assert left(tmp_path) == before
+    assert names(tmp_path) == ["damaged", "file", "logs", "other"]
