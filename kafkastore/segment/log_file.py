@@ -211,7 +211,7 @@ class LogFile:
             return False
         buffer = bytearray(min(LARGEST_READ, left))
         for at in range(position, self.size, len(buffer)):
-            if self._read_into(buffer, at).tobytes().strip(b"\0"):
+            if (chunk := self._read_into(buffer, at).tobytes()) != bytes(len(chunk)):
                 # Unless a broker has written there since `head` was read.
                 return bool(any(self._read_into(bytearray(len(head)), position)))
         return True

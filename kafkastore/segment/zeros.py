@@ -35,7 +35,7 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
                 reads.need(opened.fileno(), position, position + _CHUNK_BYTES)
                 if not (chunk := opened.read(_CHUNK_BYTES)):
                     return True
-                if chunk.strip(b"\0"):
+                if chunk != bytes(len(chunk)):
                     return False
                 position += len(chunk)
         except OSError:  # bytes that the device does not give are not known to be zeros

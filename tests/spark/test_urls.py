@@ -26,6 +26,7 @@ from kafkastore import LogDirWriter
 from kafkastore.cli.__main__ import cli
 from kafkastore.remote.sparse_files import BLOCK_BYTES, WHOLE_BLOCKS
 from kafkastore.spark import jobs, register
+from kafkastore.spark.pipeline import run_pipeline
 
 START = 1_500_000_000_000
 SEGMENTS, BATCHES, RECORD_BYTES = 50, 40, 16_000
@@ -364,6 +365,25 @@ def test_commands_on_spark_print_of_a_url_what_they_print_without(
     }
     assert made["spark"] == made["here"]
     assert before == {path: path.read_bytes() for path in cloud.root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.soak
+def test_the_pipeline_goes_the_whole_way_from_a_url(cloud, golden, writable_copy, tmp_path):
+    logs = writable_copy(golden("0.8.2.2", "codecs", "answers").logs)
+    url = cloud.put(logs, "backup")
+    here = run_pipeline([logs], tmp_path / "here", spark=cloud.spark)
+    there = run_pipeline([url], tmp_path / "there", spark=cloud.spark)
+
+    def told(result, of):
+        (row,) = result.summary()
+        text = (result.out / "result.json").read_text().replace(str(of), ".")
+        (store,) = json.loads(text.replace(str(result.out), "out"))["stores"]
+        return row._replace(store=""), {**store, "name": "", "migrated": "", "summary": ""}
+
+    assert told(there, url) == told(here, logs)
+    assert url in there.report.read_text()
+    for path in (there.report, there.out / "result.json"):
+        assert "kafkastore-remote" not in path.read_text()
 
 
 @pytest.mark.parametrize("job", [jobs.migrate, jobs.reindex])

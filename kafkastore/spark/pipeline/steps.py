@@ -22,6 +22,7 @@ from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.fs import FileSystem
 from kafkastore.log.log_store import is_partition_directory, open_store
+from kafkastore.remote.tree import local_path, with_urls
 from kafkastore.spark import register
 from kafkastore.spark.jobs import checking, partition_jobs
 from kafkastore.spark.jobs.reading import SegmentRow
@@ -116,7 +117,7 @@ def run_pipeline(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if undo_dir is not None and not in_place:
         raise ChangeRefusedError("undo_dir goes with in_place: copies are removed, not undone")
-    sources = [Path(os.path.abspath(path)) for path in listed]
+    sources = [Path(os.path.abspath(local_path(path))) for path in listed]
     for source in sources:
         open_store(source)
     target = Path(os.path.realpath(out))
@@ -128,7 +129,7 @@ def run_pipeline(
     with output_directory(target, sources, resume=resume) as working, failures_of_spark():
         saved, fs = SavedSteps(working), FileSystem()
         options = {
-            "stores": [[store.name, store.path, store.migrated] for store in stores],
+            "stores": with_urls([[store.name, store.path, store.migrated] for store in stores]),
             "mode": mode,
             "sample_times": sample_times if isinstance(sample_times, int) else list(sample_times),
             "undo_dir": None if undo_dir is None else os.path.realpath(undo_dir),
