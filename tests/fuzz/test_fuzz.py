@@ -1,4 +1,4 @@
-"""Twenty seconds of fuzzing for each parser, led by coverage; and that it would find something."""
+"""Twelve seconds of fuzzing for each parser, led by coverage; and that it would find something."""
 
 import os
 import platform
