@@ -2,18 +2,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from contextlib import ExitStack
 
 import pytest
-from golden.make.brokers import WORK
-from golden.make.case_context import CaseContext, Surroundings
-from golden.make.java_client import JavaClients
 from spark import kafka_streams
-from spark.kafka_connector import connector_jars
 from spark.kafka_streams import AGAIN, SOURCES
-from spark.test_kafka_source import T0, VERSION, offsets, produce
+from spark.kafka_topics import T0, ask_both, offsets
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -65,33 +58,15 @@ REFUSED = {
 def answers(tmp_path_factory):
     """Of each stream what both sources gave in two runs."""
     folder = tmp_path_factory.mktemp("streams")
-    with ExitStack() as stack:
-        clients = stack.enter_context(JavaClients(WORK))
-        context = CaseContext(
-            VERSION, "stream", folder / "out", Surroundings("stream", WORK, clients)
-        )
-        stack.callback(context.remove_run_directory)
-        stack.callback(context.abandon)
-        context.start()
-        produce(context)
-        server = {
-            "kafka.bootstrap.servers": context.cluster.address,
-            "kafkaConsumer.pollTimeoutMs": "2000",
-        }
-        request = folder / "request.json"
-        content = {
-            "jars": [str(each) for each in connector_jars()],
-            "logs": str(context.cluster.logs),
+    ask_both(
+        folder,
+        kafka_streams,
+        lambda server: {
             "server": server,
-            "streams": [options | server for options in STREAMS.values()],
+            "streams": [each | server for each in STREAMS.values()],
             "added": [("plain", 0), ("plain", 1), ("packed-lz4", 0), ("stamped", 0), ("sales", 1)],
-        }
-        request.write_text(json.dumps(content))
-        ran = subprocess.run(
-            [sys.executable, kafka_streams.__file__, request, folder],
-            cwd=folder, capture_output=True, text=True, timeout=800,
-        )
-        assert ran.returncode == 0, ran.stderr[-4000:]
+        },
+    )
     return {
         name: [json.loads((folder / f"{number}.{source}.json").read_text()) for source in SOURCES]
         for number, name in enumerate(STREAMS)
