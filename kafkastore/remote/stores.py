@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kafkastore.errors import NotALogDirectoryError, RemoteObjectChangedError, RemoteStoreError
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_LOCAL = re.compile(r"(?:file|local)://", re.IGNORECASE)
+_LOCAL = re.compile(r"^(?:file|local)://", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What the libraries call the time of the last change, and what tells one content from another.
 _MODIFIED = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
@@ -246,7 +246,7 @@ def is_url(path: object) -> bool:
 
 def without_file_scheme(path: str) -> str:
     """Return the path that a URL of a local file stands for; any other as it is."""
-    return _LOCAL.sub("", path, count=1) if _LOCAL.match(path) else path
+    return _LOCAL.sub("", path)
 
 
 async def _whole_body(body: Any) -> bytes:

@@ -57,7 +57,7 @@ class SavedSteps:
         started = self.read(_STARTED)
         if started is not None and started["options"] == _plain(options):
             kept = (self.read(_PLANS) or {}).get("others") or {
-                "paths": [()] * len(stores), "states": started["states"],
+                "paths": None, "states": started["states"],
             }
             if _states(stores, kept["paths"]) == kept["states"]:
                 also: dict[str, Any] = started["also"]
@@ -75,7 +75,7 @@ class SavedSteps:
         self, options: Mapping[str, Any], stores: Sequence[str], also: Mapping[str, Any]
     ) -> None:
         """Note of what the results will be that are kept from here on."""
-        states = _states(stores, [()] * len(stores))
+        states = _states(stores)
         self.write(_STARTED, {"options": options, "states": states, "also": also})
 
     def write_plans(self, plans: Sequence[Plan], stores: Sequence[str]) -> None:
@@ -92,7 +92,7 @@ class SavedSteps:
         if stores and started is not None:
             paths = [[change.path for change in plan.changes] for plan in plans]
             others = {"paths": paths, "states": _states(stores, paths)}
-            if _states(stores, [()] * len(stores)) != started["states"]:
+            if _states(stores) != started["states"]:
                 others = None  # nor will they be when the plans are applied
         texts = [plan.to_json() for plan in plans]
         self.write(_PLANS, {"others": others, "plans": texts})
@@ -169,10 +169,13 @@ def _files(root: Path, inner: str) -> Iterator[tuple[str, int, int]]:
             yield from _files(root, path)
 
 
-def _states(stores: Sequence[str], left_out: Sequence[Collection[str]]) -> list[str]:
+def _states(
+    stores: Sequence[str], left_out: Sequence[Collection[str]] | None = None
+) -> list[str]:
+    each_left_out = left_out or [()] * len(stores)
     return [
         state_of(Path(path), frozenset(paths))
-        for path, paths in zip(stores, left_out, strict=True)
+        for path, paths in zip(stores, each_left_out, strict=True)
     ]
 
 
