@@ -1,8 +1,8 @@
 """A process whose children run command lines until they are done or killed; run by a test.
 
-For each line on stdin, JSON of the arguments, the path of a journal and the seconds from when that
-grows until the kill, or null, it forks a child; when the child is gone it writes its exit code, and
-what it printed, as JSON.  What takes long, importing, is done once.
+For each line on stdin, JSON of the arguments, the path of a journal and when to kill, or null, it
+forks a child; when the child is gone it writes its exit code, and what it printed, as JSON.  What
+takes long, importing, is done once.
 """
 
 import importlib
@@ -41,15 +41,20 @@ def size_of(path):
 
 
 def wait(child, journal, kill_after):
-    """Wait for a child, and kill it some time after it began to alter; return its status."""
+    """Wait for a child, and kill it soon after its journal grew; return its status.
+
+    `kill_after` is by how many bytes it must grow, and how many seconds later the kill comes: a
+    command that is slower today than yesterday is killed at the same of its steps.
+    """
     if kill_after is not None:
-        size, end = size_of(journal), math.inf
+        grown, seconds = kill_after
+        size, end = size_of(journal) + grown, math.inf
         while time.monotonic() < end:
             gone, status = os.waitpid(child, os.WNOHANG)
             if gone:
                 return status
-            if end == math.inf and size_of(journal) != size:
-                end = time.monotonic() + kill_after
+            if end == math.inf and size_of(journal) >= size:
+                end = time.monotonic() + seconds
             time.sleep(0.0002)
         os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1]

@@ -69,11 +69,11 @@ def commands():
     commands.close()
 
 
-def seconds_of(journal):
-    """How long the files of a plan took, by its journal."""
+def seconds_of_a_line(journal):
+    """How long a line of a plan's journal took."""
     lines = (journal.area / "journal.jsonl").read_text().splitlines()
     times = [each["at_ms"] for each in map(json.loads, lines) if "at_ms" in each]
-    return (times[-1] - times[0]) / 1000
+    return (times[-1] - times[0]) / 1000 / len(times)
 
 
 @pytest.mark.soak
@@ -92,8 +92,12 @@ def test_a_command_killed_at_any_moment_is_finished_or_undone_by_another(tmp_pat
     planned = contents(root)
     assert planned != before
     (journal,) = find_journals(root)
-    lines, took = journal.area / "journal.jsonl", seconds_of(journal)
+    lines, took = journal.area / "journal.jsonl", seconds_of_a_line(journal)
+    size = lines.stat().st_size
     ways = {"resume": planned, "undo": before}
+
+    def some_moment(grown):
+        return choose.randint(1, grown), choose.uniform(0, took)
 
     def check():
         now = contents(root)
@@ -105,12 +109,15 @@ def test_a_command_killed_at_any_moment_is_finished_or_undone_by_another(tmp_pat
         for path in now.keys() - before.keys() - planned.keys():
             assert Path(path).name.startswith("kafkastore-"), path
 
-    killed_inside = 0
-    for number in range(ROUNDS):
-        run = run_process if number < TRUE_PROCESSES else commands.run
+    number, killed_inside = 0, 0
+    # A kill that comes too late, on a busy machine, shows little: then there are more of them.
+    while number < ROUNDS or killed_inside < ROUNDS // 3:
+        assert number < 10 * ROUNDS
+        number += 1
+        run = run_process if number <= TRUE_PROCESSES else commands.run
         start.write(top)
         try:
-            run(command, lines, choose.uniform(0, took))
+            run(command, lines, some_moment(size))
             check()
             killed_inside += any(not each.is_finished for each in find_journals(root))
             if not find_journals(root):
@@ -119,7 +126,7 @@ def test_a_command_killed_at_any_moment_is_finished_or_undone_by_another(tmp_pat
             way = choose.choice(list(ways))
             for _ in range(choose.randrange(4)):
                 if way == "undo" or not journal.read_again().is_finished:
-                    run(["changes", way, str(journal.area)], lines, choose.uniform(0, took / 2))
+                    run(["changes", way, str(journal.area)], lines, some_moment(size // 2))
                     check()
             code, said = run(["changes", way, str(journal.area)])
             assert code == 0, said
@@ -130,4 +137,3 @@ def test_a_command_killed_at_any_moment_is_finished_or_undone_by_another(tmp_pat
         except BaseException as error:
             error.add_note(f"KAFKASTORE_SEED={SEED}, round {number}")
             raise
-    assert killed_inside >= ROUNDS // 3
