@@ -228,17 +228,24 @@ class RemoteStoreError(KafkaStoreError):
         What is wrong, and what to do about it.
     start, end : int, optional
         The bytes that were asked for, inclusive and exclusive.
+    done : str
+        What could not be done: ``read`` or ``written``.
     """
 
     def __init__(
-        self, url: str, reason: str, start: int | None = None, end: int | None = None
+        self,
+        url: str,
+        reason: str,
+        start: int | None = None,
+        end: int | None = None,
+        done: str = "read",
     ) -> None:
-        super().__init__(url, reason, start, end)
-        self.url, self.reason, self.start, self.end = url, reason, start, end
+        super().__init__(url, reason, start, end, done)
+        self.url, self.reason, self.start, self.end, self.done = url, reason, start, end, done
 
     def __str__(self) -> str:
         what = "" if self.start is None else f", bytes {self.start} to {self.end},"
-        return f"{self.url}{what} can't be read: {self.reason}"
+        return f"{self.url}{what} can't be {self.done}: {self.reason}"
 
 
 class RemoteObjectChangedError(RemoteStoreError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def copy_store(
     check_no_broker(source)
     working = destination.with_name(destination.name + COPYING_SUFFIX)
     skipped: list[str] = []
-    listing = list(_walk(source, "", (), skipped))
+    listing = list(files_of(source, skipped))
     if not working.is_dir():
         fs.mkdir(working)
     copied = total = 0
@@ -104,7 +104,7 @@ def copy_store(
             if progress is not None:
                 progress(path)
         copied, total = copied + 1, total + status.st_size
-    _check_unchanged(source, listing)
+    check_unchanged(source, listing)
     check_no_broker(source)
     _check_no_strangers(working, {path for path, _ in listing}, fs)
     for path, status in [*reversed(listing), ("", os.stat(source))]:
@@ -115,6 +115,31 @@ def copy_store(
     fs.rename(working, destination)
     fs.fsync_directory(destination.parent)
     return StoreCopy(destination, copied, total, tuple(skipped))
+
+
+def files_of(
+    source: Path, skipped: list[str] | None = None
+) -> Iterator[tuple[str, os.stat_result]]:
+    """List what is copied: directories before what is in them, and regular files.
+
+    Parameters
+    ----------
+    source : Path
+        A directory.
+    skipped : list of str, optional
+        Gets the relative paths of what is not copied.
+
+    Yields
+    ------
+    tuple of str, os.stat_result
+        Relative path, and what it was when it was listed.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If a symbolic link leads to a directory it lies in.
+    """
+    yield from _walk(source, "", (), [] if skipped is None else skipped)
 
 
 def _check_places(source: Path, destination: Path) -> None:
@@ -169,9 +194,22 @@ def _is_copied(target: Path, status: os.stat_result) -> bool:
     )
 
 
-def _check_unchanged(source: Path, listing: list[tuple[str, os.stat_result]]) -> None:
-    """Refuse the copy if anything in the source moved since it was listed."""
-    now = list(_walk(source, "", (), []))
+def check_unchanged(source: Path, listing: Sequence[tuple[str, os.stat_result]]) -> None:
+    """Refuse a copy if anything in the source changed since it was listed.
+
+    Parameters
+    ----------
+    source : Path
+        The directory.
+    listing : sequence of tuple of str, os.stat_result
+        What `files_of` yielded.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If something did.
+    """
+    now = list(files_of(source))
     for (path, was), (path_now, is_now) in zip(listing, now, strict=False):
         if path != path_now or (was.st_size, was.st_mtime_ns) != (
             is_now.st_size,

@@ -1,14 +1,23 @@
-"""A copy of a whole directory for a job to work on."""
+"""A copy of a whole directory: on a disk, for a job to work on, or in an object store, done."""
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
-from kafkastore.cli.failures import Interrupted, sentence
+from kafkastore.changes.plan import Plan
+from kafkastore.changes.upload_store import check_place, upload_store
+from kafkastore.cli.failures import Interrupted, note, sentence
+from kafkastore.cli.json_lines import write_json
+from kafkastore.cli.on_spark import executor
 from kafkastore.cli.progress import progress
 from kafkastore.cli.tables import counted
-from kafkastore.errors import ChangeRefusedError, KafkaStoreError
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError, RemoteStoreError
+from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
+from kafkastore.log.log_store import is_partition_directory
+from kafkastore.remote.stores import is_url
+from kafkastore.remote.tree import url_of
 
 
 def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
@@ -26,6 +35,7 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
     ChangeRefusedError
         If there is no place for it.
     """
+    _check_name(source, destination.name)
     if not destination.parent.is_dir():
         raise ChangeRefusedError(f"{destination.parent} is no directory; make it first")
     with progress(f"copying {source.name}", None) as advance:
@@ -39,6 +49,82 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
             raise KafkaStoreError(f"{sentence(error)}{left}") from None  # all is said
     if not as_json:
         print(f"copied {counted(copied.files, 'file')} of {source} to {copied.destination}")
+
+
+def check_upload(source: Path, url: str) -> None:
+    """Refuse a URL for a copy before the source is read; see `make_copy`."""
+    _check_name(source, url.rstrip("/").rpartition("/")[2])
+    check_place(source, url)
+
+
+def upload_copy(
+    source: Path,
+    url: str,
+    plan: Plan,
+    *,
+    as_json: bool,
+    master: str | None = None,
+    mtimes_are_kept: bool = False,
+) -> None:
+    """Copy a directory into an object store, changed by a plan, and say so.
+
+    Parameters
+    ----------
+    source : path
+        The directory.
+    url : str
+        What the copy is called.
+    plan : Plan
+        Of the source.
+    as_json : bool
+        Say it as JSON.
+    master : str, optional
+        The Spark whose executors do it; else threads do.
+    mtimes_are_kept : bool
+        Whether the user has a list of the modification times.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If the place is taken, or the directory changes meanwhile.
+    """
+    what = f"copying {source.name}"
+    goes_on = f"the unfinished copy is {url}: the same command goes on with it"
+    try:
+        if master is None:
+            with progress(what, None) as advance:
+                copied = upload_store(source, url, plan, progress=advance)
+        else:
+            with executor(master, what) as run:
+                copied = upload_store(source, url, plan, run=run)
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"interrupted; {goes_on}") from error
+    except RemoteStoreError as error:
+        raise KafkaStoreError(f"{sentence(error)}; {goes_on}") from None  # all is said
+    if as_json:
+        write_json({"kind": "copied", "root": url, "files": copied.files, "bytes": copied.bytes})
+    else:
+        print(
+            f"copied {counted(copied.files, 'file')} of {source} to {url}, "
+            f"changed as planned: {len(plan.changes):,}"
+        )
+    if not mtimes_are_kept and not is_url(url_of(source)):
+        note(
+            f"objects have no modification times but those of the upload: kafkastore migrate "
+            f"{shlex.quote(str(source))} --save-mtimes FILE keeps a list"
+        )
+
+
+def _check_name(source: Path, name: str) -> None:
+    """Refuse a name under which the copy of one partition could not be opened."""
+    if is_partition_directory(source):
+        try:
+            parse_partition_directory(name)
+        except InvalidNameError as error:
+            raise ChangeRefusedError(
+                f"{source} is one partition, and so its copy is called as one: {error}; name it "
+                f".../{source.name}"
+            ) from error
 
 
 def _left_behind(destination: Path) -> str:

@@ -13,7 +13,7 @@ import click
 
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import finish, go_back, unfinished
-from kafkastore.cli.copies import make_copy
+from kafkastore.cli.copies import check_upload, make_copy, upload_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.mtimes import (
@@ -81,7 +81,7 @@ _MOST_ROWS = 5
     help="Compare brokers' answers before and after for so many times of each partition; of many "
     "partitions, some.",
 )
-@rewriting_options("migrate")
+@rewriting_options("migrate", copies_to_urls=True)
 @click.option("--resume", is_flag=True, help="Finish what was interrupted in PATH.")
 @click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
               help="Put everything back that lies in this undo area.")
@@ -98,7 +98,7 @@ def command(
     save_mtimes: Path | None,
     samples: int,
     dry_run: bool,
-    copy_to: Path | None,
+    copy_to: Path | str | None,
     in_place: bool,
     yes: bool,
     undo_dir: Path | None,
@@ -132,7 +132,9 @@ def command(
         write_mtimes(save_mtimes, chosen.logs())
     mtimes = load_mtimes(mtimes_file, chosen)
     work = paths
-    if copy_to is not None and not dry_run:
+    if isinstance(copy_to, str):
+        check_upload(paths[0], copy_to)
+    elif copy_to is not None and not dry_run:
         make_copy(paths[0], copy_to, as_json=as_json)
         work = (copy_to,)
     how = _How(mode, entry_offset, index_interval_bytes, mtimes, samples, master)
@@ -140,14 +142,19 @@ def command(
         found = [_look_at(path, chosen.topic_partitions, how) for path in work]
         if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
             note_unnamed(mtimes_file)
-        if copy_to is not None:
+        if isinstance(copy_to, Path):
             found = [each.moved_to(copy_to) for each in found]
         for each in found:
             _show(each, mode, as_json=as_json)
         plans = [each.plan for each in found]
         changes = sum(len(planned.changes) for planned in plans)
-        is_done = work is not paths or in_place
-        if is_done:
+        is_done = not dry_run and (copy_to is not None or in_place)
+        if isinstance(copy_to, str) and is_done:
+            upload_copy(
+                paths[0], copy_to, plans[0],
+                as_json=as_json, master=master, mtimes_are_kept=save_mtimes is not None,
+            )
+        elif is_done:
             asks = work is paths and not yes
             carry_out(work, plans, undo_dir, asks=asks, as_json=as_json, master=master)
     if changes and not is_done and not as_json:

@@ -11,7 +11,7 @@ import click
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import apply_plan
 from kafkastore.cli.confirm import check_can_confirm, confirm
-from kafkastore.cli.selection import ANY_PATH
+from kafkastore.cli.selection import ANY_PATH, DESTINATION
 from kafkastore.cli.tables import counted
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.java_text import INT32_MAX
@@ -39,7 +39,9 @@ def mending_options(function: FunctionT) -> FunctionT:
     )
 
 
-def rewriting_options(verb: str) -> Callable[[FunctionT], FunctionT]:
+def rewriting_options(
+    verb: str, *, copies_to_urls: bool = False
+) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator for commands that work in place or on a copy, and only plan without.
 
     It adds ``--dry-run``, ``--copy-to``, ``--in-place``, ``--yes`` and ``--undo-dir``.
@@ -48,8 +50,9 @@ def rewriting_options(verb: str) -> Callable[[FunctionT], FunctionT]:
         function,
         click.option("--dry-run", is_flag=True, help="Print the plan and do nothing; so without "
                      "--copy-to and --in-place too."),
-        click.option("--copy-to", type=ANY_PATH, metavar="DEST",
-                     help=f"Copy the whole directory, and {verb} the copy."),
+        click.option("--copy-to", type=DESTINATION if copies_to_urls else ANY_PATH, metavar="DEST",
+                     help=f"Copy the whole directory{', to a URL too' if copies_to_urls else ''}, "
+                     f"and {verb} the copy."),
         click.option("--in-place", is_flag=True, help=f"{verb.capitalize()} the directory itself."),
         click.option("--yes", is_flag=True, help="Do not ask before changing anything in place."),
         _UNDO_DIR,
@@ -68,7 +71,7 @@ def _add(function: FunctionT, *options: Callable[[FunctionT], FunctionT]) -> Fun
     return function
 
 
-def check_yes(yes: bool, *, dry_run: bool, copy_to: Path | None, in_place: bool) -> None:
+def check_yes(yes: bool, *, dry_run: bool, copy_to: Path | str | None, in_place: bool) -> None:
     """Check that `rewriting_options` say what is to be done, and that who is to be asked is there.
 
     Raises

@@ -45,10 +45,22 @@ class _StorePath(click.Path):
         return super().convert(local_path(value), param, context)
 
 
+class _DestinationPath(click.Path):
+    """A local path to be made, or the URL of such a place, as text."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path, or the URL."""
+        return value if is_url(value) else super().convert(value, param, context)
+
+
 #: A local path; whether it is there and may be read, the layers below find out and say.
 ANY_PATH = _LocalPath(path_type=Path, readable=False)
 #: The same, or a URL: of what is only read.
 STORE_PATH = _StorePath(path_type=Path, readable=False)
+#: Where a copy is made: a local path, or a URL as text.
+DESTINATION = _DestinationPath(path_type=Path, readable=False)
 
 
 class NotInStoreError(KafkaStoreError, LookupError):

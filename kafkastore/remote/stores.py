@@ -24,6 +24,8 @@ _REMEDIES = {
     "hadoop classpath --glob) and that the name node answers; webhdfs://host:port/path needs none",
 }
 _LONGEST_REASON = 300
+#: Lies in a copy that is not finished; what it is a copy of.
+COPYING = "kafkastore-copying"
 #: Answers whose bytes break off are asked for so many times; everything else s3fs repeats itself.
 _ATTEMPTS = 3
 
@@ -123,9 +125,9 @@ class RemoteStore:
         NotALogDirectoryError
             If there is nothing.
         RemoteStoreError
-            If it can't be listed.
+            If it can't be listed, or is a copy that is not finished.
         """
-        return self._objects(self._asked(self._find))
+        return self._finished(self._objects(self._asked(self._find)))
 
     def list_beside(self) -> tuple[dict[str, RemoteObject], set[str]]:
         """List what lies directly in the URL's directory, however much is below.
@@ -142,7 +144,15 @@ class RemoteStore:
             for name, info in found.items()
             if info["type"] == "directory"
         }
-        return self._objects(found, are_all=False), directories - {"", ".", ".."}
+        objects = self._finished(self._objects(found, are_all=False))
+        return objects, directories - {"", ".", ".."}
+
+    def _finished(self, objects: dict[str, RemoteObject]) -> dict[str, RemoteObject]:
+        if COPYING in objects:
+            raise RemoteStoreError(
+                self.url, "it is an unfinished copy; run the command again that makes it"
+            )
+        return objects
 
     def _find(self) -> Mapping[str, Mapping[str, Any]]:
         from fsspec import AbstractFileSystem
@@ -167,7 +177,7 @@ class RemoteStore:
         except FileNotFoundError:
             return {}
         except Exception as error:  # libraries raise what they like
-            raise _failed(self.url, error) from error
+            raise failed(self.url, error) from error
 
     def _objects(
         self, found: Mapping[str, Mapping[str, Any]], *, are_all: bool = True
@@ -203,11 +213,11 @@ class RemoteStore:
             except FileNotFoundError as error:
                 raise RemoteObjectChangedError(asked.url, "is gone", start, end) from error
             except Exception as error:
-                if "PreconditionFailed" in repr(error.__cause__):
+                if is_other_content(error):
                     raise _changed(asked, start, end) from error
                 if attempt < _ATTEMPTS and "Payload" in type(error).__name__:
                     continue
-                raise _failed(asked.url, error, start, end) from error
+                raise failed(asked.url, error, start, end) from error
             if len(data) != end - start:
                 raise _changed(asked, start, end)
             return data
@@ -228,11 +238,28 @@ class RemoteStore:
             )
             return bytes(sync(self._library.loop, _whole_body, answer["Body"]))
         data: bytes = self._library.cat_file(asked.name, start=start, end=end)
+        self.check_unchanged(asked, start, end)
+        return data
+
+    def check_unchanged(
+        self, asked: RemoteObject, start: int | None = None, end: int | None = None
+    ) -> None:
+        """Look whether an object is the one that was listed.
+
+        Raises
+        ------
+        RemoteObjectChangedError
+            If it is not; names the bytes from `start` to before `end`.
+        """
         now = self._library.info(asked.name)
         version = _version(now) or _modified_ns(asked.url, now)
         if (int(now["size"]), version) != (asked.size, asked.version):
             raise _changed(asked, start, end)
-        return data
+
+
+def is_other_content(error: Exception) -> bool:
+    """Tell whether S3 refused for having another content than was named."""
+    return "PreconditionFailed" in repr(error.__cause__)
 
 
 def is_url(path: object) -> bool:
@@ -275,7 +302,9 @@ def _version(info: Mapping[str, Any]) -> object:
     return next((info[name] for name in _VERSION if info.get(name)), None)
 
 
-def _changed(asked: RemoteObject, start: int, end: int) -> RemoteObjectChangedError:
+def _changed(
+    asked: RemoteObject, start: int | None, end: int | None
+) -> RemoteObjectChangedError:
     return RemoteObjectChangedError(asked.url, "is another one than was listed", start, end)
 
 
@@ -306,22 +335,41 @@ def _unusable(url: str, error: Exception) -> RemoteStoreError:
         return RemoteStoreError(
             url, f"{error}; give what its library needs in the URL, or in storage_options"
         )
-    return _failed(url, error, remedy=_REMEDIES.get(scheme))
+    return failed(url, error, remedy=_REMEDIES.get(scheme))
 
 
-def _failed(
+def failed(
     url: str,
     error: Exception,
     start: int | None = None,
     end: int | None = None,
     *,
     remedy: str | None = None,
+    done: str = "read",
 ) -> RemoteStoreError:
-    """Say why and what to do about it."""
+    """Make an error that says why and what to do about it, of one that a library raised.
+
+    Parameters
+    ----------
+    url : str
+        What was asked for.
+    error : Exception
+        What came.
+    start, end : int, optional
+        The bytes that were asked for.
+    remedy : str, optional
+        What to do about it.
+    done : str
+        As of `RemoteStoreError`.
+
+    Returns
+    -------
+    RemoteStoreError
+    """
     reason = " ".join(str(error).split()) or type(error).__name__
     if len(reason) > _LONGEST_REASON:
         reason = reason[:_LONGEST_REASON] + "..."
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
-        return RemoteStoreError(url, f"access is denied ({reason}); check credentials", start, end)
+        reason, remedy = f"access is denied ({reason})", "check credentials"
     remedy = remedy or "check the endpoint and the network, and try again"
-    return RemoteStoreError(url, f"{reason}; {remedy}", start, end)
+    return RemoteStoreError(url, f"{reason}; {remedy}", start, end, done)

@@ -144,6 +144,22 @@ def list_again(path: Path) -> None:
         _laid_out(store, store.list())
 
 
+def object_at(path: Path) -> RemoteObject | None:
+    """Return the object that a file here stands for; None for any other file.
+
+    Parameters
+    ----------
+    path : Path
+        As `local_path` or `known_here` returned it, or below.
+
+    Returns
+    -------
+    RemoteObject or None
+    """
+    file = _tree.files.get(os.fspath(path))
+    return None if file is None else file.source
+
+
 def url_of(path: str | os.PathLike[str]) -> str:
     """Return the URL that a path here stands for; any other path as it is.
 

@@ -117,7 +117,7 @@ def test_a_plan_alone_can_be_made(s3: S3, run: Run, golden: Any) -> None:
 
 def test_places_to_write_to_are_local(s3: S3, run: Run, golden: Any) -> None:
     logs = golden("0.8.2.2", "codecs", "answers").logs
-    assert_one_sentence(run("migrate", logs, "--copy-to", "s3://b/k"), "s3://b/k is a URL")
+    assert_one_sentence(run("convert", logs, "--copy-to", "s3://b/k"), "s3://b/k is a URL")
     with pytest.raises(kafkastore.ChangeRefusedError, match="s3://b/k is not changed"):
         kafkastore.LogDirWriter("s3://b/k")
     assert s3.proxy.requests == []

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 
 import pyarrow as pa
 import pytest
@@ -350,7 +350,8 @@ def test_commands_on_spark_print_of_a_url_what_they_print_without(
     assert run("migrate", url, "--dry-run", "--spark", "local[2]") == run(
         "migrate", url, "--dry-run"
     )
-    before = {path: path.read_bytes() for path in cloud.root.rglob("*") if path.is_file()}
+    bucket = cloud.root / "kafka"
+    before = {path: path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
     code, said = run("migrate", url, "--copy-to", tmp_path / "spark", "--spark", "local[2]")
     assert code == 0, said
     assert f"of {url} to" in said
@@ -364,7 +365,16 @@ def test_commands_on_spark_print_of_a_url_what_they_print_without(
         for name in ("spark", "here")
     }
     assert made["spark"] == made["here"]
-    assert before == {path: path.read_bytes() for path in cloud.root.rglob("*") if path.is_file()}
+    for source, name in [(logs, "copy-1"), (url, "copy-2")]:
+        copy = f"{url.rpartition('/')[0]}/{name}"
+        code, said = run("migrate", source, "--copy-to", copy, "--spark", "local[2]")
+        assert code == 0, said
+        place = bucket / name
+        assert made["here"] == {
+            path.relative_to(place): path.read_bytes() for path in place.rglob("*") if path.is_file()
+        }
+        rmtree(place)
+    assert before == {path: path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
 
 
 @pytest.mark.soak

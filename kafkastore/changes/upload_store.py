@@ -1,0 +1,304 @@
+"""A whole copy of a log directory in an object store, with a plan's changes made on the way.
+
+Objects can't be renamed all at once, so the copy has an object `COPYING` in it from its first byte
+until it is complete, and is read by nobody of ours meanwhile.  That object says of what it is a
+copy: the same copy goes on where it stopped.  Objects themselves appear whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+from kafkastore.changes.content import chunks_of
+from kafkastore.changes.copy_store import check_unchanged, files_of
+from kafkastore.changes.plan import Content, Plan, Prefix
+from kafkastore.changes.sole_user import check_no_broker
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.log.side_by_side import side_by_side
+from kafkastore.remote.new_store import NewStore
+from kafkastore.remote.stores import COPYING, RemoteObject
+from kafkastore.remote.tree import known_here, list_again, local_path, object_at, url_of
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Uploads wait for the network, not for a core.
+THREADS = 8
+#: One call uploads files up to about so many bytes.
+PIECE_BYTES = 256 << 20
+
+
+class Run(Protocol):
+    """Does a piece of work on many items, here or elsewhere."""
+
+    def __call__(
+        self, job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
+    ) -> Iterable[Result]:
+        """Yield what comes of each of `items`."""
+
+
+class UploadedStore(NamedTuple):
+    """What was copied.
+
+    Attributes
+    ----------
+    url : str
+        The copy.
+    files, bytes : int
+        How many objects there are, and their sizes together.
+    skipped : tuple of str
+        As of `StoreCopy`.
+    """
+
+    url: str
+    files: int
+    bytes: int
+    skipped: tuple[str, ...]
+
+
+class _File(NamedTuple):
+    """One object to be made: relative path, how, size, and what tells its content."""
+
+    path: str
+    content: Content
+    size: int
+    sha256: str | None  # of what a plan makes
+    mtime_ns: int  # of the source
+
+    @property
+    def directory(self) -> str:
+        return os.path.dirname(self.path)
+
+
+class Piece(NamedTuple):
+    """Files of one directory of the source.
+
+    Attributes
+    ----------
+    root, directory : str
+        The source, and the directory relative to it.
+    url : str
+        The copy.
+    files : tuple
+        What is to be made.
+    """
+
+    root: str
+    directory: str
+    url: str
+    files: tuple[_File, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The sizes of the files together."""
+        return sum(each.size for each in self.files)
+
+
+def upload_store(
+    source: str | os.PathLike[str],
+    url: str,
+    plan: Plan,
+    *,
+    run: Run | None = None,
+    progress: Callable[[int], None] = lambda files: None,
+) -> UploadedStore:
+    """Copy a log directory, or a partition directory, into an object store, changed by a plan.
+
+    Parameters
+    ----------
+    source : path-like
+        What to copy, a URL too; no broker may have it open.
+    url : str
+        The copy: nothing is there, or what an interrupted run with the same arguments left.
+    plan : Plan
+        Of the source.
+    run : callable, optional
+        Has the pieces uploaded by other processes; without it threads of this one do so.
+    progress : callable
+        Called with how many files were copied just now.
+
+    Returns
+    -------
+    UploadedStore
+        What was copied.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If the destination is taken, a broker has the source open, or it changed since it was
+        planned.
+    RemoteStoreError
+        If a store fails; calling again goes on where it stopped.
+
+    Notes
+    -----
+    Modification times, modes and owners are not kept: objects have none of their own.
+    """
+    source = Path(os.path.realpath(local_path(source)))
+    new = _place(source, url)
+    check_no_broker(source)
+    skipped: list[str] = []
+    listing = list(files_of(source, skipped))
+    files = [*_files(plan, listing)]
+    known = _begin(new, _identity(files))
+    missing = [each for each in files if known.get(each.path) != each.size]
+    progress(len(files) - len(missing))
+    pieces = [*_pieces(source, new.url, missing)]
+    uploaded = (run or _by_threads)(upload, pieces, weigh=lambda piece: piece.bytes)
+    for piece, _ in zip(pieces, uploaded, strict=True):
+        progress(len(piece.files))
+    list_again(source)
+    check_unchanged(source, listing)
+    check_no_broker(source)
+    sizes = {path: each.size for path, each in new.there().items()}
+    sizes.pop(COPYING, None)
+    if sizes != {each.path: each.size for each in files}:
+        raise ChangeRefusedError(f"somebody else writes to {new.url}: name another place")
+    new.remove(COPYING)
+    return UploadedStore(
+        new.url, len(files), sum(each.size for each in files), tuple(skipped)
+    )
+
+
+def upload(piece: Piece) -> int:
+    """Make the objects of a piece; return how many bytes they have."""
+    source = known_here(
+        Path(piece.root, piece.directory), with_all_below=piece.directory != ""
+    )
+    new = NewStore(piece.url)
+    for file in piece.files:
+        path = source / os.path.basename(file.path)
+        remote = object_at(path) if file.sha256 is None else None
+        if remote is None or not new.copy(file.path, remote):
+            new.put(file.path, _checked(path, file), file.size)
+    return piece.bytes
+
+
+def _checked(path: Path, file: _File) -> Iterator[bytes | memoryview]:
+    """Yield a file's bytes; raise at their end if they are not those that were planned."""
+    digest, size = hashlib.sha256(), 0
+    for chunk in chunks_of(file.content, path):
+        if file.sha256 is not None:
+            digest.update(chunk)
+        size += len(chunk)
+        yield chunk
+    if size != file.size or file.sha256 not in (None, digest.hexdigest()):
+        raise ChangeRefusedError(f"{path} changed while it was copied")
+
+
+def check_place(source: str | os.PathLike[str], url: str) -> None:
+    """Refuse a place for a copy that is taken, or part of the source, before the source is read.
+
+    Parameters
+    ----------
+    source, url
+        As of `upload_store`.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If it is.
+    RemoteStoreError
+        If it can't be listed.
+    """
+    _there(_place(Path(os.path.realpath(local_path(source))), url))
+
+
+def _place(source: Path, url: str) -> NewStore:
+    new, given = NewStore(url), url_of(source)
+    if f"{given}/".startswith(f"{new.url}/") or f"{new.url}/".startswith(f"{given}/"):
+        raise ChangeRefusedError(f"{given} cannot be copied to {new.url}: one contains the other")
+    return new
+
+
+def _there(new: NewStore) -> dict[str, RemoteObject]:
+    there = new.there()
+    if there and COPYING not in there:
+        raise ChangeRefusedError(f"{new.url} exists and is not empty")
+    return there
+
+
+def _files(
+    plan: Plan, listing: Sequence[tuple[str, os.stat_result]]
+) -> Iterator[_File]:
+    """Yield what the copy consists of; refuse a plan that is of another state."""
+    there = {
+        path: (status.st_size, status.st_mtime_ns)
+        for path, status in listing
+        if stat.S_ISREG(status.st_mode)
+    }
+    changes = {each.path: each for each in plan.changes}
+    for change in plan.changes:
+        before = change.before and (change.before.size, change.before.mtime_ns)
+        for path, planned in (
+            (change.path, before),
+            *((each.path, (each.size, each.mtime_ns)) for each in change.relies_on),
+        ):
+            if there.get(path) != planned:
+                raise ChangeRefusedError(
+                    f"{os.path.join(plan.root, path)} changed since the plan was made"
+                )
+    for path in sorted(there.keys() | changes.keys()):
+        if path == COPYING:
+            continue
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise ChangeRefusedError(f"{path!r} can't be an object's name: rename it") from None
+        size, mtime_ns = there.get(path, (0, 0))
+        change_here = changes.get(path)
+        if change_here is None:
+            yield _File(path, Prefix(size), size, None, mtime_ns)
+        elif change_here.after is not None and change_here.content is not None:
+            after = change_here.after
+            yield _File(path, change_here.content, after.size, after.sha256, mtime_ns)
+
+
+def _identity(files: Iterable[_File]) -> bytes:
+    """Return what tells this copy from others."""
+    digest = hashlib.sha256()
+    for each in files:
+        digest.update(json.dumps([each.path, each.size, each.sha256, each.mtime_ns]).encode())
+    return json.dumps({"copy": digest.hexdigest()}).encode()
+
+
+def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
+    """Mark the place as ours; return what an earlier run has put there, with its size."""
+    there = _there(new)
+    mark = there.get(COPYING)
+    if mark is None:
+        new.put(COPYING, [identity], len(identity))
+    elif mark.read(0, mark.size) != identity:
+        raise ChangeRefusedError(
+            f"{new.url} holds an unfinished copy of something else, or of an earlier state: remove "
+            "it, or name another place"
+        )
+    return {path: each.size for path, each in there.items()}
+
+
+def _pieces(source: Path, url: str, files: Iterable[_File]) -> Iterator[Piece]:
+    """Share files out, those of a directory together, but not too many bytes."""
+    by_directory = sorted(files, key=lambda each: (each.directory, each.path))
+    for directory, group in groupby(by_directory, lambda each: each.directory):
+        piece: list[_File] = []
+        size = 0
+        for file in group:
+            if piece and size + file.size > PIECE_BYTES:
+                yield Piece(os.fspath(source), directory, url, tuple(piece))
+                piece, size = [], 0
+            piece.append(file)
+            size += file.size
+        yield Piece(os.fspath(source), directory, url, tuple(piece))
+
+
+def _by_threads(
+    job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
+) -> Iterator[Result]:
+    return side_by_side(job, items, THREADS, "upload")

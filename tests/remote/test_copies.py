@@ -1,0 +1,363 @@
+"""Migrated copies in object stores: the same bytes, or an unfinished copy to be finished."""
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from changes.trial import SEED
+from cli.running import Ran, Run, assert_one_sentence
+from click.testing import CliRunner
+from remote.conftest import S3
+
+import kafkastore
+from kafkastore import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError, migration
+from kafkastore.changes import upload_store as uploads
+from kafkastore.changes.upload_store import upload_store
+from kafkastore.cli.__main__ import cli
+from kafkastore.remote.new_store import PIECE_BYTES, NewStore
+from kafkastore.remote.stores import COPYING
+
+CASES = [("0.8.2.2", "codecs", "answers"), ("0.10.0.1", "create-time-out-of-order", "answers")]
+
+
+@pytest.fixture
+def run() -> Run:
+    """A function that runs a command line in this process; without the note on golden files."""
+
+    def run(*arguments: object) -> Ran:
+        result = CliRunner().invoke(
+            cli, list(map(str, arguments)), prog_name="kafkastore", catch_exceptions=False
+        )
+        told = [
+            line
+            for line in result.stderr.splitlines(keepends=True)
+            if not line.startswith("note: modification times lost:")
+        ]
+        return Ran(result.exit_code, result.stdout_bytes.decode(), "".join(told))
+
+    return run
+
+
+@pytest.fixture(params=CASES, ids="-".join)
+def logs(
+    request: pytest.FixtureRequest, golden: Any, whole_seconds: Callable[[Path], Path]
+) -> Path:
+    """An old directory, with modification times as an object store has them."""
+    return whole_seconds(golden(*request.param).logs)
+
+
+@pytest.fixture
+def old(golden: Any, whole_seconds: Callable[[Path], Path]) -> Path:
+    """One of them."""
+    return whole_seconds(golden(*CASES[0]).logs)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file, but for the lock that is not copied."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def planned(source: Path | str) -> Any:
+    """What a migration of a directory does."""
+    return migration.plan(migration.survey(source), "auto")
+
+
+def migrated(run: Run, source: object, place: Path) -> dict[str, bytes]:
+    """What a migrated copy on a disk has."""
+    assert run("migrate", source, "--copy-to", place).code == 0
+    return contents(place)
+
+
+def puts(s3: S3) -> Counter[str]:
+    """How often each object was sent or copied."""
+    return Counter(each.path for each in s3.proxy.requests if each.method == "PUT")
+
+
+def test_a_directory_is_copied_to_a_url_as_it_is_to_a_disk(
+    s3: S3, run: Run, logs: Path, tmp_path: Path
+) -> None:
+    before = contents(logs)
+    url = f"s3://{s3.bucket}/deep/copy"
+    ran = run("migrate", logs, "--copy-to", url)
+    assert (ran.code, contents(logs)) == (0, before)
+    expected = migrated(run, logs, tmp_path / "here")
+    assert expected != before
+    assert contents(s3.file("deep/copy")) == expected
+    assert f"copied {len(expected)} files of {logs} to {url}, changed as planned: " in ran.out
+    assert "--save-mtimes FILE keeps a list" in ran.err
+    assert "nothing was changed" not in ran.out
+    assert run("verify", url, "--fail-on", "slow").code == 0
+
+
+def test_a_store_is_copied_by_its_server_and_only_what_is_planned_is_sent(
+    s3: S3, run: Run, logs: Path, tmp_path: Path
+) -> None:
+    url, copy = s3.put(logs, "old logs, 1"), f"s3://{s3.bucket}/copy"
+    before = contents(s3.file("old logs, 1"))
+    ran = run("migrate", url, "--copy-to", copy, "--json")
+    assert ran.code == 0
+    expected = migrated(run, logs, tmp_path / "here")
+    assert contents(s3.file("copy")) == expected
+    assert contents(s3.file("old logs, 1")) == before
+    copied = ran.lines[-1]
+    assert copied == {
+        "kind": "copied", "root": copy, "files": len(expected),
+        "bytes": sum(map(len, expected.values())),
+    }
+    assert ran.err == ""
+    # To plan, each byte is fetched once; no byte of what stays as it is goes through here again.
+    gets = s3.proxy.gets
+    assert sum(each.bytes for each in gets) <= sum(map(len, before.values()))
+    assert max(puts(s3).values()) == 1
+    # Besides one for each object: listings, and the mark of an unfinished copy.
+    assert len(s3.proxy.requests) <= len(gets) + len(expected) + 20
+
+
+def test_nothing_to_change_is_a_copy_too(s3: S3, run: Run, old: Path, tmp_path: Path) -> None:
+    expected = migrated(run, old, tmp_path / "here")
+    ran = run("migrate", tmp_path / "here", "--copy-to", f"s3://{s3.bucket}/copy")
+    assert ran.code == 0
+    assert contents(s3.file("copy")) == expected
+
+
+def test_one_partition_is_copied(s3: S3, run: Run, old: Path, tmp_path: Path) -> None:
+    source = next(path for path in sorted(old.iterdir()) if any(path.glob("*.log")))
+    url = f"s3://{s3.bucket}/{source.name}"
+    assert run("migrate", source, "--copy-to", url).code == 0
+    assert contents(s3.file(source.name)) == migrated(run, source, tmp_path / source.name)
+    for place in (f"s3://{s3.bucket}/copy", tmp_path / "copy"):
+        told = "its copy is called as one: 'copy' is not topic-partition; name it .../"
+        assert_one_sentence(run("migrate", url, "--copy-to", place), f"{told}{source.name}")
+
+
+def test_a_dry_run_sends_nothing(s3: S3, run: Run, old: Path) -> None:
+    assert run("migrate", old, "--copy-to", f"s3://{s3.bucket}/copy", "--dry-run").code == 0
+    assert {each.method for each in s3.proxy.requests} <= {"GET", "HEAD"}
+    assert not s3.file("copy").exists()
+
+
+def test_modification_times_are_kept_in_a_list(
+    s3: S3, run: Run, old: Path, tmp_path: Path
+) -> None:
+    saved, url = tmp_path / "mtimes.json", f"s3://{s3.bucket}/copy"
+    ran = run("migrate", old, "--copy-to", url, "--save-mtimes", saved)
+    assert (ran.code, ran.err) == (0, "")
+    question = ["--at", "2017-07-14T02:40:00Z", "--json"]
+    assert run("compare", url, "--mtimes", saved, *question).out.replace(url, str(old)) == run(
+        "compare", old, *question
+    ).out
+
+
+@pytest.mark.parametrize("source", ["directory", "url"])
+def test_a_copy_that_fails_at_any_request_is_finished_by_the_same_command(
+    s3: S3, run: Run, old: Path, tmp_path: Path, source: str
+) -> None:
+    given = old if source == "directory" else s3.put(old, "old")
+    expected, url = migrated(run, old, tmp_path / "here"), f"s3://{s3.bucket}/copy"
+    choose = random.Random(SEED)
+    altering = len(expected) + 2  # the mark is made and removed
+    for failing in [0, altering - 1, *choose.sample(range(1, altering - 1), 6)]:
+        s3.proxy.requests.clear()
+        left = [failing]
+
+        def fault(method: str, path: str, left: list[int] = left) -> int | None:
+            left[0] -= method in ("PUT", "DELETE", "POST")
+            return 403 if left[0] < 0 and method != "GET" else None
+
+        s3.proxy.fault = fault
+        ran = run("migrate", given, "--copy-to", url)
+        s3.proxy.fault = lambda method, path: None
+        assert_one_sentence(ran, f"s3://{s3.bucket}/copy", "can't be written", "check credentials",
+                            "the same command goes on")
+        there = contents(s3.file("copy")) if failing else {}
+        mark = there.pop(COPYING, None)
+        assert (mark is not None) == bool(failing)
+        assert there.items() <= expected.items()
+        if failing:
+            assert_one_sentence(run("ls", url), f"{url} can't be read: it is an unfinished copy")
+        s3.proxy.requests.clear()
+        assert run("migrate", given, "--copy-to", url).code == 0
+        assert contents(s3.file("copy")) == expected
+        sent = {path.partition("copy/")[2] for path in puts(s3)} - {COPYING}
+        assert sent == expected.keys() - there.keys()
+        NewStore(url)._library.rm(f"{s3.bucket}/copy", recursive=True)
+
+
+def test_a_killed_copy_is_finished_by_the_same_command(
+    s3: S3, run: Run, old: Path, tmp_path: Path
+) -> None:
+    expected, url = migrated(run, old, tmp_path / "here"), f"s3://{s3.bucket}/copy"
+    command = ["migrate", str(old), "--copy-to", url]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafkastore.cli", *command],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ,
+    )
+
+    def kill(method: str, path: str) -> None:
+        if sum(puts(s3).values()) == len(expected) // 2:
+            process.send_signal(signal.SIGKILL)
+
+    s3.proxy.fault = kill
+    assert process.wait() == -signal.SIGKILL
+    s3.proxy.fault = lambda method, path: None
+    with pytest.raises(RemoteStoreError, match="unfinished copy"):
+        kafkastore.open(url)
+    assert run(*command).code == 0
+    assert contents(s3.file("copy")) == expected
+
+
+def test_places_that_are_taken_are_refused_before_anything_is_read(
+    s3: S3, run: Run, old: Path
+) -> None:
+    url = s3.put(old, "old")
+    s3.file("old/more").mkdir()
+    before = contents(s3.root)
+    for source, place, *told in [
+        (old, url, f"{url} exists and is not empty"),
+        (url, url, "one contains the other"),
+        (url, f"{url}/copy", "one contains the other"),
+        (f"{url}/more", url, "does not exist"),
+        (old, "s3://no-such-bucket/copy", "can't be written", "bucket does not exist"),
+        (old, "s3://", "it names no bucket"),
+        (old, "nonsense://x/y", "nonsense:// is not known"),
+    ]:
+        assert_one_sentence(run("migrate", source, "--copy-to", place), *told)
+    assert contents(s3.root) == before
+    assert s3.proxy.gets == []
+    assert_one_sentence(
+        run("convert", old, "--copy-to", f"s3://{s3.bucket}/c"), "a place on a local disk is needed"
+    )
+
+
+def test_an_unfinished_copy_of_something_else_is_not_taken_over(
+    s3: S3, run: Run, old: Path
+) -> None:
+    url = f"s3://{s3.bucket}/copy"
+    NewStore(url).put(COPYING, [b"{}"], 2)
+    assert_one_sentence(
+        run("migrate", old, "--copy-to", url), f"{url} holds an unfinished copy of something else"
+    )
+    assert [*contents(s3.file("copy"))] == [COPYING]
+
+
+def test_a_directory_that_changes_meanwhile_is_no_finished_copy(
+    s3: S3, run: Run, old: Path
+) -> None:
+    url = f"s3://{s3.bucket}/copy"
+    log = next(path for path in sorted(old.rglob("*.log")) if path.stat().st_size)
+
+    def grow(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith(COPYING):
+            with log.open("ab") as file:
+                file.write(b"more")
+
+    s3.proxy.fault = grow
+    assert_one_sentence(run("migrate", old, "--copy-to", url), f"{log} changed while it was copied")
+    s3.proxy.fault = lambda method, path: None
+    assert_one_sentence(run("ls", url), "it is an unfinished copy")
+
+
+def test_an_object_that_is_replaced_meanwhile_is_not_copied(s3: S3, old: Path) -> None:
+    url = s3.put(old, "old")
+    plan, there = planned(url), NewStore(url)
+    path = next(path for path, each in there.there().items() if path.endswith(".log") and each.size)
+
+    def replace_it(method: str, asked: str) -> None:
+        if asked.endswith(COPYING):
+            s3.proxy.fault = lambda method, path: None
+            there.put(path, [b"another"], 7)
+
+    s3.proxy.fault = replace_it
+    with pytest.raises(RemoteObjectChangedError, match=f"{path} is another one than was listed"):
+        upload_store(url, f"s3://{s3.bucket}/copy", plan)
+
+
+def test_a_plan_of_another_state_is_refused(s3: S3, old: Path) -> None:
+    url, plan = f"s3://{s3.bucket}/copy", planned(old)
+    change = plan.changes[0]
+    log = old / next(each.path for each in change.relies_on)
+    os.utime(log, ns=(1, 1))
+    with pytest.raises(ChangeRefusedError, match=f"{log} changed since the plan was made"):
+        upload_store(old, url, plan)
+    changed = replace(planned(old), changes=(replace(change, relies_on=()),))
+    assert change.after is not None
+    wrong = replace(change, relies_on=(), after=replace(change.after, sha256="0" * 64))
+    with pytest.raises(ChangeRefusedError, match="changed while it was copied"):
+        upload_store(old, url, replace(changed, changes=(wrong,)))
+    assert f"copy/{change.path}" not in str(NewStore(url).there())
+
+
+def test_somebody_who_writes_to_the_same_place_is_noticed(s3: S3, run: Run, old: Path) -> None:
+    url = f"s3://{s3.bucket}/copy"
+
+    def disturb(method: str, path: str) -> None:
+        if path.endswith(COPYING):
+            s3.proxy.fault = lambda method, path: None
+            NewStore(url).put("orders-0/stranger", [b"!"], 1)
+
+    s3.proxy.fault = disturb
+    assert_one_sentence(run("migrate", old, "--copy-to", url), f"somebody else writes to {url}")
+
+
+def test_large_files_are_sent_in_pieces_and_appear_whole_or_not_at_all(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "PIECE_BYTES", 3 * PIECE_BYTES)
+    source = tmp_path / "logs"
+    (source / "t-0").mkdir(parents=True)
+    for number, size in enumerate([0, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 5]):
+        (source / "t-0" / f"{number}").write_bytes(os.urandom(size))
+    url, plan = f"s3://{s3.bucket}/copy", kafkastore.Plan(str(source), "a copy", ())
+    parts = [0]
+
+    def fault(method: str, path: str) -> int | None:
+        parts[0] += "partNumber=" in path
+        return 403 if parts[0] == 4 and "partNumber=" in path else None
+
+    s3.proxy.fault = fault
+    with pytest.raises(RemoteStoreError, match="can't be written: access is denied"):
+        upload_store(source, url, plan)
+    s3.proxy.fault = lambda method, path: None
+    there = contents(s3.file("copy"))
+    assert there.pop(COPYING)
+    assert there.items() <= contents(source).items()
+    assert upload_store(source, url, plan)[:3] == (url, 4, 5 * PIECE_BYTES + 6)
+    assert contents(s3.file("copy")) == contents(source)
+    library = NewStore(url)._library
+    assert library.list_multipart_uploads(s3.bucket) == []
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    """fsspec's store in memory."""
+    library = fsspec.filesystem("memory")
+    yield library
+    library.rm("/", recursive=True)
+
+
+def test_stores_other_than_s3_get_copies_too(
+    memory: Any, run: Run, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkastore.remote.new_store.PIECE_BYTES", 100)
+    monkeypatch.setattr(uploads, "PIECE_BYTES", 1000)
+    memory.put(f"{old}/", "/old/", recursive=True)
+    for number, source in enumerate([old, "memory://old"]):
+        expected, place = migrated(run, source, tmp_path / str(number)), f"memory://copy-{number}"
+        assert run("migrate", source, "--copy-to", place).code == 0
+        root = place.removeprefix("memory:/")
+        there = {name.removeprefix(f"{root}/"): memory.cat(name) for name in memory.find(root)}
+        assert there == expected
