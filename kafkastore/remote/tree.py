@@ -38,8 +38,8 @@ class _Tree:
         self.lock = RLock()
         self.root: str | None = None
         self.files: dict[str, SparseFile] = {}
-        #: Directories of which nothing is known but the name.
-        self.unlisted: set[str] = set()
+        #: Names of directories of which nothing else is known, by the directory they lie in.
+        self.unlisted: dict[str, set[str]] = {}
         #: What was given with URLs.
         self.options: dict[str, Mapping[str, Any]] = {}
         self._lock_descriptor = -1
@@ -80,7 +80,8 @@ def local_path(
     Parameters
     ----------
     path : path-like
-        A local path, or a URL of a directory, or of one object.
+        A local path, or a URL of a directory, or of one object. What was returned for one is as it
+        was listed then: a command lists what it was given once.
     storage_options : mapping, optional
         For the store's library.
 
@@ -99,6 +100,8 @@ def local_path(
     url = _url_meant(path)
     if url is None:
         return Path(without_file_scheme(path) if isinstance(path, str) else path)
+    if _is_ours(text := os.fspath(path)) and _is_listed(text, with_all_below=True):
+        return Path(path)
     store = _store(url, storage_options or {})
     return _laid_out(store, store.list())
 
@@ -122,7 +125,7 @@ def known_here(path: Path, *, with_all_below: bool = True) -> Path:
     text = os.fspath(path)
     if _PREFIX not in text or (url := _url_meant(text)) is None:
         return path
-    if _is_ours(text) and text not in _tree.unlisted:
+    if _is_ours(text) and _is_listed(text, with_all_below=with_all_below):
         return path
     store = _store(url, None)
     if with_all_below:
@@ -259,11 +262,27 @@ def _is_ours(path: str) -> bool:
     return _tree.root is not None and path.startswith(_tree.root + "/")
 
 
+def _is_listed(path: str, *, with_all_below: bool) -> bool:
+    """Tell whether it is known what is in a directory here."""
+    parent, name = os.path.split(path)
+    if name in _tree.unlisted.get(parent, ()):
+        return False
+    return not with_all_below or not any(
+        names and _is_below(each, path) for each, names in [*_tree.unlisted.items()]
+    )
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{directory}/")
+
+
 def _store(url: str, options: Mapping[str, Any] | None) -> RemoteStore:
     """Open a store; without options with those that were given for a URL above."""
     if options is None:
-        above = [each for each in _tree.options if url == each or url.startswith(each + "/")]
-        options = _tree.options[max(above, key=len)] if above else {}
+        above = url
+        while above not in _tree.options and "/" in above:
+            above = above.rpartition("/")[0]
+        options = _tree.options.get(above, {})
     store = RemoteStore(url, options)
     _tree.options[store.url] = options
     return store
@@ -309,15 +328,16 @@ def _bring_up_to_date(
             if directory not in parents:
                 os.removedirs(directory)
     if directories is None:
-        _tree.unlisted = {
-            each for each in _tree.unlisted if not (each + "/").startswith(place + "/")
-        }
+        parent, name = os.path.split(place)
+        _tree.unlisted.get(parent, set()).discard(name)
+        for each in [each for each in _tree.unlisted if _is_below(each, place)]:
+            del _tree.unlisted[each]
     for directory in parents:
         os.makedirs(directory, exist_ok=True)
     for directory in below:
         if not os.path.isdir(directory):
             os.makedirs(directory)
-            _tree.unlisted.add(directory)
+            _tree.unlisted.setdefault(place, set()).add(os.path.basename(directory))
     for path, source in wanted.items():
         if path not in _tree.files:
             _tree.files[path] = SparseFile(path, source)

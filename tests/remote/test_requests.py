@@ -10,10 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from remote.conftest import S3
 
 import kafkastore
 from kafkastore import LogDirWriter, Severity
+from kafkastore.cli.__main__ import cli
 from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS, WHOLE_BLOCKS
 
 START = 1_500_000_000_000
@@ -142,3 +144,16 @@ def test_verifying_fetches_each_byte_once(s3: S3, big_store: Path) -> None:
     total = sum(path.stat().st_size for path in big_store.rglob("*") if path.is_file())
     assert sum(each.bytes for each in s3.proxy.gets) <= total
     assert len(s3.proxy.gets) <= 4 * objects(big_store)
+
+
+@pytest.mark.parametrize(
+    "line", ["ls", "verify", "predict", "compare --samples 3", "latency", "migrate", "reindex -n"]
+)
+def test_a_command_lists_a_store_once(s3: S3, big_store: Path, line: str) -> None:
+    url = s3.put(big_store, "logs")
+    command, *options = line.replace("-n", "--dry-run").split()
+    ran = CliRunner().invoke(cli, [command, url, *options], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    assert sum(each.is_listing for each in s3.proxy.requests) == math.ceil(
+        objects(big_store) / 1000
+    )

@@ -370,9 +370,8 @@ def test_commands_on_spark_print_of_a_url_what_they_print_without(
         code, said = run("migrate", source, "--copy-to", copy, "--spark", "local[2]")
         assert code == 0, said
         place = bucket / name
-        assert made["here"] == {
-            path.relative_to(place): path.read_bytes() for path in place.rglob("*") if path.is_file()
-        }
+        files = [path for path in place.rglob("*") if path.is_file()]
+        assert made["here"] == {path.relative_to(place): path.read_bytes() for path in files}
         rmtree(place)
     assert before == {path: path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
 
