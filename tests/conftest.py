@@ -15,6 +15,7 @@ returns what that says of them, in the same form; it skips where the broker's ja
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -35,6 +36,10 @@ settings.register_profile("kafkastore", deadline=None, print_blob=True, derandom
 # Other examples each time: pytest --hypothesis-profile=explore --randomly-seed=$RANDOM
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("kafkastore")
+
+# Half of what a short session takes is Java's second compiler; benchmarks run with it.
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1")
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -116,9 +116,13 @@ def watch(spark: SparkSession, work: Callable[[], Result], tell: Tell | None = N
     return results[0]
 
 
+#: Where Java does no more than hand out work, its second compiler takes longer than it saves.
+_QUICKLY_STARTED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+
+
 @contextmanager
 def borrowed_session(master: str) -> Iterator[SparkSession]:
-    """Start a Spark session, and stop it at the end if it was not there before.
+    """Start a Spark session for a command, and stop it at the end if it was not there before.
 
     Parameters
     ----------
@@ -136,7 +140,7 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
     is_ours = (
         SparkSession.getActiveSession() is None and SparkContext._active_spark_context is None
     )
-    spark = session(master)
+    spark = session(master, **({} if master.startswith("sc://") else _QUICKLY_STARTED))
     try:
         yield spark
     except KeyboardInterrupt:

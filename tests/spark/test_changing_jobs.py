@@ -257,13 +257,21 @@ def processes_of_session(leader):
     return found
 
 
+def program_of(pid):
+    """Name what a process runs; nothing if it is gone by now."""
+    try:
+        return Path(os.readlink(f"/proc/{pid}/exe")).name
+    except FileNotFoundError:
+        return ""
+
+
 def kill(process, who):
     """Kill a driver, its JVM, its workers, or all of them at once."""
     if who == "nobody, but Ctrl-C":
         process.send_signal(signal.SIGINT)
         return
     children = processes_of_session(process.pid)
-    names = {pid: Path(os.readlink(f"/proc/{pid}/exe")).name for pid in children}
+    names = {pid: program_of(pid) for pid in children}
     doomed = {
         "all": [process.pid, *children],
         "driver": [process.pid],

@@ -146,7 +146,7 @@ def differences(cases, found):
 
 def clean_environment():
     """What a program sees that nobody prepared for Spark."""
-    kept = ("PATH", "HOME", "LANG", "TMPDIR")
+    kept = ("PATH", "HOME", "LANG", "TMPDIR", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
     chosen = {name: os.environ[name] for name in kept if name in os.environ}
     return chosen | java_environment(find_java()) | {"SPARK_LOCAL_IP": "127.0.0.1"}
 
