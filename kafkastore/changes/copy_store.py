@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from kafkastore.changes.copy_file import copy_file
@@ -209,15 +210,15 @@ def check_unchanged(source: Path, listing: Sequence[tuple[str, os.stat_result]])
     ChangeRefusedError
         If something did.
     """
-    now = list(files_of(source))
-    for (path, was), (path_now, is_now) in zip(listing, now, strict=False):
-        if path != path_now or (was.st_size, was.st_mtime_ns) != (
-            is_now.st_size,
-            is_now.st_mtime_ns,
-        ):
+    for was, now in zip_longest(listing, files_of(source)):
+        if was is None or now is None or _named_state(was) != _named_state(now):
+            path = min(each[0] for each in (was, now) if each is not None)
             raise ChangeRefusedError(f"{source / path} changed while it was copied")
-    if len(now) != len(listing):
-        raise ChangeRefusedError(f"{source} changed while it was copied")
+
+
+def _named_state(listed: tuple[str, os.stat_result]) -> tuple[str, int, int]:
+    path, status = listed
+    return path, status.st_size, status.st_mtime_ns
 
 
 def _check_no_strangers(working: Path, wanted: set[str], fs: FileSystem) -> None:
