@@ -12,8 +12,10 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple, Protocol, TypeVar
 
 from kafkastore.changes.content import chunks_of
@@ -151,7 +153,10 @@ def upload_store(
     missing = [each for each in files if known.get(each.path) != each.size]
     progress(len(files) - len(missing))
     pieces = [*_pieces(source, new.url, missing)]
-    uploaded = (run or _by_threads)(upload, pieces, weigh=lambda piece: piece.bytes)
+    if run is None:
+        uploaded: Iterable[int] = _by_threads(pieces)
+    else:
+        uploaded = run(upload, pieces, weigh=lambda piece: piece.bytes)
     for piece, _ in zip(pieces, uploaded, strict=True):
         progress(len(piece.files))
     list_again(source)
@@ -167,7 +172,11 @@ def upload_store(
     )
 
 
-def upload(piece: Piece) -> int:
+class _NotWantedError(Exception):
+    """Somebody waits for the end, not for the rest."""
+
+
+def upload(piece: Piece, is_wanted: Callable[[], bool] = lambda: True) -> int:
     """Make the objects of a piece; return how many bytes they have."""
     source = known_here(
         Path(piece.root, piece.directory), with_all_below=piece.directory != ""
@@ -177,14 +186,20 @@ def upload(piece: Piece) -> int:
         path = source / os.path.basename(file.path)
         remote = object_at(path) if file.sha256 is None else None
         if remote is None or not new.copy(file.path, remote):
-            new.put(file.path, _checked(path, file), file.size)
+            new.put(file.path, _checked(path, file, is_wanted), file.size)
+        elif not is_wanted():
+            raise _NotWantedError
     return piece.bytes
 
 
-def _checked(path: Path, file: _File) -> Iterator[bytes | memoryview]:
+def _checked(
+    path: Path, file: _File, is_wanted: Callable[[], bool]
+) -> Iterator[bytes | memoryview]:
     """Yield a file's bytes; raise at their end if they are not those that were planned."""
     digest, size = hashlib.sha256(), 0
     for chunk in chunks_of(file.content, path):
+        if not is_wanted():
+            raise _NotWantedError
         if file.sha256 is not None:
             digest.update(chunk)
         size += len(chunk)
@@ -298,7 +313,7 @@ def _pieces(source: Path, url: str, files: Iterable[_File]) -> Iterator[Piece]:
         yield Piece(os.fspath(source), directory, url, tuple(piece))
 
 
-def _by_threads(
-    job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
-) -> Iterator[Result]:
-    return side_by_side(job, items, THREADS, "upload")
+def _by_threads(pieces: Sequence[Piece]) -> Iterator[int]:
+    gives_up = Event()
+    work = partial(upload, is_wanted=lambda: not gives_up.is_set())
+    return side_by_side(work, pieces, THREADS, "upload", give_up=gives_up.set)

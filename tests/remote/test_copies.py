@@ -220,6 +220,23 @@ def test_a_killed_copy_is_finished_by_the_same_command(
     assert contents(s3.file("copy")) == expected
 
 
+def test_who_is_interrupted_does_not_wait_for_the_rest(s3: S3, tmp_path: Path) -> None:
+    for number in range(10):
+        directory = tmp_path / "logs" / f"t-{number}"
+        directory.mkdir(parents=True)
+        for name in range(100 if number else 1):
+            (directory / f"{name}").write_bytes(b"some")
+    plan = kafkastore.Plan(str(tmp_path / "logs"), "a copy", ())
+
+    def interrupt(files: int) -> None:
+        if files:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        upload_store(tmp_path / "logs", f"s3://{s3.bucket}/copy", plan, progress=interrupt)
+    assert 1 < len(puts(s3)) < 400
+
+
 def test_places_that_are_taken_are_refused_before_anything_is_read(
     s3: S3, run: Run, old: Path
 ) -> None:
