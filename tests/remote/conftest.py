@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.running import Ran, Run
+from click.testing import CliRunner
 from remote import s3_server
 from remote.counting_proxy import CountingProxy, counting
 
+from kafkastore.cli.__main__ import cli
 from kafkastore.remote import sparse_files
 from kafkastore.remote.sparse_files import SparseFile
 
@@ -96,6 +99,24 @@ def s3(s3_port: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[S
         yield S3(root, bucket, proxy)
         forget_connections()
         shutil.rmtree(root / bucket)
+
+
+@pytest.fixture
+def run() -> Run:
+    """A function that runs a command line in this process; without the note on golden files."""
+
+    def run(*arguments: object) -> Ran:
+        result = CliRunner().invoke(
+            cli, list(map(str, arguments)), prog_name="kafkastore", catch_exceptions=False
+        )
+        told = [
+            line
+            for line in result.stderr.splitlines(keepends=True)
+            if not line.startswith("note: modification times lost:")
+        ]
+        return Ran(result.exit_code, result.stdout_bytes.decode(), "".join(told))
+
+    return run
 
 
 @pytest.fixture

@@ -7,31 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.running import Ran, Run, assert_one_sentence
-from click.testing import CliRunner
+from cli.running import Run, assert_one_sentence
 from remote.conftest import S3
 
 import kafkastore
-from kafkastore.cli.__main__ import cli
 
 READING = [
     "ls", "ls --segments --json", "ls --json", "verify", "verify --json",
     "offsets --at 2017-07-14T02:40:00Z", "compare --samples 3 --json", "cat --json", "predict",
     "retention --now 1600000000000", "sizing", "latency",
 ]
-
-
-@pytest.fixture
-def run() -> Run:
-    """A function that runs a command line in this process."""
-
-    def run(*arguments: object) -> Ran:
-        result = CliRunner().invoke(
-            cli, list(map(str, arguments)), prog_name="kafkastore", catch_exceptions=False
-        )
-        return Ran(result.exit_code, result.stdout_bytes.decode(), result.stderr)
-
-    return run
 
 
 @pytest.fixture

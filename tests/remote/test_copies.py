@@ -15,37 +15,17 @@ from typing import Any
 import fsspec
 import pytest
 from changes.trial import SEED
-from cli.running import Ran, Run, assert_one_sentence
-from click.testing import CliRunner
+from cli.running import Run, assert_one_sentence
 from remote.conftest import S3
 
 import kafkastore
 from kafkastore import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError, migration
 from kafkastore.changes import upload_store as uploads
 from kafkastore.changes.upload_store import upload_store
-from kafkastore.cli.__main__ import cli
 from kafkastore.remote.new_store import PIECE_BYTES, NewStore
 from kafkastore.remote.stores import COPYING
 
 CASES = [("0.8.2.2", "codecs", "answers"), ("0.10.0.1", "create-time-out-of-order", "answers")]
-
-
-@pytest.fixture
-def run() -> Run:
-    """A function that runs a command line in this process; without the note on golden files."""
-
-    def run(*arguments: object) -> Ran:
-        result = CliRunner().invoke(
-            cli, list(map(str, arguments)), prog_name="kafkastore", catch_exceptions=False
-        )
-        told = [
-            line
-            for line in result.stderr.splitlines(keepends=True)
-            if not line.startswith("note: modification times lost:")
-        ]
-        return Ran(result.exit_code, result.stdout_bytes.decode(), "".join(told))
-
-    return run
 
 
 @pytest.fixture(params=CASES, ids="-".join)
