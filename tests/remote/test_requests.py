@@ -10,12 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from cli.running import Run
 from remote.conftest import S3
 
 import kafkastore
 from kafkastore import LogDirWriter, Severity
-from kafkastore.cli.__main__ import cli
 from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS, WHOLE_BLOCKS
 
 START = 1_500_000_000_000
@@ -147,13 +146,12 @@ def test_verifying_fetches_each_byte_once(s3: S3, big_store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["ls", "verify", "predict", "compare --samples 3", "latency", "migrate", "reindex -n"]
+    "line", ["ls", "verify", "predict", "compare --samples 3", "latency", "migrate", "reindex --dry-run"]
 )
-def test_a_command_lists_a_store_once(s3: S3, big_store: Path, line: str) -> None:
+def test_a_command_lists_a_store_once(s3: S3, run: Run, big_store: Path, line: str) -> None:
     url = s3.put(big_store, "logs")
-    command, *options = line.replace("-n", "--dry-run").split()
-    ran = CliRunner().invoke(cli, [command, url, *options], catch_exceptions=False)
-    assert ran.exit_code == 0, ran.output
+    command, *options = line.split()
+    assert run(command, url, *options).code == 0
     assert sum(each.is_listing for each in s3.proxy.requests) == math.ceil(
         objects(big_store) / 1000
     )
