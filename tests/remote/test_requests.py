@@ -146,7 +146,8 @@ def test_verifying_fetches_each_byte_once(s3: S3, big_store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["ls", "verify", "predict", "compare --samples 3", "latency", "migrate", "reindex --dry-run"]
+    "line",
+    ["ls", "verify", "predict", "compare --samples 3", "latency", "migrate", "reindex --dry-run"],
 )
 def test_a_command_lists_a_store_once(s3: S3, run: Run, big_store: Path, line: str) -> None:
     url = s3.put(big_store, "logs")
