@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from threading import Event
 from typing import NamedTuple, Protocol, TypeVar
@@ -22,10 +22,10 @@ from kafkastore.changes.content import chunks_of
 from kafkastore.changes.copy_store import check_unchanged, files_of
 from kafkastore.changes.plan import Content, Plan, Prefix
 from kafkastore.changes.sole_user import check_no_broker
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RemoteStoreError
 from kafkastore.log.side_by_side import side_by_side
 from kafkastore.remote.new_store import NewStore
-from kafkastore.remote.stores import COPYING, RemoteObject
+from kafkastore.remote.stores import COPYING, RemoteObject, is_url
 from kafkastore.remote.tree import known_here, list_again, local_path, object_at, url_of
 
 Item = TypeVar("Item")
@@ -33,7 +33,8 @@ Result = TypeVar("Result")
 
 #: Uploads wait for the network, not for a core.
 THREADS = 8
-#: One call uploads files up to about so many bytes.
+#: One call uploads so many files at most, and up to about so many bytes.
+PIECE_FILES = 100
 PIECE_BYTES = 256 << 20
 
 
@@ -55,14 +56,14 @@ class UploadedStore(NamedTuple):
         The copy.
     files, bytes : int
         How many objects there are, and their sizes together.
-    skipped : tuple of str
-        As of `StoreCopy`.
+    empty : tuple of str
+        Relative paths of directories without files: there are no objects for them.
     """
 
     url: str
     files: int
     bytes: int
-    skipped: tuple[str, ...]
+    empty: tuple[str, ...]
 
 
 class _File(NamedTuple):
@@ -101,6 +102,14 @@ class Piece(NamedTuple):
     def bytes(self) -> int:
         """The sizes of the files together."""
         return sum(each.size for each in self.files)
+
+
+def unfinished_at(url: str) -> bool:
+    """Tell whether an unfinished copy lies somewhere; not, where nobody can tell."""
+    try:
+        return COPYING in NewStore(url).there()
+    except RemoteStoreError:
+        return False
 
 
 def upload_store(
@@ -146,10 +155,10 @@ def upload_store(
     source = Path(os.path.realpath(local_path(source)))
     new = _place(source, url)
     check_no_broker(source)
-    skipped: list[str] = []
-    listing = list(files_of(source, skipped))
+    listing = list(files_of(source))
     files = [*_files(plan, listing)]
-    known = _begin(new, _identity(files))
+    identity = _identity(files)
+    known = _begin(new, identity)
     missing = [each for each in files if known.get(each.path) != each.size]
     progress(len(files) - len(missing))
     pieces = [*_pieces(source, new.url, missing)]
@@ -162,14 +171,24 @@ def upload_store(
     list_again(source)
     check_unchanged(source, listing)
     check_no_broker(source)
-    sizes = {path: each.size for path, each in new.there().items()}
-    sizes.pop(COPYING, None)
+    there = new.there()
+    mark = there.pop(COPYING, None)
+    if mark is not None:
+        _check_mark(new, mark, identity)
+    sizes = {path: each.size for path, each in there.items()}
     if sizes != {each.path: each.size for each in files}:
         raise ChangeRefusedError(f"somebody else writes to {new.url}: name another place")
-    new.remove(COPYING)
-    return UploadedStore(
-        new.url, len(files), sum(each.size for each in files), tuple(skipped)
-    )
+    if mark is not None:  # else the same copy was made at the same time
+        new.remove(COPYING)
+    empty = tuple(_empty_directories(listing))
+    return UploadedStore(new.url, len(files), sum(sizes.values()), empty)
+
+
+def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterator[str]:
+    """Yield the directories behind which the listing does not go on with what is in them."""
+    for (path, status), (following, _) in zip_longest(listing, listing[1:], fillvalue=("", None)):
+        if status and stat.S_ISDIR(status.st_mode) and not following.startswith(f"{path}/"):
+            yield path
 
 
 class _NotWantedError(Exception):
@@ -209,7 +228,7 @@ def _checked(
 
 
 def check_place(source: str | os.PathLike[str], url: str) -> None:
-    """Refuse a place for a copy that is taken, or part of the source, before the source is read.
+    """Refuse a place for a copy that is taken, and a source in use, before the source is read.
 
     Parameters
     ----------
@@ -219,17 +238,23 @@ def check_place(source: str | os.PathLike[str], url: str) -> None:
     Raises
     ------
     ChangeRefusedError
-        If it is.
+        If it is, or contains the other, or a broker has the source open.
     RemoteStoreError
         If it can't be listed.
     """
-    _there(_place(Path(os.path.realpath(local_path(source))), url))
+    real = Path(os.path.realpath(local_path(source)))
+    _there(_place(real, url))
+    check_no_broker(real)
 
 
 def _place(source: Path, url: str) -> NewStore:
     new, given = NewStore(url), url_of(source)
-    if f"{given}/".startswith(f"{new.url}/") or f"{new.url}/".startswith(f"{given}/"):
-        raise ChangeRefusedError(f"{given} cannot be copied to {new.url}: one contains the other")
+    if is_url(given):
+        old = NewStore(given)
+        if new.contains(old) or old.contains(new):
+            raise ChangeRefusedError(
+                f"{given} cannot be copied to {new.url}: one contains the other"
+            )
     return new
 
 
@@ -260,13 +285,13 @@ def _files(
                 raise ChangeRefusedError(
                     f"{os.path.join(plan.root, path)} changed since the plan was made"
                 )
+    if COPYING in there:
+        raise ChangeRefusedError(f"{plan.root} is an unfinished copy: {COPYING} lies in it")
     for path in sorted(there.keys() | changes.keys()):
-        if path == COPYING:
-            continue
-        try:
-            path.encode()
-        except UnicodeEncodeError:
-            raise ChangeRefusedError(f"{path!r} can't be an object's name: rename it") from None
+        if _is_unfit(path):
+            raise ChangeRefusedError(
+                f"{os.path.join(plan.root, path)!r} can't be an object's name: rename it"
+            )
         size, mtime_ns = there.get(path, (0, 0))
         change_here = changes.get(path)
         if change_here is None:
@@ -274,6 +299,11 @@ def _files(
         elif change_here.after is not None and change_here.content is not None:
             after = change_here.after
             yield _File(path, change_here.content, after.size, after.sha256, mtime_ns)
+
+
+def _is_unfit(path: str) -> bool:
+    """Tell whether a path is not text, or s3fs would cut it."""
+    return "?versionId=" in path or path != path.encode(errors="replace").decode()
 
 
 def _identity(files: Iterable[_File]) -> bytes:
@@ -287,15 +317,20 @@ def _identity(files: Iterable[_File]) -> bytes:
 def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
     """Mark the place as ours; return what an earlier run has put there, with its size."""
     there = _there(new)
-    mark = there.get(COPYING)
-    if mark is None:
-        new.put(COPYING, [identity], len(identity))
-    elif mark.read(0, mark.size) != identity:
+    mark = there.pop(COPYING, None)
+    if mark is None and not new.put_new(COPYING, identity):
+        mark = new.there().get(COPYING)  # somebody was quicker
+    if mark is not None:
+        _check_mark(new, mark, identity)
+    return {path: each.size for path, each in there.items()}
+
+
+def _check_mark(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
+    if mark.read(0, mark.size) != identity:
         raise ChangeRefusedError(
             f"{new.url} holds an unfinished copy of something else, or of an earlier state: remove "
             "it, or name another place"
         )
-    return {path: each.size for path, each in there.items()}
 
 
 def _pieces(source: Path, url: str, files: Iterable[_File]) -> Iterator[Piece]:
@@ -305,7 +340,7 @@ def _pieces(source: Path, url: str, files: Iterable[_File]) -> Iterator[Piece]:
         piece: list[_File] = []
         size = 0
         for file in group:
-            if piece and size + file.size > PIECE_BYTES:
+            if len(piece) == PIECE_FILES or (piece and size + file.size > PIECE_BYTES):
                 yield Piece(os.fspath(source), directory, url, tuple(piece))
                 piece, size = [], 0
             piece.append(file)

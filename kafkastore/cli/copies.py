@@ -7,17 +7,18 @@ from pathlib import Path
 
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.upload_store import check_place, upload_store
+from kafkastore.changes.upload_store import check_place, unfinished_at, upload_store
 from kafkastore.cli.failures import Interrupted, note, sentence
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.on_spark import executor
 from kafkastore.cli.progress import progress
 from kafkastore.cli.tables import counted
-from kafkastore.errors import ChangeRefusedError, KafkaStoreError, RemoteStoreError
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
 from kafkastore.log.log_store import is_partition_directory
 from kafkastore.remote.stores import is_url
 from kafkastore.remote.tree import url_of
+from kafkastore.spark.watch import SparkFailedError
 
 
 def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
@@ -89,7 +90,6 @@ def upload_copy(
         If the place is taken, or the directory changes meanwhile.
     """
     what = f"copying {source.name}"
-    goes_on = f"the unfinished copy is {url}: the same command goes on with it"
     try:
         if master is None:
             with progress(what, None) as advance:
@@ -98,9 +98,12 @@ def upload_copy(
             with executor(master, what) as run:
                 copied = upload_store(source, url, plan, run=run)
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted; {goes_on}") from error
-    except RemoteStoreError as error:
-        raise KafkaStoreError(f"{sentence(error)}; {goes_on}") from None  # all is said
+        raise Interrupted(f"interrupted{_unfinished(url)}") from error
+    except (OSError, KafkaStoreError) as error:
+        if not (left := _unfinished(url)):
+            raise
+        cause = error.__cause__ if isinstance(error.__cause__, SparkFailedError) else error
+        raise KafkaStoreError(f"{sentence(cause)}{left}") from None  # all is said
     if as_json:
         write_json({"kind": "copied", "root": url, "files": copied.files, "bytes": copied.bytes})
     else:
@@ -108,11 +111,23 @@ def upload_copy(
             f"copied {counted(copied.files, 'file')} of {source} to {url}, "
             f"changed as planned: {len(plan.changes):,}"
         )
+    for path in copied.empty:
+        note(f"{path} is empty and no object stands for it: it is not in {url}")
     if not mtimes_are_kept and not is_url(url_of(source)):
         note(
             f"objects have no modification times but those of the upload: kafkastore migrate "
             f"{shlex.quote(str(source))} --save-mtimes FILE keeps a list"
         )
+
+
+def _unfinished(url: str) -> str:
+    """Say that an unfinished copy is there; nothing if there is none."""
+    if not unfinished_at(url):
+        return ""
+    return (
+        f"; the unfinished copy is {url}: the same command goes on with it while the source is as "
+        "it was"
+    )
 
 
 def _check_name(source: Path, name: str) -> None:

@@ -12,6 +12,7 @@ from kafkastore.errors import (
     CorruptBatchError,
     CorruptCheckpointError,
     CorruptIndexError,
+    RemoteStoreError,
     UnsupportedFormatError,
 )
 from kafkastore.remote.tree import shown
@@ -101,7 +102,7 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         return _sentence_of_os_error(error)
     told = str(error).replace("(undo_dir)", "(--undo-dir)")
-    if isinstance(error.__cause__, PermissionError):
+    if isinstance(error.__cause__, PermissionError) and not isinstance(error, RemoteStoreError):
         return f"{told}; {NO_PERMISSION}"
     for kind, remedy in _REMEDIES_BY_CLASS:
         if isinstance(error, kind):

@@ -32,7 +32,7 @@ class _LocalPath(click.Path):
                 param,
                 context,
             )
-        return super().convert(value, param, context)
+        return super().convert(local_path(value), param, context)
 
 
 class _StorePath(click.Path):
@@ -52,7 +52,7 @@ class _DestinationPath(click.Path):
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> Any:
         """Return the path, or the URL."""
-        return value if is_url(value) else super().convert(value, param, context)
+        return value if is_url(value) else super().convert(local_path(value), param, context)
 
 
 #: A local path; whether it is there and may be read, the layers below find out and say.

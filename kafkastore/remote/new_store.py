@@ -27,9 +27,54 @@ class NewStore(RemoteStore):
         Raises
         ------
         RemoteStoreError
-            If it can't be listed.
+            If it can't be listed, or there is no such bucket.
         """
-        return self._objects(self._asked(self._find), are_all=False)
+        try:
+            found = self._find()
+        except FileNotFoundError as error:
+            if self._is_s3:
+                remedy = "make the bucket, or look for a slip in its name"
+                raise failed(self.url, error, remedy=remedy, done="written") from error
+            found = {}
+        except Exception as error:
+            raise failed(self.url, error) from error
+        return self._objects(found, are_all=False)
+
+    def contains(self, other: RemoteStore) -> bool:
+        """Tell whether all of another store is part of this one, whatever the URLs are."""
+        return self._library is other._library and f"{other._root}/".startswith(f"{self._root}/")
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Make a small object, if there is none of that name.
+
+        Parameters
+        ----------
+        path : str
+            Below the URL.
+        data : bytes
+            What is in it.
+
+        Returns
+        -------
+        bool
+            Whether it was made. S3 looks for itself; in other stores somebody may come between.
+
+        Raises
+        ------
+        RemoteStoreError
+            If it can't be written.
+        """
+        try:
+            with self._written(path, FileExistsError):
+                if self._is_s3:
+                    self._library.pipe_file(self._name(path), data, mode="create")
+                elif self._library.exists(self._name(path)):
+                    return False
+                else:
+                    self._library.pipe_file(self._name(path), data)
+        except FileExistsError:
+            return False
+        return True
 
     def put(self, path: str, chunks: Iterable[bytes | memoryview], size: int) -> None:
         """Make an object.
@@ -63,12 +108,17 @@ class NewStore(RemoteStore):
             with self._written(path):
                 file.close()
         except BaseException:
-            file.closed = True  # or the collector would close it, which sends the rest
             with suppress(Exception):
-                file.discard()
+                if hasattr(file, "discard"):
+                    file.closed = True  # or the collector would close it, which sends the rest
+                    file.discard()
+                else:  # Hadoop's, where a file grows under its name
+                    file.close()
+                    self._library.rm_file(name)
             raise
         with self._written(path):
-            file.commit()
+            if hasattr(file, "commit"):
+                file.commit()
 
     def copy(self, path: str, source: RemoteObject) -> bool:
         """Make an object of another one in the same store, which copies it by itself.
@@ -113,6 +163,7 @@ class NewStore(RemoteStore):
                         ) from error
                     raise
             else:
+                source.store.check_unchanged(source)
                 self._library.cp_file(source.name, self._name(path))
                 source.store.check_unchanged(source)
         return True
@@ -132,10 +183,10 @@ class NewStore(RemoteStore):
         return f"{self._root}/{path}"
 
     @contextmanager
-    def _written(self, path: str) -> Iterator[None]:
+    def _written(self, path: str, *expected: type[Exception]) -> Iterator[None]:
         try:
             yield
-        except RemoteObjectChangedError:
-            raise
         except Exception as error:  # libraries raise what they like
+            if isinstance(error, (RemoteObjectChangedError, *expected)):
+                raise
             raise failed(f"{self.url}/{path}", error, done="written") from error

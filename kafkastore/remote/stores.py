@@ -91,8 +91,10 @@ class RemoteStore:
             raise RemoteStoreError(
                 self.url, "it names no bucket or host: s3://bucket/path, webhdfs://host:port/path"
             )
-        if {"", ".", ".."} & {*parts}:
-            raise RemoteStoreError(self.url, "its path has an empty part or dots: write it plain")
+        if {"", ".", ".."} & {*parts} or "::" in rest:
+            raise RemoteStoreError(
+                self.url, "its path has an empty part, dots or '::': write it plain"
+            )
         try:
             from fsspec.core import url_to_fs
 
@@ -251,7 +253,10 @@ class RemoteStore:
         RemoteObjectChangedError
             If it is not; names the bytes from `start` to before `end`.
         """
-        now = self._library.info(asked.name)
+        try:
+            now = self._library.info(asked.name)
+        except FileNotFoundError as error:
+            raise RemoteObjectChangedError(asked.url, "is gone", start, end) from error
         version = _version(now) or _modified_ns(asked.url, now)
         if (int(now["size"]), version) != (asked.size, asked.version):
             raise _changed(asked, start, end)

@@ -38,8 +38,9 @@ class _Tree:
         self.lock = RLock()
         self.root: str | None = None
         self.files: dict[str, SparseFile] = {}
-        #: Names of directories of which nothing else is known, by the directory they lie in.
-        self.unlisted: dict[str, set[str]] = {}
+        #: Directories that were listed with all below, and those of which only what lies there was.
+        self.listed: set[str] = set()
+        self.listed_beside: set[str] = set()
         #: What was given with URLs.
         self.options: dict[str, Mapping[str, Any]] = {}
         self._lock_descriptor = -1
@@ -264,16 +265,11 @@ def _is_ours(path: str) -> bool:
 
 def _is_listed(path: str, *, with_all_below: bool) -> bool:
     """Tell whether it is known what is in a directory here."""
-    parent, name = os.path.split(path)
-    if name in _tree.unlisted.get(parent, ()):
-        return False
-    return not with_all_below or not any(
-        names and _is_below(each, path) for each, names in [*_tree.unlisted.items()]
-    )
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return f"{path}/".startswith(f"{directory}/")
+    if not with_all_below and path in _tree.listed_beside:
+        return True
+    while path not in _tree.listed and path != _tree.root:
+        path = os.path.dirname(path)
+    return path in _tree.listed
 
 
 def _store(url: str, options: Mapping[str, Any] | None) -> RemoteStore:
@@ -327,20 +323,14 @@ def _bring_up_to_date(
         with suppress(OSError):  # there is something in it
             if directory not in parents:
                 os.removedirs(directory)
-    if directories is None:
-        parent, name = os.path.split(place)
-        _tree.unlisted.get(parent, set()).discard(name)
-        for each in [each for each in _tree.unlisted if _is_below(each, place)]:
-            del _tree.unlisted[each]
     for directory in parents:
         os.makedirs(directory, exist_ok=True)
     for directory in below:
-        if not os.path.isdir(directory):
-            os.makedirs(directory)
-            _tree.unlisted.setdefault(place, set()).add(os.path.basename(directory))
+        os.makedirs(directory, exist_ok=True)
     for path, source in wanted.items():
         if path not in _tree.files:
             _tree.files[path] = SparseFile(path, source)
+    (_tree.listed if directories is None else _tree.listed_beside).add(place)
 
 
 def _files_below(place: str, but_for: Collection[str]) -> list[str]:

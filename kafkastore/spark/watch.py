@@ -143,8 +143,9 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
     spark = session(master, **({} if master.startswith("sc://") else _QUICKLY_STARTED))
     try:
         yield spark
-    except KeyboardInterrupt:
-        if is_ours and not is_connect(spark):
+    except BaseException as error:
+        is_interrupted = KeyboardInterrupt in (type(error), type(error.__cause__))
+        if is_interrupted and is_ours and not is_connect(spark):
             _hush(spark)
         raise
     finally:

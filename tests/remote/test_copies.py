@@ -1,21 +1,27 @@
 """Migrated copies in object stores: the same bytes, or an unfinished copy to be finished."""
 from __future__ import annotations
 
+import fcntl
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import fsspec
+import pyarrow.fs
 import pytest
 from changes.trial import SEED
 from cli.running import Run, assert_one_sentence
+from fsspec.implementations.arrow import ArrowFSWrapper
 from remote.conftest import S3
 
 import kafkastore
@@ -161,8 +167,8 @@ def test_a_copy_that_fails_at_any_request_is_finished_by_the_same_command(
         s3.proxy.fault = fault
         ran = run("migrate", given, "--copy-to", url)
         s3.proxy.fault = lambda method, path: None
-        assert_one_sentence(ran, f"s3://{s3.bucket}/copy", "can't be written", "check credentials",
-                            "the same command goes on")
+        assert_one_sentence(ran, url, "can't be written", "check credentials")
+        assert ("the same command goes on" in ran.err) == bool(failing)
         there = contents(s3.file("copy")) if failing else {}
         mark = there.pop(COPYING, None)
         assert (mark is not None) == bool(failing)
@@ -227,8 +233,10 @@ def test_places_that_are_taken_are_refused_before_anything_is_read(
         (old, url, f"{url} exists and is not empty"),
         (url, url, "one contains the other"),
         (url, f"{url}/copy", "one contains the other"),
+        (url, f"{url.replace('s3', 's3a')}/copy", "one contains the other"),
+        (old, f"{url}/a::b", "write it plain"),
         (f"{url}/more", url, "does not exist"),
-        (old, "s3://no-such-bucket/copy", "can't be written", "bucket does not exist"),
+        (old, "s3://no-such-bucket/copy", "bucket does not exist.; make the bucket"),
         (old, "s3://", "it names no bucket"),
         (old, "nonsense://x/y", "nonsense:// is not known"),
     ]:
@@ -249,6 +257,114 @@ def test_an_unfinished_copy_of_something_else_is_not_taken_over(
         run("migrate", old, "--copy-to", url), f"{url} holds an unfinished copy of something else"
     )
     assert [*contents(s3.file("copy"))] == [COPYING]
+
+
+def test_of_two_different_copies_to_one_place_one_is_made(
+    s3: S3, old: Path, run: Run, tmp_path: Path
+) -> None:
+    url = f"s3://{s3.bucket}/copy"
+    lists = Barrier(2)
+
+    def together(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith(COPYING):
+            lists.wait(20)
+
+    s3.proxy.fault = together
+    plans = [planned(old), migration.plan(migration.survey(old), "empty")]
+    assert plans[0] != plans[1]
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(upload_store, old, url, plan) for plan in plans]
+    outcomes = [each.exception() for each in running]
+    (lost,) = [each for each in outcomes if each is not None]
+    assert isinstance(lost, ChangeRefusedError)
+    assert "holds an unfinished copy of something else" in str(lost)
+    won = plans[outcomes.index(None)]
+    copy = shutil.copytree(old, tmp_path / "copy")
+    kafkastore.apply(replace(won, root=str(copy)))
+    assert contents(s3.file("copy")) == contents(copy)
+
+
+def test_the_same_copy_made_twice_at_once_is_made(
+    s3: S3, old: Path, run: Run, tmp_path: Path
+) -> None:
+    url, plan = f"s3://{s3.bucket}/copy", planned(old)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: upload_store(old, url, plan), range(2)))
+    assert contents(s3.file("copy")) == migrated(run, old, tmp_path / "here")
+
+
+def test_a_mark_that_is_another_s_at_the_end_stays(s3: S3, old: Path) -> None:
+    url, plan = f"s3://{s3.bucket}/copy", planned(old)
+
+    def replaced(method: str, path: str) -> None:
+        if method == "PUT" and not path.endswith(COPYING):
+            s3.proxy.fault = lambda method, path: None
+            NewStore(url).put(COPYING, [b"another"], 7)
+
+    s3.proxy.fault = replaced
+    with pytest.raises(ChangeRefusedError, match="holds an unfinished copy of something else"):
+        upload_store(old, url, plan)
+    assert contents(s3.file("copy"))[COPYING] == b"another"
+
+
+def test_a_broker_s_directory_is_refused_before_it_is_read(s3: S3, run: Run, old: Path) -> None:
+    with (old / ".lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # this process's own lock does not count for itself
+        command = [sys.executable, "-m", "kafkastore.cli", "migrate", str(old), "--copy-to"]
+        ran = subprocess.run(
+            [*command, f"s3://{s3.bucket}/copy"], capture_output=True, text=True, env=os.environ
+        )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "broker" in ran.stderr
+
+
+def test_empty_directories_are_named(s3: S3, run: Run, old: Path, tmp_path: Path) -> None:
+    (old / "orders-7").mkdir()
+    url = f"s3://{s3.bucket}/copy"
+    ran = run("migrate", old, "--copy-to", url)
+    assert ran.code == 0
+    assert f"note: orders-7 is empty and no object stands for it: it is not in {url}" in ran.err
+    assert ran.err.count(" is empty") == 1
+
+
+def test_names_that_no_object_can_have_are_refused(s3: S3, run: Run, old: Path) -> None:
+    for name in (b"a?versionId=1", b"\xff"):
+        path = old / os.fsdecode(name)
+        path.touch()
+        told = "can't be an object's name: rename it"
+        assert_one_sentence(run("migrate", old, "--copy-to", f"s3://{s3.bucket}/copy"), told)
+        path.unlink()
+    (old / COPYING).touch()
+    told = f"{old} is an unfinished copy: {COPYING} lies in it"
+    assert_one_sentence(run("migrate", old, "--copy-to", f"s3://{s3.bucket}/copy"), told)
+    assert contents(s3.root / s3.bucket) == {}
+
+
+def test_file_urls_are_paths(run: Run, old: Path, tmp_path: Path) -> None:
+    assert run("migrate", old, "--copy-to", f"file://{tmp_path}/copy").code == 0
+    assert contents(tmp_path / "copy") == migrated(run, old, tmp_path / "here")
+
+
+def test_hadoop_s_files_grow_under_their_names_and_go_where_they_are_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = NewStore("memory://copy")
+    (tmp_path / "copy").mkdir()
+    new._library = ArrowFSWrapper(pyarrow.fs.LocalFileSystem())
+    new._root = str(tmp_path / "copy")
+    monkeypatch.setattr("kafkastore.remote.new_store.PIECE_BYTES", 10)
+
+    def breaking() -> Iterator[bytes]:
+        yield b"some"
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        new.put("large", breaking(), 100)
+    assert contents(tmp_path / "copy") == {}
+    new.put("large", [b"some", b" bytes more"], 15)
+    assert new.put_new("small", b"here")
+    assert not new.put_new("small", b"there")
+    assert contents(tmp_path / "copy") == {"large": b"some bytes more", "small": b"here"}
 
 
 def test_a_directory_that_changes_meanwhile_is_no_finished_copy(

@@ -133,7 +133,7 @@ def test_a_server_that_is_not_there_is_told_with_its_url(
         ("hdfs://127.0.0.1:9/logs", r"Hadoop's native client .* webhdfs://host:port/path"),
         ("webhdfs://127.0.0.1:9/logs", r"refused.*; check the endpoint and the network"),
         ("github://logs", r"'org' and 'repo'; give what its library needs in the URL"),
-        ("s3://b/../logs", r"an empty part or dots"),
+        ("s3://b/../logs", r"an empty part, dots"),
     ],
 )
 def test_a_url_that_leads_nowhere_is_told_with_what_to_do(url: str, sentence: str) -> None:

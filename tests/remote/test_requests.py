@@ -156,3 +156,11 @@ def test_a_command_lists_a_store_once(s3: S3, run: Run, big_store: Path, line: s
     assert sum(each.is_listing for each in s3.proxy.requests) == math.ceil(
         objects(big_store) / 1000
     )
+
+
+def test_a_directory_above_one_that_was_listed_is_listed(s3: S3, big_store: Path) -> None:
+    s3.put(big_store, "logs/kept")
+    log = next(iter(kafkastore.open(f"s3://{s3.bucket}/logs/kept/orders-0")))
+    store, local = kafkastore.open(log.path.parent), kafkastore.open(big_store)
+    assert [*store.partitions] == [*local.partitions]
+    assert store.log_dirs[0].recovery_points == local.log_dirs[0].recovery_points != {}
