@@ -233,7 +233,7 @@ def _lag_of(
     start, end = max(committed.offset, log.log_start_offset), log.log_end_offset
     aborted = None
     if reads_committed(isolation):
-        end, aborted = find_committed(log, start, end)
+        end, aborted, _ = find_committed(log, start, end)
     place = Place.IN_LOG
     if committed.offset < log.log_start_offset:
         place = Place.BELOW_START

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkastore.log.partition_log import PartitionLog
-    from kafkastore.segment.log_file import BatchRun
 
 
 #: As Kafka's consumer names them.
@@ -46,10 +45,13 @@ class Committed(NamedTuple):
         First offset of the oldest transaction that is open, or the log end offset.
     aborted : AbortedBatches
         Knows the batches below it that were aborted.
+    broken : CorruptionError or None
+        Why nothing is known of what comes then: the log counts as ending there.
     """
 
     last_stable_offset: int
     aborted: AbortedBatches
+    broken: CorruptionError | None = None
 
 
 def reads_committed(isolation: str) -> bool:
@@ -68,7 +70,12 @@ def reads_committed(isolation: str) -> bool:
 
 
 def find_committed(
-    log: PartitionLog, start_offset: int, end_offset: int, *, verify: bool = True
+    log: PartitionLog,
+    start_offset: int,
+    end_offset: int,
+    *,
+    verify: bool = True,
+    until_broken: bool = False,
 ) -> Committed:
     """Find what is decided from one offset to another.
 
@@ -80,6 +87,8 @@ def find_committed(
         Inclusive, exclusive.
     verify : bool
         Check the checksums of the batches that are gone over.
+    until_broken : bool
+        Take a broken batch for the log's end: who reads up to there raises it then.
 
     Returns
     -------
@@ -109,10 +118,24 @@ def find_committed(
         aborted.append(found.aborted_txns)
         if found.is_complete:
             break
-    undecided, replayed = _replay(log, first_to_replay, log.log_end_offset, verify)
-    aborted += replayed
-    last_stable_offset = log.log_end_offset if undecided is None else undecided
-    return Committed(last_stable_offset, AbortedBatches(_joined(aborted)))
+    start, producers = newest_snapshot(log, first_to_replay)
+    producers.on_high_watermark(INT64_MAX)  # else ended transactions would be kept until then
+    end, broken = start, None
+    try:
+        for found_here, up_to in _replayed(
+            log, producers, start, log.log_end_offset, verify=verify
+        ):
+            aborted.append(found_here)
+            end = up_to
+        end = log.log_end_offset
+    except CorruptionError as error:
+        if not until_broken:
+            raise
+        broken = error
+    undecided = producers.first_undecided_offset
+    return Committed(
+        end if undecided is None else undecided, AbortedBatches(_joined(aborted)), broken
+    )
 
 
 def find_aborted(log: PartitionLog, start_offset: int, end_offset: int) -> AbortedBatches:
@@ -163,21 +186,14 @@ def first_undecided_offset(log: PartitionLog, end_offset: int) -> int | None:
     int or None
         None if no transaction was open.
     """
-    return _replay(log, end_offset, end_offset, verify=True)[0]
+    start, producers = newest_snapshot(log, end_offset)
+    producers.on_high_watermark(INT64_MAX)
+    replay(log, producers, start, end_offset)
+    return producers.first_undecided_offset
 
 
 def _joined(parts: list[NDArray[np.void]]) -> NDArray[np.void]:
     return np.concatenate([np.empty(0, ABORTED_TXN), *parts])
-
-
-def _replay(
-    log: PartitionLog, from_offset: int, end_offset: int, verify: bool
-) -> tuple[int | None, list[NDArray[np.void]]]:
-    """Go over batches from an offset or before it: the first undecided offset, what aborted."""
-    start, producers = newest_snapshot(log, from_offset)
-    producers.on_high_watermark(INT64_MAX)  # else ended transactions would be kept until then
-    aborted = replay(log, producers, start, end_offset, verify=verify)
-    return producers.first_undecided_offset, aborted
 
 
 def replay(
@@ -206,33 +222,43 @@ def replay(
     CorruptionError
         If a batch is broken.
     """
-    aborted = []
+    return [found for found, _ in _replayed(log, producers, start, end_offset, verify=verify)]
+
+
+def _replayed(
+    log: PartitionLog, producers: ProducerState, start: int, end_offset: int, *, verify: bool
+) -> Iterator[tuple[NDArray[np.void], int]]:
+    """Do what `replay` does; yield what aborted, and the offset up to which all went through.
+
+    What lies before a broken batch has been taken in when that is raised.
+    """
+    next_offset = start
     for segment in log.segments_between(start, end_offset):
         with segment.open_log() as file:
             position = segment.position_before(start, file)
             for run in file.runs(position, verify_crc=verify):
                 offsets = run.headers["base_offset"]
                 within = (offsets >= start) & (offsets < end_offset)
-                headers = run.headers[within]
+                is_broken = run.headers["crc_valid"] == 0
+                controls, broken = [], None
                 try:
-                    for batch in _batches(run, run.headers["crc_valid"] == 0):
-                        batch.verify()  # raises
-                    controls = [
-                        first_control_record(batch)
-                        for batch in _batches(run, is_control(run.headers) & within)
-                    ]
+                    looked_at = is_broken | (is_control(run.headers) & within)
+                    for index in np.flatnonzero(looked_at).tolist():
+                        batch = RecordBatch(run.batch(index), int(run.headers["position"][index]))
+                        if is_broken[index]:
+                            batch.verify()  # raises
+                        controls.append(first_control_record(batch))
                 except CorruptionError as error:
-                    raise error.located(segment.log_path) from error
-                aborted.append(producers.replay(headers, controls))
+                    broken = error
+                    within[index:] = False
+                headers = run.headers[within]
+                if len(headers):
+                    next_offset = int(headers["last_offset"][-1]) + 1
+                yield producers.replay(headers, controls), next_offset
+                if broken is not None:
+                    raise broken.located(segment.log_path) from broken
                 if run.headers["last_offset"][-1] >= end_offset - 1:
                     break  # what is behind, whole or not, decides nothing
-    return aborted
-
-
-def _batches(run: BatchRun, chosen: NDArray[np.bool_]) -> Iterator[RecordBatch]:
-    """Make the batches that were chosen."""
-    for index in np.flatnonzero(chosen).tolist():
-        yield RecordBatch(run.batch(index), int(run.headers["position"][index]))
 
 
 def newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:

@@ -318,12 +318,12 @@ class PartitionLog:
         """
         start, end = self.bounds(start_offset, end_offset)
         most_bytes = whole_number("max_decompressed_bytes", max_decompressed_bytes, 0)
-        aborted = None
+        aborted = broken = None
         if reads_committed(isolation):
-            last_stable_offset, aborted = self.beside_changes(
-                lambda: find_committed(self, start, end, verify=verify)
+            last_stable_offset, aborted, broken = self.beside_changes(
+                lambda: find_committed(self, start, end, verify=verify, until_broken=True)
             )
-            end = min(end, last_stable_offset)
+            end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
         for path, batch in read_batches(self, start, end):
             try:
                 # Before the flags are believed: the checksum covers them.
@@ -339,6 +339,8 @@ class PartitionLog:
             for record in records:
                 if start <= record.offset < end:
                     yield record
+        if broken is not None:
+            raise broken
 
     def to_arrow(
         self,

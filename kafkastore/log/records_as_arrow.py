@@ -162,14 +162,14 @@ def read(
         limit = whole_number("limit", limit, 0)
     chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
     start, end = log.bounds(start_offset, end_offset)
-    aborted = None
+    aborted = broken = None
     if reads_committed(isolation) and is_decided:
         aborted = log.beside_changes(lambda: find_aborted(log, start, end))
     elif reads_committed(isolation):
-        last_stable_offset, aborted = log.beside_changes(
-            lambda: find_committed(log, start, end, verify=verify)
+        last_stable_offset, aborted, broken = log.beside_changes(
+            lambda: find_committed(log, start, end, verify=verify, until_broken=True)
         )
-        end = min(end, last_stable_offset)
+        end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
     if start_timestamp is not None:
         limits["start_timestamp"] = whole_number("start_timestamp", start_timestamp)
@@ -187,7 +187,7 @@ def read(
     arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
     batches = _read(
         log, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
-        known_end_offset,
+        known_end_offset, broken,
     )
     return pa.RecordBatchReader.from_batches(
         chosen, batches if limit is None else _first_rows(batches, limit)
@@ -205,6 +205,7 @@ def _read(
     verify: bool,
     binary_view: bool,
     known_end_offset: int | None,
+    broken: CorruptionError | None,
 ) -> Iterator[pa.RecordBatch]:
     columns = arrow.columns
     has_end = end < log.bounds(None, None)[1]
@@ -254,6 +255,8 @@ def _read(
         yield from arrow.take()
         raise
     yield from arrow.take()
+    if broken is not None:  # and behind it nothing is decided
+        raise broken
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:

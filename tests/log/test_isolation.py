@@ -1,6 +1,7 @@
 """Readers of committed records, against what brokers gave to such consumers."""
 
 import contextlib
+import os
 import shutil
 
 import numpy as np
@@ -63,6 +64,49 @@ def test_a_log_that_was_copied_without_its_other_files_is_gone_over(golden_case,
         alone = kafkastore.open(copied)[log.path.name]
         assert committed_offsets(alone) == answer["committed_offsets"]
         assert alone.last_stable_offset == log.last_stable_offset
+
+
+def batches_of(log):
+    """Segment, position and size of every batch."""
+    for segment in log.segments:
+        with segment.open_log() as file:
+            for run in file.runs():
+                for position, size in run.headers[["position", "size"]].tolist():
+                    yield segment, position, size
+
+
+@TRANSACTIONS
+def test_what_is_decided_before_a_broken_batch_is_read_and_then_that_is_raised(
+    golden_case, tmp_path
+):
+    """As much as is read of a copy that ends there."""
+    for log, _ in partitions(golden_case):
+        for segment, position, size in batches_of(log):
+            harmed, cut = (tmp_path / name / log.path.name for name in ("harmed", "cut"))
+            for place in (harmed, cut):
+                shutil.copytree(log.path, place, ignore=shutil.ignore_patterns("*.[ts][xn]*"))
+            with open(harmed / segment.log_path.name, "r+b") as file:
+                file.seek(position + size - 1)
+                last = file.read(1)[0]
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([last ^ 1]))
+            for path in cut.glob("0*"):
+                if int(path.stem) > segment.base_offset:
+                    path.unlink()
+            os.truncate(cut / segment.log_path.name, position)
+            broken, whole = (kafkastore.open(each)[log.path.name] for each in (harmed, cut))
+            wanted, got, rows = committed_offsets(whole), [], []
+            with pytest.raises(CorruptBatchError):
+                for record in broken.records(isolation="read_committed"):
+                    got.append(record.offset)
+            with pytest.raises(CorruptBatchError):
+                for each in broken.to_arrow(["offset"], isolation="read_committed"):
+                    rows += each["offset"].to_pylist()
+            assert got == rows == wanted
+            end = wanted[-1] + 1 if wanted else log.log_start_offset
+            assert committed_offsets(broken, end_offset=end) == wanted
+            shutil.rmtree(harmed)
+            shutil.rmtree(cut)
 
 
 def copied(log, tmp_path, *suffixes):
