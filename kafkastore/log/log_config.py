@@ -140,8 +140,10 @@ class LogConfig:
                 raise _invalid(name, value, f"one of {', '.join(allowed)}")
         policy = self.cleanup_policy
         if not isinstance(policy, frozenset) or not policy <= _CLEANUP_POLICIES:
-            shown = sorted(map(str, policy)) if isinstance(policy, frozenset) else policy
-            raise _invalid("cleanup_policy", shown, "delete, compact or both, as a frozenset")
+            if isinstance(policy, frozenset):
+                shown = ",".join(sorted(map(str, policy)))
+                raise _invalid("cleanup_policy", shown, "delete, compact, or delete,compact")
+            raise _invalid("cleanup_policy", policy, "delete, compact or both, as a frozenset")
 
     @classmethod
     def of(cls, options: Mapping[str, object] | LogConfig | None = None) -> LogConfig:

@@ -1,9 +1,12 @@
 """The data source's options, as text."""
+from uuid import uuid4
+
 import pytest
 
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.spark.source.options import NEWEST_RULES, OptionError, parse_options
 from kafkastore.spark.source.selection import EARLIEST, INTERNAL_TOPICS, LATEST
+from kafkastore.spark.source.writing.write_options import parse_write_options
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -76,6 +79,18 @@ def test_the_end_has_the_same_options():
 def test_paths_come_as_a_list_in_json():
     assert parse_options({"paths": '["/a", "/b,c"]'}).paths == ("/a", "/b,c")
     assert parsed(path="file:///a").paths == ("/a",)
+
+
+@pytest.mark.parametrize("folder", ["userFiles", "artifacts"])
+def test_a_relative_path_in_a_folder_of_spark_connect_s_is_refused(tmp_path, monkeypatch, folder):
+    """The server gives each session one, and removes it."""
+    place = tmp_path / f"{folder}-{uuid4()}" / str(uuid4())
+    place.mkdir(parents=True)
+    monkeypatch.chdir(place)
+    for parse in (parse_options, parse_write_options):
+        with pytest.raises(OptionError, match=r"path logs is relative, .*: give an absolute"):
+            parse({"path": "logs"})
+    assert parse_options({"path": "/logs"}).paths == ("/logs",)
 
 
 def test_a_relative_path_means_the_planners_folder(tmp_path, monkeypatch):

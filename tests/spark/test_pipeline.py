@@ -238,10 +238,8 @@ def test_result_json_says_what_the_result_says(auto):
 
 def test_a_run_again_replaces_the_output_and_is_the_same(spark, auto, sources):
     result, _ = auto
-    stale = result.out / "stale"
-    stale.touch()
     again = run_pipeline(sources[0], result.out.parent / "again", spark=spark)
-    stale = again.out / "stale"
+    stale = again.out / "records" / "stale"
     stale.touch()
     before = contents(again.out / "migrated")
     third = run_pipeline([sources[0]], again.out, spark=spark)
@@ -449,7 +447,35 @@ def test_wrong_places_are_refused_before_anything_is_done(spark, sources, tmp_pa
     (tmp_path / "out" / "mine").touch()
     with pytest.raises(ChangeRefusedError, match="not empty and no output of an earlier run"):
         run_pipeline(sources, tmp_path / "out", spark=spark)
+    (tmp_path / "out" / ".kafkastore-pipeline").touch()
+    with pytest.raises(ChangeRefusedError, match="and mine in it is not of an earlier run"):
+        run_pipeline(sources, tmp_path / "out", spark=spark)
+    with pytest.raises(ChangeRefusedError, match="the output of another run, which goes when"):
+        run_pipeline(sources, tmp_path / "out" / "sub" / "other", spark=spark)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        ".kafkastore-pipeline", "mine"
+    ]
+
+
+def test_what_is_put_into_an_output_while_it_is_made_again_is_not_lost(
+    spark, sources, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    run_pipeline(sources[0], out, spark=spark)
+
+    def put(result):
+        (out / "mine").write_text("a note")
+        return render(result)
+
+    monkeypatch.setattr("kafkastore.spark.pipeline.report.render", put)
+    with pytest.raises(ChangeRefusedError, match="and mine in it is not of an earlier run"):
+        run_pipeline(sources[0], out, spark=spark)
+    assert (out / "mine").read_text() == "a note"
+    monkeypatch.undo()
+    (out / "mine").rename(tmp_path / "mine")
+    run_pipeline(sources[0], out, spark=spark, resume=True)
+    assert (out / "result.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, harm, many):
     assert offsets(careless, others) == [each for each in range(300) if each not in gone]
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("many", ["1", "12"])
 @pytest.mark.parametrize(
     ("base_offset", "harm"),
@@ -92,7 +93,7 @@ def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, harm, many):
     ],
 )
 def test_a_segment_that_breaks_off_before_records_that_are_there_ends_the_query(
-    logs_dir, base_offset, harm, many
+    logs_dir, base_offset, harm, many, isolation
 ):
     log = logs_dir / "t-0" / f"{base_offset:020}.log"
     data = bytearray(log.read_bytes())
@@ -104,10 +105,11 @@ def test_a_segment_that_breaks_off_before_records_that_are_there_ends_the_query(
         del data[-30:]
         lost = range(base_offset + 90, base_offset + 100)
     log.write_bytes(data)
-    reader, parts = planned(logs_dir, minPartitions=many)
+    options = {"minPartitions": many, "isolation": isolation}
+    reader, parts = planned(logs_dir, **options)
     with pytest.raises(kafkastore.CorruptionError, match=log.name):
         offsets(reader, parts)
-    careless, others = planned(logs_dir, minPartitions=many, failOnDataLoss="false")
+    careless, others = planned(logs_dir, **options, failOnDataLoss="false")
     found = offsets(careless, others)
     assert len(found) == len(set(found))
     assert set(range(base_offset)) <= set(found)

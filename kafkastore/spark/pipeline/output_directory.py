@@ -20,6 +20,8 @@ from kafkastore.fs import FileSystem
 MARK = ".kafkastore-pipeline"
 #: Holds what only a run that resumes this one needs; gone when the output has appeared.
 STEPS = ".steps"
+#: What a run leaves; with anything else in it an output is not replaced.
+_OURS = {MARK, STEPS, "records", "migrated", "report.html", "result.json"}
 
 
 @contextmanager
@@ -61,6 +63,7 @@ def output_directory(
         if not resume:
             _clear(working)
         yield working
+        _check_only_ours(target)
         if target.exists():
             target.rename(old)
         working.rename(target)
@@ -77,6 +80,12 @@ def _check_place(target: Path, inputs: Sequence[Path]) -> None:
             raise ChangeRefusedError(
                 f"{target} can't be the output for {path}: one contains the other"
             )
+    for directory in target.parents:
+        if (directory / MARK).exists():
+            raise ChangeRefusedError(
+                f"{target} lies in {directory}, the output of another run, which goes when that is "
+                "run again: name another directory"
+            )
     if not os.path.lexists(target):
         return
     if not target.is_dir():
@@ -86,6 +95,17 @@ def _check_place(target: Path, inputs: Sequence[Path]) -> None:
     if any(target.iterdir()) and not (target / MARK).exists():
         raise ChangeRefusedError(
             f"{target} is not empty and no output of an earlier run: name another directory"
+        )
+    _check_only_ours(target)
+
+
+def _check_only_ours(target: Path) -> None:
+    """Refuse to replace an output that somebody has put something into."""
+    strangers = sorted({path.name for path in target.glob("*")} - _OURS)
+    if strangers:
+        raise ChangeRefusedError(
+            f"{target} is replaced as a whole, and {', '.join(strangers)} in it is not of an "
+            "earlier run: move it elsewhere"
         )
 
 

@@ -2,10 +2,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from kafkastore.errors import KafkaStoreError
+
+#: Where Spark Connect has a session's Python work; it goes with the session.
+_FOLDER_OF_A_SESSION = re.compile(r"/(userFiles|artifacts)-[0-9a-f-]{36}(/|$)")
 
 
 class OptionError(KafkaStoreError, ValueError):
@@ -15,6 +20,22 @@ class OptionError(KafkaStoreError, ValueError):
 def must_be(name: str, like: str, given: str) -> OptionError:
     """Say what an option's value looks like."""
     return OptionError(f"option {name} must be {like}, not {given or 'empty'}")
+
+
+def absolute(path: str) -> str:
+    """Return a path as tasks find it, which may run in another folder than the planner.
+
+    Raises
+    ------
+    OptionError
+        If it is relative to a folder that nobody chose, and that is removed.
+    """
+    if not os.path.isabs(path) and _FOLDER_OF_A_SESSION.search(os.getcwd()):
+        raise OptionError(
+            f"path {path} is relative, and the folder is one that Spark Connect removes at the "
+            "session's end: give an absolute path"
+        )
+    return os.path.abspath(path)
 
 
 def json_value(options: Mapping[str, str], name: str, like: str, default: str | None = None) -> Any:

@@ -23,7 +23,6 @@ Source: Spark 4.2 ``KafkaSourceProvider``, ``KafkaOffsetReaderAdmin``, ``Consume
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
@@ -33,6 +32,7 @@ from kafkastore.log.lookup.rules import broker_rules
 from kafkastore.remote.stores import is_url, without_file_scheme
 from kafkastore.spark.source.option_values import (
     OptionError,
+    absolute,
     at_least_one,
     boolean,
     choice,
@@ -247,11 +247,8 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
         raise must_be("paths", like, options["paths"])
     if not paths:
         raise OptionError("no path: load(path) needs a Kafka log directory, or several")
-    # Tasks may run in another folder than the planner, whose folder a relative path means.
     return tuple(
-        path
-        if is_url(path)
-        else os.path.abspath(without_file_scheme(path).removeprefix("file:"))
+        path if is_url(path) else absolute(without_file_scheme(path).removeprefix("file:"))
         for path in paths
     )
 

@@ -5,7 +5,6 @@ Source: Spark 4.2 ``KafkaWriter``.
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from kafkastore.errors import InvalidConfigError
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_config import TOPIC_OPTIONS, LogConfig
 from kafkastore.log.log_writer import BATCH_BYTES
+from kafkastore.spark.source.option_values import absolute
 from kafkastore.spark.source.options import OF_A_BROKER, OptionError
 from kafkastore.spark.source.schema import COLUMNS
 
@@ -185,8 +185,7 @@ def _path(options: Mapping[str, str]) -> str:
         raise OptionError("no path: save(path) needs a directory for the logs")
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
         raise OptionError(f"{path} is no path of a file system on which a broker has its logs")
-    # Tasks may run in another folder than the planner, whose folder a relative path means.
-    return os.path.abspath(path)
+    return absolute(path)
 
 
 def _number(options: Mapping[str, str], name: str, largest: int) -> int:
