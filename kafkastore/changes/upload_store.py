@@ -22,7 +22,7 @@ from kafkastore.changes.content import chunks_of
 from kafkastore.changes.copy_store import check_unchanged, files_of
 from kafkastore.changes.plan import Content, Plan, Prefix
 from kafkastore.changes.sole_user import check_no_broker
-from kafkastore.errors import ChangeRefusedError, RemoteStoreError
+from kafkastore.errors import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError
 from kafkastore.log.side_by_side import side_by_side
 from kafkastore.remote.new_store import NewStore
 from kafkastore.remote.stores import COPYING, RemoteObject, is_url
@@ -173,13 +173,11 @@ def upload_store(
     check_no_broker(source)
     there = new.there()
     mark = there.pop(COPYING, None)
-    if mark is not None:
-        _check_mark(new, mark, identity)
     sizes = {path: each.size for path, each in there.items()}
     if sizes != {each.path: each.size for each in files}:
         raise ChangeRefusedError(f"somebody else writes to {new.url}: name another place")
-    if mark is not None:  # else the same copy was made at the same time
-        new.remove(COPYING)
+    if mark is not None:
+        _finish(new, mark, identity)
     empty = tuple(_empty_directories(listing))
     return UploadedStore(new.url, len(files), sum(sizes.values()), empty)
 
@@ -323,6 +321,17 @@ def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
     if mark is not None:
         _check_mark(new, mark, identity)
     return {path: each.size for path, each in there.items()}
+
+
+def _finish(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
+    """Take the mark away; the same copy, made at the same time, may have done so."""
+    try:
+        _check_mark(new, mark, identity)
+    except RemoteObjectChangedError:
+        if COPYING in new.there():
+            raise
+    else:
+        new.remove(COPYING)
 
 
 def _check_mark(new: NewStore, mark: RemoteObject, identity: bytes) -> None:

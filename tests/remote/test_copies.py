@@ -11,9 +11,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import fsspec
@@ -194,7 +195,7 @@ def test_a_killed_copy_is_finished_by_the_same_command(
     )
 
     def kill(method: str, path: str) -> None:
-        if sum(puts(s3).values()) == len(expected) // 2:
+        if sum(puts(s3).values()) >= len(expected) // 3:
             process.send_signal(signal.SIGKILL)
 
     s3.proxy.fault = kill
@@ -259,17 +260,22 @@ def test_an_unfinished_copy_of_something_else_is_not_taken_over(
     assert [*contents(s3.file("copy"))] == [COPYING]
 
 
+def both_begin() -> Callable[[str, str], None]:
+    """Let two who make a copy find that nobody does."""
+    begins = Barrier(2)
+
+    def together(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith(COPYING):
+            begins.wait(20)
+
+    return together
+
+
 def test_of_two_different_copies_to_one_place_one_is_made(
     s3: S3, old: Path, run: Run, tmp_path: Path
 ) -> None:
     url = f"s3://{s3.bucket}/copy"
-    lists = Barrier(2)
-
-    def together(method: str, path: str) -> None:
-        if method == "PUT" and path.endswith(COPYING):
-            lists.wait(20)
-
-    s3.proxy.fault = together
+    s3.proxy.fault = both_begin()
     plans = [planned(old), migration.plan(migration.survey(old), "empty")]
     assert plans[0] != plans[1]
     with ThreadPoolExecutor(2) as pool:
@@ -284,12 +290,38 @@ def test_of_two_different_copies_to_one_place_one_is_made(
     assert contents(s3.file("copy")) == contents(copy)
 
 
+@pytest.mark.parametrize("removed", ["before it is read", "after it was read"])
 def test_the_same_copy_made_twice_at_once_is_made(
-    s3: S3, old: Path, run: Run, tmp_path: Path
+    s3: S3, old: Path, run: Run, tmp_path: Path, removed: str
 ) -> None:
     url, plan = f"s3://{s3.bucket}/copy", planned(old)
+    begin, end = both_begin(), Barrier(2)
+
+    def together(method: str, path: str) -> None:
+        begin(method, path)
+        asked = "GET" if removed == "before it is read" else "DELETE"
+        if method == asked and path.endswith(COPYING) and len(puts(s3)) > 10:
+            with suppress(BrokenBarrierError):
+                end.wait(2)
+
+    s3.proxy.fault = together
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: upload_store(old, url, plan), range(2)))
+    assert contents(s3.file("copy")) == migrated(run, old, tmp_path / "here")
+
+
+def test_a_mark_that_was_just_removed_was_removed_by_the_same_copy(
+    s3: S3, old: Path, run: Run, tmp_path: Path
+) -> None:
+    url = f"s3://{s3.bucket}/copy"
+
+    def twin_ends(method: str, path: str) -> None:
+        if method == "GET" and path.endswith(COPYING):
+            s3.proxy.fault = lambda method, path: None
+            NewStore(url).remove(COPYING)
+
+    s3.proxy.fault = twin_ends
+    upload_store(old, url, planned(old))
     assert contents(s3.file("copy")) == migrated(run, old, tmp_path / "here")
 
 
