@@ -17,8 +17,8 @@ from kafkastore.spark.pipeline.saved_steps import SavedSteps, state_of
 
 def run(out, text="new", inputs=(), *, fails=False, **options):
     with output_directory(out, inputs, **options) as working:
-        (working / "folder").mkdir(exist_ok=True)
-        (working / "folder" / "file").write_text(text)
+        (working / "records").mkdir(exist_ok=True)
+        (working / "records" / "file").write_text(text)
         if fails:
             raise InterruptedError
 
@@ -33,17 +33,17 @@ def test_output_appears_where_nothing_is(tmp_path, is_there):
     if is_there:
         out.mkdir(parents=True)
     run(out)
-    assert names(out) == {MARK, "folder"}
+    assert names(out) == {MARK, "records"}
     assert names(out.parent) == {"out"}
 
 
 def test_the_output_of_an_earlier_run_is_replaced_whole(tmp_path):
     out = tmp_path / "out"
     run(out, "old")
-    (out / "folder" / "other").touch()
+    (out / "records" / "other").touch()
     run(out, "new")
-    assert names(out / "folder") == {"file"}
-    assert (out / "folder" / "file").read_text() == "new"
+    assert names(out / "records") == {"file"}
+    assert (out / "records" / "file").read_text() == "new"
     assert names(tmp_path) == {"out"}
 
 
@@ -61,7 +61,7 @@ def test_another_run_that_begins_between_the_renames_takes_nothing_away(tmp_path
 
     monkeypatch.setattr(Path, "rename", renamed)
     run(out, "new")
-    assert (out / "folder" / "file").read_text() == "new"
+    assert (out / "records" / "file").read_text() == "new"
     assert names(tmp_path) == {"out"}
     assert len(renames) == 2
 
@@ -71,7 +71,7 @@ def test_a_failed_run_leaves_the_earlier_output(tmp_path):
     run(out, "old")
     with pytest.raises(InterruptedError):
         run(out, "half", fails=True)
-    assert (out / "folder" / "file").read_text() == "old"
+    assert (out / "records" / "file").read_text() == "old"
     with output_directory(out, ()) as working:
         assert names(working) == {MARK}
 
@@ -81,8 +81,8 @@ def test_a_run_that_resumes_finds_what_was_made(tmp_path):
     with pytest.raises(InterruptedError):
         run(out, "half", fails=True)
     with output_directory(out, (), resume=True) as working:
-        assert (working / "folder" / "file").read_text() == "half"
-    assert names(out) == {MARK, "folder"}
+        assert (working / "records" / "file").read_text() == "half"
+    assert names(out) == {MARK, "records"}
 
 
 def test_a_run_killed_between_its_renames_loses_nothing(tmp_path):
@@ -90,11 +90,11 @@ def test_a_run_killed_between_its_renames_loses_nothing(tmp_path):
     run(out, "old")
     out.rename(tmp_path / ".out.kafkastore-old")
     with output_directory(out, ()):
-        assert (out / "folder" / "file").read_text() == "old"
+        assert (out / "records" / "file").read_text() == "old"
     run(out, "new")
     (tmp_path / ".out.kafkastore-old").mkdir()
     run(out, "newer")
-    assert (out / "folder" / "file").read_text() == "newer"
+    assert (out / "records" / "file").read_text() == "newer"
     assert names(tmp_path) == {"out"}
 
 
