@@ -16,7 +16,7 @@ from functools import partial
 from itertools import groupby, zip_longest
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from kafkastore.changes.content import chunks_of
 from kafkastore.changes.copy_store import check_unchanged, files_of
@@ -28,23 +28,11 @@ from kafkastore.remote.new_store import NewStore
 from kafkastore.remote.stores import COPYING, RemoteObject, is_url
 from kafkastore.remote.tree import known_here, list_again, local_path, object_at, url_of
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 #: Uploads wait for the network, not for a core.
 THREADS = 8
 #: One call uploads so many files at most, and up to about so many bytes.
 PIECE_FILES = 100
 PIECE_BYTES = 256 << 20
-
-
-class Run(Protocol):
-    """Does a piece of work on many items, here or elsewhere."""
-
-    def __call__(
-        self, job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
-    ) -> Iterable[Result]:
-        """Yield what comes of each of `items`."""
 
 
 class UploadedStore(NamedTuple):
@@ -104,6 +92,10 @@ class Piece(NamedTuple):
         return sum(each.size for each in self.files)
 
 
+class _NotWantedError(Exception):
+    """Somebody waits for the end, not for the rest."""
+
+
 def unfinished_at(url: str) -> bool:
     """Tell whether an unfinished copy lies somewhere; not, where nobody can tell."""
     try:
@@ -112,12 +104,18 @@ def unfinished_at(url: str) -> bool:
         return False
 
 
+def _by_threads(pieces: Sequence[Piece]) -> Iterator[int]:
+    gives_up = Event()
+    work = partial(upload, is_wanted=lambda: not gives_up.is_set())
+    return side_by_side(work, pieces, THREADS, "upload", give_up=gives_up.set)
+
+
 def upload_store(
     source: str | os.PathLike[str],
     url: str,
     plan: Plan,
     *,
-    run: Run | None = None,
+    spread: Callable[[Sequence[Piece]], Iterable[int]] = _by_threads,
     progress: Callable[[int], None] = lambda files: None,
 ) -> UploadedStore:
     """Copy a log directory, or a partition directory, into an object store, changed by a plan.
@@ -130,8 +128,9 @@ def upload_store(
         The copy: nothing is there, or what an interrupted run with the same arguments left.
     plan : Plan
         Of the source.
-    run : callable, optional
-        Has the pieces uploaded by other processes; without it threads of this one do so.
+    spread : callable
+        Has `upload` called with every piece, and yields what it returns; by threads here if it is
+        left out.
     progress : callable
         Called with how many files were copied just now.
 
@@ -162,11 +161,7 @@ def upload_store(
     missing = [each for each in files if known.get(each.path) != each.size]
     progress(len(files) - len(missing))
     pieces = [*_pieces(source, new.url, missing)]
-    if run is None:
-        uploaded: Iterable[int] = _by_threads(pieces)
-    else:
-        uploaded = run(upload, pieces, weigh=lambda piece: piece.bytes)
-    for piece, _ in zip(pieces, uploaded, strict=True):
+    for piece, _ in zip(pieces, spread(pieces), strict=True):
         progress(len(piece.files))
     list_again(source)
     check_unchanged(source, listing)
@@ -187,10 +182,6 @@ def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterato
     for (path, status), (following, _) in zip_longest(listing, listing[1:], fillvalue=("", None)):
         if status and stat.S_ISDIR(status.st_mode) and not following.startswith(f"{path}/"):
             yield path
-
-
-class _NotWantedError(Exception):
-    """Somebody waits for the end, not for the rest."""
 
 
 def upload(piece: Piece, is_wanted: Callable[[], bool] = lambda: True) -> int:
@@ -355,9 +346,3 @@ def _pieces(source: Path, url: str, files: Iterable[_File]) -> Iterator[Piece]:
             piece.append(file)
             size += file.size
         yield Piece(os.fspath(source), directory, url, tuple(piece))
-
-
-def _by_threads(pieces: Sequence[Piece]) -> Iterator[int]:
-    gives_up = Event()
-    work = partial(upload, is_wanted=lambda: not gives_up.is_set())
-    return side_by_side(work, pieces, THREADS, "upload", give_up=gives_up.set)

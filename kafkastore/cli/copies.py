@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.upload_store import check_place, unfinished_at, upload_store
+from kafkastore.changes.upload_store import check_place, unfinished_at, upload, upload_store
 from kafkastore.cli.failures import Interrupted, note, sentence
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.on_spark import executor
@@ -96,7 +98,9 @@ def upload_copy(
                 copied = upload_store(source, url, plan, progress=advance)
         else:
             with executor(master, what) as run:
-                copied = upload_store(source, url, plan, run=run)
+                copied = upload_store(
+                    source, url, plan, spread=partial(run, upload, weigh=attrgetter("bytes"))
+                )
     except KeyboardInterrupt as error:
         raise Interrupted(f"interrupted{_unfinished(url)}") from error
     except (OSError, KafkaStoreError) as error:

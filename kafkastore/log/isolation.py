@@ -119,7 +119,6 @@ def find_committed(
         if found.is_complete:
             break
     start, producers = newest_snapshot(log, first_to_replay)
-    producers.on_high_watermark(INT64_MAX)  # else ended transactions would be kept until then
     end, broken = start, None
     try:
         for found_here, up_to in _replayed(
@@ -187,7 +186,6 @@ def first_undecided_offset(log: PartitionLog, end_offset: int) -> int | None:
         None if no transaction was open.
     """
     start, producers = newest_snapshot(log, end_offset)
-    producers.on_high_watermark(INT64_MAX)
     replay(log, producers, start, end_offset)
     return producers.first_undecided_offset
 
@@ -274,8 +272,10 @@ def newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:
     Returns
     -------
     (int, ProducerState)
-        Its offset, and what was known there; without one the log's first, and nothing.
+        Its offset, and what was known there; without one the log's first, and nothing. Transactions
+        that end are forgotten at once, and not kept until they are replicated.
     """
+    start, producers = log.segments[0].base_offset if log.segments else 0, ProducerState()
     for offset in reversed(log.files.producer_snapshots):
         if offset > up_to:
             continue
@@ -283,7 +283,9 @@ def newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:
         try:
             data = read_if_there(path, CorruptCheckpointError)
             if data is not None:
-                return offset, ProducerState(producer_snapshot.parse(data))
+                start, producers = offset, ProducerState(producer_snapshot.parse(data))
+                break
         except CorruptionError:
             continue  # as a broker does: an older one is as good, and takes longer
-    return log.segments[0].base_offset if log.segments else 0, ProducerState()
+    producers.on_high_watermark(INT64_MAX)
+    return start, producers

@@ -246,7 +246,6 @@ class StableEnd:
         self._producers = None  # until what is new went through
         if producers is None or not self._is_there(log):
             start, producers = newest_snapshot(log, now.end_offset)
-            producers.on_high_watermark(INT64_MAX)  # else ended transactions would be kept
         # Tasks verify what they read; here only headers and markers count.
         replay(log, producers, start, now.end_offset, verify=False)
         self._producers, self._next_offset, self._last = producers, now.end_offset, now.last
