@@ -322,6 +322,7 @@ def _finish(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
         if COPYING in new.there():
             raise
     else:
+        new.remove_parts()
         new.remove(COPYING)
 
 

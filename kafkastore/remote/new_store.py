@@ -3,13 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from uuid import uuid4
 
 from kafkastore.errors import RemoteObjectChangedError
-from kafkastore.remote.stores import RemoteObject, RemoteStore, failed, is_other_content
+from kafkastore.remote.stores import COPYING, RemoteObject, RemoteStore, failed, is_other_content
 
 #: Larger objects are sent in pieces of that many bytes.
 PIECE_BYTES = 8 << 20
+#: Where files grow that get their names when they are whole: in HDFS, which shows unfinished ones.
+PARTS = f"{COPYING}-parts"
 
 
 class NewStore(RemoteStore):
@@ -23,6 +25,8 @@ class NewStore(RemoteStore):
 
     def there(self) -> dict[str, RemoteObject]:
         """List what is there, as `list` does; it may be nothing, or a copy that is not finished.
+
+        What lies in `PARTS` is not told.
 
         Raises
         ------
@@ -38,7 +42,8 @@ class NewStore(RemoteStore):
             found = {}
         except Exception as error:
             raise failed(self.url, error) from error
-        return self._objects(found, are_all=False)
+        objects = self._objects(found, are_all=False)
+        return {path: each for path, each in objects.items() if not path.startswith(f"{PARTS}/")}
 
     def contains(self, other: RemoteStore) -> bool:
         """Tell whether all of another store is part of this one, whatever the URLs are."""
@@ -57,7 +62,8 @@ class NewStore(RemoteStore):
         Returns
         -------
         bool
-            Whether it was made. S3 looks for itself; in other stores somebody may come between.
+            Whether it was made. S3 and HDFS look for themselves; in other stores somebody may come
+            between.
 
         Raises
         ------
@@ -70,6 +76,8 @@ class NewStore(RemoteStore):
                     self._library.pipe_file(self._name(path), data, mode="create")
                 elif self._library.exists(self._name(path)):
                     return False
+                elif self._is_hdfs:
+                    return self._named(self._grown(path, [data]), path)
                 else:
                     self._library.pipe_file(self._name(path), data)
         except FileExistsError:
@@ -93,14 +101,23 @@ class NewStore(RemoteStore):
         RemoteStoreError
             If it can't be written.
         """
-        name = self._name(path)
-        if size <= PIECE_BYTES:
+        if self._is_hdfs:
+            part = self._grown(path, chunks)
+            if not self._named(part, path):
+                self.remove(path)
+                self._named(part, path)
+        elif size <= PIECE_BYTES:
             data = b"".join(chunks)
             with self._written(path):
-                self._library.pipe_file(name, data)
-            return
+                self._library.pipe_file(self._name(path), data)
+        else:
+            self._put_pieces(path, chunks)
+
+    def _put_pieces(self, path: str, chunks: Iterable[bytes | memoryview]) -> None:
         with self._written(path):
-            file = self._library.open(name, "wb", block_size=PIECE_BYTES, autocommit=False)
+            file = self._library.open(
+                self._name(path), "wb", block_size=PIECE_BYTES, autocommit=False
+            )
         try:
             for chunk in chunks:
                 with self._written(path):
@@ -109,16 +126,50 @@ class NewStore(RemoteStore):
                 file.close()
         except BaseException:
             with suppress(Exception):
-                if hasattr(file, "discard"):
-                    file.closed = True  # or the collector would close it, which sends the rest
-                    file.discard()
-                else:  # Hadoop's, where a file grows under its name
-                    file.close()
-                    self._library.rm_file(name)
+                file.closed = True  # or the collector would close it, which sends the rest
+                file.discard()
             raise
         with self._written(path):
-            if hasattr(file, "commit"):
-                file.commit()
+            file.commit()
+
+    def _grown(self, path: str, chunks: Iterable[bytes | memoryview]) -> str:
+        """Write a file that has no name yet; return what it is called for now."""
+        part = self._name(f"{PARTS}/{uuid4().hex}")
+        with self._written(path):
+            self._library.makedirs(self._name(PARTS), exist_ok=True)
+            file = self._library.open(part, "wb", block_size=PIECE_BYTES)
+        try:
+            for chunk in chunks:
+                with self._written(path):
+                    file.write(chunk)
+            with self._written(path):
+                file.close()
+        except BaseException:
+            with suppress(Exception):
+                file.close()
+                self._library.rm_file(part)
+            raise
+        return part
+
+    def _named(self, part: str, path: str) -> bool:
+        """Give a file its name; not if another has it."""
+        name = self._name(path)
+        with self._written(path):
+            self._library.makedirs(name.rpartition("/")[0], exist_ok=True)
+            self._library.mv(part, name)
+            return not self._library.exists(part)
+
+    def remove_parts(self) -> None:
+        """Remove what never got its name.
+
+        Raises
+        ------
+        RemoteStoreError
+            If that can't be done.
+        """
+        with self._written(PARTS):
+            if self._is_hdfs and self._library.exists(self._name(PARTS)):
+                self._library.rm(self._name(PARTS), recursive=True)
 
     def copy(self, path: str, source: RemoteObject) -> bool:
         """Make an object of another one in the same store, which copies it by itself.
@@ -133,7 +184,8 @@ class NewStore(RemoteStore):
         Returns
         -------
         bool
-            False, and nothing done, where it is in another store.
+            False, and nothing done, where it is in another store, or in one that copies nothing by
+            itself, as HDFS.
 
         Raises
         ------
@@ -142,7 +194,7 @@ class NewStore(RemoteStore):
         RemoteStoreError
             If it can't be written.
         """
-        if source.store._library is not self._library:
+        if source.store._library is not self._library or self._is_hdfs:
             return False
         with self._written(path):
             if self._is_s3 and isinstance(source.version, str):
@@ -179,7 +231,12 @@ class NewStore(RemoteStore):
         with self._written(path):
             self._library.rm_file(self._name(path))
 
-    def _name(self, path: str) -> Any:
+    @property
+    def _is_hdfs(self) -> bool:
+        """Whether files are seen while they grow, and are renamed at once; objects are not."""
+        return bool({"hdfs", "webhdfs"} & {*self._protocols})
+
+    def _name(self, path: str) -> str:
         return f"{self._root}/{path}"
 
     @contextmanager

@@ -303,6 +303,15 @@ def _modified_ns(url: str, info: Mapping[str, Any]) -> int:
     raise RemoteStoreError(url, "its store does not tell when it was last modified")
 
 
+def _is_denied(error: Exception) -> bool:
+    answer = getattr(error, "response", None)  # of HTTP, where the library makes nothing of it
+    return (
+        isinstance(error, PermissionError)
+        or "Credentials" in type(error).__name__
+        or getattr(answer, "status_code", None) in (401, 403)
+    )
+
+
 def _version(info: Mapping[str, Any]) -> object:
     return next((info[name] for name in _VERSION if info.get(name)), None)
 
@@ -374,7 +383,7 @@ def failed(
     reason = " ".join(str(error).split()) or type(error).__name__
     if len(reason) > _LONGEST_REASON:
         reason = reason[:_LONGEST_REASON] + "..."
-    if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
+    if _is_denied(error):
         reason, remedy = f"access is denied ({reason})", "check credentials"
     remedy = remedy or "check the endpoint and the network, and try again"
     return RemoteStoreError(url, f"{reason}; {remedy}", start, end, done)

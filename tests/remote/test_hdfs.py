@@ -1,0 +1,183 @@
+"""HDFS, through a name node's and a data node's HTTP: read, checked, copied as from a disk."""
+from __future__ import annotations
+
+import getpass
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from changes.trial import SEED
+from cli.running import Run, assert_one_sentence
+from fsspec.implementations.webhdfs import WebHDFS
+from pyspark.sql import SparkSession
+from remote import hdfs_server
+from remote.test_commands import READING
+from remote.test_copies import contents
+from spark.conftest import spark  # noqa: F401
+
+import kafkastore
+from kafkastore import RemoteObjectChangedError, RemoteStoreError
+from kafkastore.changes.upload_store import upload_store
+from kafkastore.remote.new_store import PARTS, PIECE_BYTES
+from kafkastore.remote.stores import COPYING
+
+#: Who runs the name node may do everything; others may read.
+USER = getpass.getuser()
+
+
+@dataclass(frozen=True)
+class Hdfs:
+    """The file system, as tests use it."""
+
+    port: int
+
+    @property
+    def library(self) -> WebHDFS:
+        """The library that reads it."""
+        return WebHDFS("127.0.0.1", self.port, user=USER, use_listings_cache=False)
+
+    def url(self, name: str, user: str = f"{USER}@") -> str:
+        """Where a directory is."""
+        return f"webhdfs://{user}127.0.0.1:{self.port}/{name}"
+
+    def put(self, directory: Path, name: str) -> str:
+        """Put all files of a directory, with their modification times as HDFS has them: in ms."""
+        library = self.library
+        library.put(f"{directory}/", f"/{name}/", recursive=True)
+        for path in directory.rglob("*"):
+            if path.is_file():
+                library._call(
+                    "SETTIMES", "PUT", f"/{name}/{path.relative_to(directory)}",
+                    modificationtime=path.stat().st_mtime_ns // 10**6,
+                )
+        return self.url(name)
+
+    def contents(self, name: str) -> dict[str, bytes]:
+        """Every file of a directory, but for the lock that is not copied."""
+        library = self.library
+        return {
+            path.removeprefix(f"/{name}/"): library.cat_file(path)
+            for path in library.find(f"/{name}")
+            if not path.endswith("/.lock")
+        }
+
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """An empty file system; no two tests use the same directory in it."""
+    if not hdfs_server.jar().exists():
+        pytest.skip(f"{hdfs_server.jar()} is not there; python -m remote.hdfs_server fetches it")
+    with hdfs_server.serving(tmp_path_factory.mktemp("hdfs")) as port:
+        yield Hdfs(port)
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_every_reading_command_says_of_hdfs_what_it_says_of_a_directory(
+    hdfs: Hdfs, run: Run, golden: Any, whole_seconds: Callable[[Path], Path]
+) -> None:
+    local = whole_seconds(golden("2.4.0", "create-time-out-of-order", "answers").logs)
+    url = hdfs.put(local, "read")
+    for line in READING:
+        command, *options = line.split()
+        here, there = run(command, local, *options), run(command, url, *options)
+        assert there.code == here.code, line
+        assert " ".join(there.out.replace(url, str(local)).split()) == " ".join(here.out.split())
+        assert there.err.replace(url, str(local)) == here.err
+
+
+def test_spark_reads_hdfs_as_it_reads_a_directory(
+    hdfs: Hdfs, spark: SparkSession, golden: Any  # noqa: F811
+) -> None:
+    local = golden("2.4.0", "transactions", "answers").logs
+    rows = [
+        spark.read.format("kafkastore").load(str(path)).drop("topic").collect()
+        for path in (local, hdfs.put(local, "transactions"))
+    ]
+    assert rows[0]
+    assert sorted(map(repr, rows[0])) == sorted(map(repr, rows[1]))
+
+
+def test_hdfs_is_migrated_to_a_disk_and_within_itself(
+    hdfs: Hdfs, run: Run, golden: Any, whole_seconds: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    local = whole_seconds(golden("0.8.2.2", "codecs", "answers").logs)
+    url, before = hdfs.put(local, "old"), contents(local)
+    assert run("migrate", local, "--copy-to", tmp_path / "expected").code == 0
+    expected = contents(tmp_path / "expected")
+    assert run("migrate", url, "--copy-to", tmp_path / "copy").code == 0
+    assert contents(tmp_path / "copy") == expected
+    for number, source in enumerate([local, url]):
+        assert run("migrate", source, "--copy-to", hdfs.url(f"copy-{number}")).code == 0
+        assert hdfs.contents(f"copy-{number}") == expected
+    assert hdfs.contents("old") == before
+
+
+def test_what_another_user_may_not_do_is_a_sentence(
+    hdfs: Hdfs, run: Run, golden: Any, tmp_path: Path
+) -> None:
+    local = golden("0.8.2.2", "codecs", "answers").logs
+    hdfs.put(local, "closed")
+    stranger = hdfs.url("closed", "stranger@")
+    ran = run("migrate", local, "--copy-to", f"{stranger}-copy")
+    assert_one_sentence(ran, f"{stranger}-copy/", "can't be written: access is denied", USER)
+    inner = next(path for path in local.iterdir() if path.is_dir()).name
+    hdfs.library._call("SETPERMISSION", "PUT", f"/closed/{inner}", permission="700")
+    assert_one_sentence(run("verify", stranger), f"{stranger} can't be read: access is denied")
+    assert run("ls", hdfs.url("closed")).code == 0
+
+
+def test_a_file_that_is_written_anew_is_an_error(hdfs: Hdfs, golden: Any) -> None:
+    url = hdfs.put(golden("2.4.0", "transactions", "answers").logs, "changing")
+    log = next(iter(kafkastore.open(url)))
+    segment = log.segments[0]
+    path = f"/changing/{log.topic_partition}/{segment.log_path.name}"
+    hdfs.library.pipe_file(path, bytes(segment.size))
+    with pytest.raises(RemoteObjectChangedError, match="open the store again"):
+        [*log.to_arrow()]
+
+
+def test_a_name_node_that_is_not_there_is_a_sentence(run: Run) -> None:
+    ran = run("ls", "webhdfs://127.0.0.1:1/logs")
+    assert_one_sentence(ran, "webhdfs://127.0.0.1:1/logs can't be read", "check the endpoint")
+
+
+COPY = """
+import sys, kafkastore
+from kafkastore.changes.upload_store import upload_store
+upload_store(*sys.argv[1:], kafkastore.Plan(sys.argv[1], "a copy", ()))
+"""
+
+
+@pytest.mark.soak
+def test_a_copy_killed_at_random_is_finished_by_the_same_call(
+    hdfs: Hdfs, tmp_path: Path
+) -> None:
+    choose = random.Random(SEED)
+    source = tmp_path / "logs"
+    for number in range(12):
+        directory = source / f"t-{number}"
+        directory.mkdir(parents=True)
+        for size in (0, 1, 5000, 2 * PIECE_BYTES + 7):
+            (directory / f"{size}").write_bytes(choose.randbytes(size))
+    url, plan = hdfs.url("killed"), kafkastore.Plan(str(source), "a copy", ())
+    everything = 4 * 12
+    for enough in sorted(choose.sample(range(1, everything - 1), 4)):
+        process = subprocess.Popen([sys.executable, "-c", COPY, str(source), url])
+        while process.poll() is None and len(hdfs.library.find("/killed")) <= enough:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if f"/killed/{COPYING}" in hdfs.library.find("/killed"):
+            with pytest.raises(RemoteStoreError, match="unfinished copy"):
+                kafkastore.open(url)
+    assert upload_store(source, url, plan).files == everything
+    assert hdfs.contents("killed") == contents(source)
+    assert not hdfs.library.exists(f"/killed/{PARTS}")
