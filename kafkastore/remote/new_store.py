@@ -70,19 +70,18 @@ class NewStore(RemoteStore):
         RemoteStoreError
             If it can't be written.
         """
+        name = self._name(path)
         try:
             with self._written(path, FileExistsError):
                 if self._is_s3:
-                    self._library.pipe_file(self._name(path), data, mode="create")
-                elif self._library.exists(self._name(path)):
+                    self._library.pipe_file(name, data, mode="create")
+                elif self._library.exists(name):
                     return False
-                elif self._is_hdfs:
-                    return self._named(self._grown(path, [data]), path)
-                else:
-                    self._library.pipe_file(self._name(path), data)
+                elif not self._is_hdfs:
+                    self._library.pipe_file(name, data)
         except FileExistsError:
             return False
-        return True
+        return not self._is_hdfs or self._named(self._grown(path, [data]), path)
 
     def put(self, path: str, chunks: Iterable[bytes | memoryview], size: int) -> None:
         """Make an object.

@@ -7,6 +7,7 @@ The rest of Hadoop is among Spark's jars, and so is the version.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -76,10 +77,12 @@ def serving(folder: Path) -> Iterator[int]:
     folder : path
         For all its files.
     """
+    hosts = folder / "hosts"  # Hadoop wants to know this machine by its name
+    hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
     class_path = f"{jar()}{os.pathsep}{_spark_s_jars() / '*'}"
     command = [
-        jdk_program("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", class_path,
-        os.fspath(_SOURCE), os.fspath(folder / "hdfs"),
+        jdk_program("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Djdk.net.hosts.file={hosts}",
+        "-cp", class_path, os.fspath(_SOURCE), os.fspath(folder / "hdfs"),
     ]
     with (
         (folder / "hdfs.log").open("w+") as log,

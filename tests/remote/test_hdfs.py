@@ -127,7 +127,8 @@ def test_what_another_user_may_not_do_is_a_sentence(
     hdfs.put(local, "closed")
     stranger = hdfs.url("closed", "stranger@")
     ran = run("migrate", local, "--copy-to", f"{stranger}-copy")
-    assert_one_sentence(ran, f"{stranger}-copy/", "can't be written: access is denied", USER)
+    assert_one_sentence(ran, f"{stranger}-copy/", "can't be written: access is denied", "=stranger")
+    assert ran.err.count("check ") == 1
     inner = next(path for path in local.iterdir() if path.is_dir()).name
     hdfs.library._call("SETPERMISSION", "PUT", f"/closed/{inner}", permission="700")
     assert_one_sentence(run("verify", stranger), f"{stranger} can't be read: access is denied")
