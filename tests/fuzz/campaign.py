@@ -91,7 +91,8 @@ def fuzz(
     )
     findings = tuple(sorted(set(found.iterdir()) - before))
     if result.returncode and not findings:
-        raise RuntimeError(f"target {name} did not run:\n{result.stdout[-4000:]}")
+        ended = f"target {name} ended with {result.returncode} and kept no input"
+        raise RuntimeError(f"{ended}:\n{result.stdout[-4000:]}")
     features = {event: int(count) for event, _, count in _COVERAGE.findall(result.stdout)}
     return Outcome(
         name,

@@ -3,8 +3,10 @@
 What follows the name are libFuzzer's options, corpus folders, or files to try again.
 """
 
+import signal
 import sys
 import time
+from functools import partial
 
 import atheris
 import self_check
@@ -40,10 +42,18 @@ SELF_CHECKS = {
 
 
 def target(name):
-    if name in SELF_CHECKS:
-        return SELF_CHECKS[name]
-    assert name in PARSERS
-    return lambda data: feed(name, data) and None
+    assert name in SELF_CHECKS or name in PARSERS
+    parse = SELF_CHECKS.get(name, partial(feed, name))
+
+    def parse_one(data):
+        try:
+            parse(data)
+        except BaseException:
+            # libFuzzer's alarm, at which Python ends as it exits: the input would not be kept.
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise
+
+    return parse_one
 
 
 if __name__ == "__main__":
