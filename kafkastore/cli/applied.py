@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from kafkastore.changes.apply import apply
@@ -14,7 +14,7 @@ from kafkastore.changes.plan import Plan
 from kafkastore.changes.run import Progress
 from kafkastore.changes.undo import resume, undo
 from kafkastore.changes.undo_area import area_of
-from kafkastore.cli.failures import Interrupted, note, sentence
+from kafkastore.cli.failures import left_behind_is_told, note
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.progress import progress
 from kafkastore.cli.tables import counted
@@ -140,7 +140,10 @@ def _run(
     what: str, plan: Plan, area: Path, work: Callable[[Progress], Journal]
 ) -> Journal:
     """Do some work on a plan's files; if it is cut short, say how to finish it."""
-    with progress(what, len(plan.changes)) as advance, _left_behind_is_told(area):
+    with (
+        progress(what, len(plan.changes)) as advance,
+        left_behind_is_told(partial(_left_behind, area)),
+    ):
         return work(lambda change: advance(1))
 
 
@@ -154,27 +157,12 @@ def _run_on_spark(
     from kafkastore.cli.on_spark import executor
     from kafkastore.spark.jobs.changing import by_executors
 
-    with executor(master, what) as run, _left_behind_is_told(area):
+    with executor(master, what) as run, left_behind_is_told(partial(_left_behind, area)):
         journal, parts = work(by_executors(run))
         for part in parts:
             if part.error is not None:
                 raise part.error
         return journal
-
-
-@contextmanager
-def _left_behind_is_told(area: Path) -> Iterator[None]:
-    """Say how to finish work on a plan, if it is cut short."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if (left := _left_behind(area)) is None:
-            raise
-        raise Interrupted(f"interrupted; {left}") from error
-    except (OSError, KafkaStoreError) as error:
-        if (left := _left_behind(area)) is None:
-            raise
-        raise KafkaStoreError(f"{sentence(error)}; {left}") from None  # all is said
 
 
 def _left_behind(area: Path) -> str | None:

@@ -10,17 +10,16 @@ from pathlib import Path
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.upload_store import check_place, unfinished_at, upload, upload_store
-from kafkastore.cli.failures import Interrupted, note, sentence
+from kafkastore.cli.failures import left_behind_is_told, note
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.on_spark import executor
 from kafkastore.cli.progress import progress
 from kafkastore.cli.tables import counted
-from kafkastore.errors import ChangeRefusedError, KafkaStoreError
+from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
 from kafkastore.log.log_store import is_partition_directory
 from kafkastore.remote.stores import is_url
 from kafkastore.remote.tree import url_of
-from kafkastore.spark.watch import SparkFailedError
 
 
 def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
@@ -41,15 +40,11 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
     _check_name(source, destination.name)
     if not destination.parent.is_dir():
         raise ChangeRefusedError(f"{destination.parent} is no directory; make it first")
-    with progress(f"copying {source.name}", None) as advance:
-        try:
-            copied = copy_store(source, destination, progress=lambda path: advance(1))
-        except KeyboardInterrupt as error:
-            raise Interrupted(f"interrupted{_left_behind(destination)}") from error
-        except (OSError, ChangeRefusedError) as error:
-            if not (left := _left_behind(destination)):
-                raise
-            raise KafkaStoreError(f"{sentence(error)}{left}") from None  # all is said
+    with (
+        progress(f"copying {source.name}", None) as advance,
+        left_behind_is_told(partial(_left_behind, destination)),
+    ):
+        copied = copy_store(source, destination, progress=lambda path: advance(1))
     if not as_json:
         print(f"copied {counted(copied.files, 'file')} of {source} to {copied.destination}")
 
@@ -91,23 +86,15 @@ def upload_copy(
     ChangeRefusedError
         If the place is taken, or the directory changes meanwhile.
     """
-    what = f"copying {source.name}"
-    try:
-        if master is None:
-            with progress(what, None) as advance:
-                copied = upload_store(source, url, plan, progress=advance)
-        else:
-            with executor(master, what) as run:
-                copied = upload_store(
-                    source, url, plan, spread=partial(run, upload, weigh=attrgetter("bytes"))
-                )
-    except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted{_unfinished(url)}") from error
-    except (OSError, KafkaStoreError) as error:
-        if not (left := _unfinished(url)):
-            raise
-        cause = error.__cause__ if isinstance(error.__cause__, SparkFailedError) else error
-        raise KafkaStoreError(f"{sentence(cause)}{left}") from None  # all is said
+    what, left_behind = f"copying {source.name}", partial(_unfinished, url)
+    if master is None:
+        with progress(what, None) as advance, left_behind_is_told(left_behind):
+            copied = upload_store(source, url, plan, progress=advance)
+    else:
+        with executor(master, what) as run, left_behind_is_told(left_behind):
+            copied = upload_store(
+                source, url, plan, spread=partial(run, upload, weigh=attrgetter("bytes"))
+            )
     if as_json:
         write_json({"kind": "copied", "root": url, "files": copied.files, "bytes": copied.bytes})
     else:
@@ -124,12 +111,12 @@ def upload_copy(
         )
 
 
-def _unfinished(url: str) -> str:
-    """Say that an unfinished copy is there; nothing if there is none."""
+def _unfinished(url: str) -> str | None:
+    """Say that an unfinished copy is there; None if there is none."""
     if not unfinished_at(url):
-        return ""
+        return None
     return (
-        f"; the unfinished copy is {url}: the same command goes on with it while the source is as "
+        f"the unfinished copy is {url}: the same command goes on with it while the source is as "
         "it was"
     )
 
@@ -146,10 +133,10 @@ def _check_name(source: Path, name: str) -> None:
             ) from error
 
 
-def _left_behind(destination: Path) -> str:
-    """Say where an unfinished copy lies; nothing if there is none."""
+def _left_behind(destination: Path) -> str | None:
+    """Say where an unfinished copy lies; None if there is none."""
     real = Path(os.path.realpath(destination))
     working = real.with_name(real.name + COPYING_SUFFIX)
     if not working.is_dir():
-        return ""
-    return f"; the unfinished copy is {working}: the same command goes on with it"
+        return None
+    return f"the unfinished copy is {working}: the same command goes on with it"

@@ -4,7 +4,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -12,6 +13,7 @@ from kafkastore.errors import (
     CorruptBatchError,
     CorruptCheckpointError,
     CorruptIndexError,
+    KafkaStoreError,
     RemoteStoreError,
     UnsupportedFormatError,
 )
@@ -51,6 +53,27 @@ class Interrupted(click.ClickException):
     """Ctrl-C during a job that says what it leaves behind."""
 
     exit_code = INTERRUPTED
+
+
+@contextmanager
+def left_behind_is_told(left_behind: Callable[[], str | None]) -> Iterator[None]:
+    """Say what work leaves behind that is cut short in the `with` block, and how it goes on.
+
+    Parameters
+    ----------
+    left_behind : callable
+        Says so; None if there is nothing, and then nothing is said.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if (left := left_behind()) is None:
+            raise
+        raise Interrupted(f"interrupted; {left}") from error
+    except (OSError, KafkaStoreError) as error:
+        if (left := left_behind()) is None:
+            raise
+        raise KafkaStoreError(f"{sentence(error)}; {left}") from None  # all is said
 
 
 def tell(what: str) -> None:

@@ -85,7 +85,18 @@ def test_a_callers_schema_chooses_and_orders_columns(golden):
 )
 def test_a_callers_schema_with_other_columns_is_refused(schema, sentence):
     with pytest.raises(OptionError, match=sentence):
-        check_schema(schema)
+        check_schema(schema, None)
+
+
+@pytest.mark.parametrize(("table", "column"), [("records", "key"), ("segments", "size")])
+def test_a_callers_schema_and_other_columns_contradict_each_other(golden, table, column):
+    logs_dir = golden("2.4.0", "headers-and-nulls", "answers").logs
+    given = {"path": str(logs_dir), "table": table}
+    source = KafkaStoreDataSource(given | {"columns": f"partition,{column}"})
+    assert {*source.reader(source.schema()).columns} == {"partition", column}
+    sentence = rf"a schema of .*{column}.* is given, and option columns names topic: leave"
+    with pytest.raises(OptionError, match=sentence):
+        KafkaStoreDataSource(given | {"columns": "topic"}).reader(source.schema())
 
 
 # ---------------------------------------------------------------- through Spark

@@ -60,9 +60,10 @@ class KafkaStoreDataSource(DataSource):
         if options.table != RECORDS:
             from kafkastore.spark.source.tables import TableReader, table_schema
 
-            return TableReader(options, check_schema(schema, table_schema(options.table)))
+            known = table_schema(options.table)
+            return TableReader(options, check_schema(schema, options.columns, known))
         kind = PushingReader if options.push_filters else RecordsReader
-        return kind(options, check_schema(schema))
+        return kind(options, check_schema(schema, options.columns))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes a frame as a new log directory."""

@@ -64,13 +64,17 @@ def spark_schema(
     return StructType([COLUMNS[name] for name in chosen.names])
 
 
-def check_schema(schema: StructType, columns: StructType = COLUMNS) -> tuple[str, ...]:
+def check_schema(
+    schema: StructType, asked: Sequence[str] | None, columns: StructType = COLUMNS
+) -> tuple[str, ...]:
     """Check a schema that the caller gave, and return its columns' names.
 
     Parameters
     ----------
     schema : StructType
         Some of the columns, in any order.
+    asked : sequence of str or None
+        What the option ``columns`` names.
     columns : StructType
         Those that there are.
 
@@ -82,8 +86,13 @@ def check_schema(schema: StructType, columns: StructType = COLUMNS) -> tuple[str
     Raises
     ------
     OptionError
-        If a name is not known, or has another type than ours.
+        If a name is not known, has another type than ours, or the option names others.
     """
+    if asked is not None and {*asked} != {*schema.fieldNames()}:
+        raise OptionError(
+            f"a schema of {', '.join(schema.fieldNames())} is given, and option columns names "
+            f"{', '.join(asked)}: leave one of them out"
+        )
     known = columns.fieldNames()
     for field in schema.fields:
         if field.name not in known:

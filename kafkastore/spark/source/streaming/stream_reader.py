@@ -365,7 +365,8 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Yield the records of one piece of work."""
         if isinstance(partition, StreamPack):  # Spark asks for one where there is none
             with urls_in_errors():
-                yield from read_task(partition, check_schema(self.schema), self.options.read)
+                columns = check_schema(self.schema, self.options.read.columns)
+                yield from read_task(partition, columns, self.options.read)
 
 
 def _unmoved(answer: Callable[[], AnswerT]) -> AnswerT:
