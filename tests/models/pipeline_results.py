@@ -6,6 +6,7 @@ from pathlib import Path
 
 import kafkastore
 from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.verify import verify_log
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.spark.jobs.partition_jobs import (
     AnswerRow,
@@ -13,9 +14,8 @@ from kafkastore.spark.jobs.partition_jobs import (
     answer_times,
     survey_partition,
     times_to_ask,
-    verify_partition,
 )
-from kafkastore.spark.jobs.places import places_of
+from kafkastore.spark.jobs.places import open_place, places_of
 from kafkastore.spark.jobs.reading import SegmentRow
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 from kafkastore.spark.spread import Place
@@ -37,7 +37,7 @@ def store_of(root: Path, name: str = "store") -> StoreResult:
         key = TopicPartition(place.topic, place.partition)
         store.before[key] = answer_times((place, times_to_ask(row, 5)), now=NOW).rows
         store.after[key] = store.before[key]
-        store.findings_before += verify_partition(place).findings
+        store.findings_before += verify_log(open_place(place))
     store.findings_after = store.findings_before
     return store
 

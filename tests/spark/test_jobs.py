@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
+from kafkastore.spark.jobs.checking import ToCheck, check_place
 from kafkastore.spark.jobs.partition_jobs import (
     answer_times,
     survey_partition,
     times_to_ask,
-    verify_partition,
 )
 from kafkastore.spark.jobs.places import places_of
 from kafkastore.spark.jobs.reading import MOST_SAMPLES, Reading
@@ -90,7 +90,8 @@ def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_co
     log = kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs)["up", 0]
     assert 0 < row.records < sum(1 for _ in log.records())
     assert len(row.segments) == len(log.segments)
-    (finding,) = (f for f in verify_partition(place).findings if f.severity == "data-loss-risk")
+    checked = check_place(ToCheck(place, None))
+    (finding,) = (each for each in checked.findings if each.severity == "data-loss-risk")
     assert finding.path == segment
 
 
@@ -101,14 +102,15 @@ def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy)
         path.unlink()
     (copy / "up-0").rmdir()
     assert "up-0 can't be listed" in survey_partition(place).error
-    assert "up-0 can't be listed" in verify_partition(place).error
+    (failure,) = check_place(ToCheck(place, None)).failures
+    assert "up-0 can't be listed" in str(failure)
     assert "up-0 can't be listed" in answer_times((place, [0]), now=NOW).error
 
 
 def test_rows_travel_between_processes_and_become_json(places):
     for place in places:
         row = survey_partition(place)
-        rows = [row, verify_partition(place), answer_times((place, [0, 1]), now=NOW)]
+        rows = [row, check_place(ToCheck(place, None)), answer_times((place, [0, 1]), now=NOW)]
         assert pickle.loads(pickle.dumps(rows)) == rows
         json.dumps([segment._asdict() for segment in row.segments])
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkastore import legacy
-from kafkastore.checks.findings import Finding
-from kafkastore.checks.verify import verify_log
 from kafkastore.spark.jobs.places import FAILURES, open_place
 from kafkastore.spark.jobs.reading import Reading, SegmentRow
 from kafkastore.spark.spread import Place
@@ -83,14 +81,6 @@ class Answers(NamedTuple):
     error: str | None
 
 
-class Verified(NamedTuple):
-    """The findings of one partition; `error` where the check could not go on."""
-
-    place: Place
-    findings: tuple[Finding, ...]
-    error: str | None
-
-
 def survey_partition(place: Place) -> PartitionRow:
     """Read one partition once: what its segments hold, how far it can be read, records to sample.
 
@@ -124,25 +114,6 @@ def survey_partition(place: Place) -> PartitionRow:
         reading.samples(),
         error,
     )
-
-
-def verify_partition(place: Place) -> Verified:
-    """Check one partition; see `kafkastore.verify`.
-
-    Parameters
-    ----------
-    place : Place
-
-    Returns
-    -------
-    Verified
-    """
-    findings: list[Finding] = []
-    try:
-        findings.extend(verify_log(open_place(place)))
-    except FAILURES as failure:
-        return Verified(place, tuple(findings), str(failure))
-    return Verified(place, tuple(findings), None)
 
 
 def answer_times(asked: tuple[Place, Sequence[int]], *, now: int) -> Answers:
