@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,13 +51,16 @@ class Hdfs:
     def put(self, directory: Path, name: str) -> str:
         """Put all files of a directory, with their modification times as HDFS has them: in ms."""
         library = self.library
-        library.put(f"{directory}/", f"/{name}/", recursive=True)
-        for path in directory.rglob("*"):
-            if path.is_file():
-                library._call(
-                    "SETTIMES", "PUT", f"/{name}/{path.relative_to(directory)}",
-                    modificationtime=path.stat().st_mtime_ns // 10**6,
-                )
+
+        def put_one(path: Path) -> None:
+            there = f"/{name}/{path.relative_to(directory)}"
+            library.pipe_file(there, path.read_bytes())
+            library._call(
+                "SETTIMES", "PUT", there, modificationtime=path.stat().st_mtime_ns // 10**6
+            )
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(put_one, filter(Path.is_file, directory.rglob("*"))))
         return self.url(name)
 
     def contents(self, name: str) -> dict[str, bytes]:
