@@ -298,9 +298,9 @@ from kafkastore.changes.part_journals import open_parts
 from kafkastore.changes.sole_user import sole_user
 from kafkastore.fs import FileSystem
 with sole_user(Path(sys.argv[1])), open_parts(Path(sys.argv[2]), FileSystem()):
-    if child := os.fork():
-        print(child, flush=True)
+    if os.fork():
         os.kill(os.getpid(), 9)
+    print(os.getpid(), flush=True)  # of the child, which has given back by now what it should
     time.sleep(600)
 """
 
