@@ -1,8 +1,9 @@
 """A store that is written: every object appears whole, or not at all."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 from uuid import uuid4
 
 from kafkastore.errors import RemoteObjectChangedError
@@ -117,17 +118,12 @@ class NewStore(RemoteStore):
             file = self._library.open(
                 self._name(path), "wb", block_size=PIECE_BYTES, autocommit=False
             )
-        try:
-            for chunk in chunks:
-                with self._written(path):
-                    file.write(chunk)
-            with self._written(path):
-                file.close()
-        except BaseException:
-            with suppress(Exception):
-                file.closed = True  # or the collector would close it, which sends the rest
-                file.discard()
-            raise
+
+        def discard() -> None:
+            file.closed = True  # or the collector would close it, which sends the rest
+            file.discard()
+
+        self._send(path, file, chunks, discard)
         with self._written(path):
             file.commit()
 
@@ -137,6 +133,22 @@ class NewStore(RemoteStore):
         with self._written(path):
             self._library.makedirs(self._name(PARTS), exist_ok=True)
             file = self._library.open(part, "wb", block_size=PIECE_BYTES)
+
+        def remove() -> None:
+            file.close()
+            self._library.rm_file(part)
+
+        self._send(path, file, chunks, remove)
+        return part
+
+    def _send(
+        self,
+        path: str,
+        file: Any,
+        chunks: Iterable[bytes | memoryview],
+        give_up: Callable[[], None],
+    ) -> None:
+        """Write all of a file that is open, and close it; let what raises end it by `give_up`."""
         try:
             for chunk in chunks:
                 with self._written(path):
@@ -145,10 +157,8 @@ class NewStore(RemoteStore):
                 file.close()
         except BaseException:
             with suppress(Exception):
-                file.close()
-                self._library.rm_file(part)
+                give_up()
             raise
-        return part
 
     def _named(self, part: str, path: str) -> bool:
         """Give a file its name; not if another has it."""

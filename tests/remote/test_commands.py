@@ -19,6 +19,17 @@ READING = [
 ]
 
 
+def assert_commands_say_the_same(run: Run, local: Path, url: str) -> None:
+    """Check that every reading command says of a URL what it says of a directory."""
+    for line in READING:
+        command, *options = line.split()
+        here, there = run(command, local, *options), run(command, url, *options)
+        assert there.code == here.code, line
+        # Tables are as wide as the paths in them.
+        assert " ".join(there.out.replace(url, str(local)).split()) == " ".join(here.out.split())
+        assert there.err.replace(url, str(local)) == here.err
+
+
 @pytest.fixture
 def local(whole_seconds: Callable[[Path], Path], golden: Any) -> Path:
     """A directory to compare with."""
@@ -30,14 +41,7 @@ def local(whole_seconds: Callable[[Path], Path], golden: Any) -> Path:
 def test_every_reading_command_says_of_a_url_what_it_says_of_a_directory(
     s3: S3, run: Run, local: Path
 ) -> None:
-    url = s3.put(local, "logs")
-    for line in READING:
-        command, *options = line.split()
-        here, there = run(command, local, *options), run(command, url, *options)
-        assert there.code == here.code, line
-        # Tables are as wide as the paths in them.
-        assert " ".join(there.out.replace(url, str(local)).split()) == " ".join(here.out.split())
-        assert there.err.replace(url, str(local)) == here.err
+    assert_commands_say_the_same(run, local, s3.put(local, "logs"))
 
 
 @pytest.mark.usefixtures("poisoned")

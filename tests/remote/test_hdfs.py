@@ -19,7 +19,7 @@ from cli.running import Run, assert_one_sentence
 from fsspec.implementations.webhdfs import WebHDFS
 from pyspark.sql import SparkSession
 from remote import hdfs_server
-from remote.test_commands import READING
+from remote.test_commands import assert_commands_say_the_same
 from remote.test_copies import contents
 from spark.conftest import spark  # noqa: F401
 
@@ -88,13 +88,7 @@ def test_every_reading_command_says_of_hdfs_what_it_says_of_a_directory(
     hdfs: Hdfs, run: Run, golden: Any, whole_seconds: Callable[[Path], Path]
 ) -> None:
     local = whole_seconds(golden("2.4.0", "create-time-out-of-order", "answers").logs)
-    url = hdfs.put(local, "read")
-    for line in READING:
-        command, *options = line.split()
-        here, there = run(command, local, *options), run(command, url, *options)
-        assert there.code == here.code, line
-        assert " ".join(there.out.replace(url, str(local)).split()) == " ".join(here.out.split())
-        assert there.err.replace(url, str(local)) == here.err
+    assert_commands_say_the_same(run, local, hdfs.put(local, "read"))
 
 
 def test_spark_reads_hdfs_as_it_reads_a_directory(
