@@ -104,7 +104,7 @@ def keep(mending: Mending) -> list[Piece]:
 def _pieces(mending: Mending, segment: LogSegment) -> list[Piece]:
     """Divide a segment; say what lies between the pieces."""
     name = segment.log_path.name
-    with segment.open_log() as log:
+    with segment.open_as_broker() as log:
         good = list(stretches(log, segment.base_offset, segment.next_base_offset))
         size = log.size
     # An empty segment holds its offsets, so that no record gets one of them once more.

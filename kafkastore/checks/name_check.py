@@ -92,7 +92,7 @@ def check_swaps(log: PartitionLog) -> Iterator[Finding]:
             continue
         if file.base_offset in log.files.swapped_offsets:
             continue  # checked as the segment that it is
-        with LogSegment(log.path, file.base_offset, None, SWAP_SUFFIX).open_log() as swap:
+        with LogSegment(log.path, file.base_offset, None, SWAP_SUFFIX).open_as_broker() as swap:
             first = next(stretches(swap, file.base_offset, None), None)
             good = 0 if first is None or first.start else first.end
             size = swap.size

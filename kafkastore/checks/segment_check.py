@@ -151,7 +151,7 @@ class SegmentCheck:
             self._offset_index.entries,
             self._time_index.entries,
         )
-        with segment.open_log() as file:
+        with segment.open_as_broker() as file:
             self._go_over(file, batches)
         self.next_offset, self.epochs = batches.next_offset, batches.epochs
         self.largest_timestamp = batches.largest_timestamp

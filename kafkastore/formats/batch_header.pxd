@@ -69,3 +69,10 @@ cdef HeaderStatus parse_header(
 ) noexcept nogil
 cdef uint32_t compute_crc(const uint8_t* at, const BatchHeader* header) noexcept nogil
 cdef bint is_crc_valid(const uint8_t* at, const BatchHeader* header) noexcept nogil
+
+
+cdef inline int64_t first_offset_of(const BatchHeader* header) noexcept nogil:
+    """The first offset; of a wrapper, whose header does not hold it, the last."""
+    if header.magic < 2 and header.attributes & CODEC_MASK:
+        return header.last_offset
+    return header.base_offset

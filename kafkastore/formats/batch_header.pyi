@@ -16,10 +16,17 @@ ALL_SCANNED: int
 NEEDS_BYTES: int
 BAD_LENGTH: int
 BAD_MAGIC: int
+BAD_OFFSETS: int
+BAD_CRC: int
 
 def bytes_of(headers: NDArray[Any]) -> NDArray[np.uint8]: ...
 def scan(
-    data: ReadableBuffer, position: int, headers: NDArray[Any], *, verify_crc: bool = False
+    data: ReadableBuffer,
+    position: int,
+    headers: NDArray[Any],
+    *,
+    verify_crc: bool = False,
+    within: tuple[int, int] | None = None,
 ) -> tuple[int, int, int, int]: ...
 def parse(data: ReadableBuffer, position: int) -> NDArray[Any] | None: ...
 def find(data: ReadableBuffer, min_offset: int, max_offset: int) -> int: ...

@@ -16,7 +16,7 @@ its last.
 
 Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``LegacyRecord``, ``FileLogInputStream.nextBatch``.
 """
-from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkastore.formats.big_endian cimport load_i16, load_i32, load_i64, wrapping_sum
 from kafkastore.formats.crc cimport Crc, crc_functions
@@ -28,6 +28,11 @@ cdef Crc CRC = crc_functions()
 # Codec, timestamp type, transactional, control, delete horizon; the others have always been 0.
 cdef enum:
     ATTRIBUTES_IN_USE = 0x7F
+
+cdef enum:
+    # What a header alone does not show.
+    SCAN_BAD_OFFSETS = <int> HEADER_BAD_MAGIC + 1
+    SCAN_BAD_CRC
 
 #: numpy's view of one header; the fields of Kafka's ``RecordBatch``, see
 #: `docs/formats/record_batch.md`.
@@ -72,6 +77,8 @@ ALL_SCANNED = 0
 NEEDS_BYTES = <int> HEADER_NEEDS_BYTES
 BAD_LENGTH = <int> HEADER_BAD_LENGTH
 BAD_MAGIC = <int> HEADER_BAD_MAGIC
+BAD_OFFSETS = <int> SCAN_BAD_OFFSETS
+BAD_CRC = <int> SCAN_BAD_CRC
 
 
 cdef HeaderStatus parse_header(
@@ -176,7 +183,7 @@ def bytes_of(headers):
 
 
 def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *,
-         bint verify_crc=False):
+         bint verify_crc=False, within=None):
     """Parse the headers of successive batches, without the GIL.
 
     Parameters
@@ -189,6 +196,9 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
         Filled from its start; where it is too short the scan stops there.
     verify_crc : bool
         Compute every checksum; `crc_valid` is then 0 or 1, else -1.
+    within : (int, int), optional
+        Smallest and largest offset that a batch may have, inclusive. Offsets must then rise, too,
+        and the scan stops before the first batch that breaks this, or has a wrong checksum.
 
     Returns
     -------
@@ -198,18 +208,29 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
         Bytes of whole batches, up to the first that was not parsed.
     status : int
         `ALL_SCANNED` (or `headers` is full), `NEEDS_BYTES` (the next batch is not whole within
-        `data`), `BAD_LENGTH` or `BAD_MAGIC`.
+        `data`), `BAD_LENGTH` or `BAD_MAGIC`; with `within` also `BAD_OFFSETS` or `BAD_CRC`.
     wanted_bytes : int
         With `NEEDS_BYTES`: bytes of the next batch, 0 where not even its length is there.
+
+    Notes
+    -----
+    Where an offset goes back, that of the batch before is the wrong one if the offsets rise
+    without it.
     """
     cdef uint8_t[::1] header_bytes = bytes_of(headers)
     cdef Py_ssize_t size = data.shape[0], at = 0, count = 0, capacity = len(headers)
     cdef HeaderStatus status = HEADER_WHOLE
+    cdef int fault = 0
     cdef const uint8_t* start
     cdef BatchHeader* header
     cdef Py_ssize_t wanted = 0
+    cdef bint is_strict = within is not None
+    cdef int64_t smallest = INT64_MIN, largest = INT64_MAX, first, before
     if size == 0 or capacity == 0:
         return 0, 0, ALL_SCANNED, 0
+    if is_strict:
+        smallest, largest = within
+    before = smallest
     start = &data[0]
     header = <BatchHeader*> &header_bytes[0]
     with nogil:
@@ -219,13 +240,29 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
             if status != HEADER_WHOLE:
                 wanted = header.size
                 break
+            if is_strict:
+                first = first_offset_of(header)
+                if first < smallest and first >= before and count:
+                    header -= 1
+                    at -= header.size
+                    count -= 1
+                    fault = SCAN_BAD_OFFSETS
+                    break
+                if first < smallest or header.last_offset < first or header.last_offset > largest:
+                    fault = SCAN_BAD_OFFSETS
+                    break
+                before = smallest
+                smallest = header.last_offset + 1
             if verify_crc:
                 header.crc_valid = is_crc_valid(start + at, header)
+                if is_strict and not header.crc_valid:
+                    fault = SCAN_BAD_CRC
+                    break
             header.position = position + at
             at += header.size
             header += 1
             count += 1
-    return count, at, <int> status, wanted
+    return count, at, fault or <int> status, wanted
 
 
 def find(const uint8_t[::1] data not None, int64_t min_offset, int64_t max_offset):

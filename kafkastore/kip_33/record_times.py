@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.log.batch_reading import SegmentsInTurn
+from kafkastore.log.damage import Damage
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun
 
@@ -32,7 +32,12 @@ class LocatedRun(NamedTuple):
 
 
 def runs_between(
-    log: PartitionLog, start_offset: int, end_offset: int, *, verify: bool = True
+    log: PartitionLog,
+    start_offset: int,
+    end_offset: int,
+    *,
+    verify: bool = True,
+    damage: Damage | None = None,
 ) -> Iterator[LocatedRun]:
     """Scan the batches between two offsets, a run at a time.
 
@@ -44,6 +49,8 @@ def runs_between(
         Inclusive, exclusive; the first and the last batch may reach over them.
     verify : bool
         Check the checksums.
+    damage : Damage, optional
+        What to do at corrupt bytes.
 
     Yields
     ------
@@ -55,24 +62,19 @@ def runs_between(
     CorruptionError
         At the first batch that is broken, behind all before it.
     """
-    segments = SegmentsInTurn(log, start_offset, end_offset)
+    segments = SegmentsInTurn(log, start_offset, end_offset, damage)
     for segment, file in segments:
         position = segment.position_before(segments.first_offset, file)
         is_small = position > 0 or end_offset - start_offset < _SMALL_RANGE
         first_read = SMALLEST_READ if is_small else LARGEST_READ
-        for run in file.runs(position, verify_crc=verify, first_read=first_read):
+        for run in segments.runs(
+            segment, file, position, verify_crc=verify, first_read=first_read
+        ):
             # Of a wrapper only the last offset is known.
             within = run.headers["last_offset"] >= segments.first_offset
             within &= run.headers["base_offset"] < end_offset
-            broken = np.flatnonzero(run.headers["crc_valid"] == 0)
-            within[broken[0] if len(broken) else len(within) :] = False
             if within.any():
                 yield LocatedRun(segment.log_path, run, run.headers[within])
-            for index in broken.tolist():
-                _check(run, index, segment.log_path)
-            segments.next_offset = int(run.headers["last_offset"][-1]) + 1
-            if run.headers["base_offset"][-1] >= end_offset:
-                break
 
 
 def times_of(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]:
@@ -118,11 +120,3 @@ def new_columns(start_offset: int, end_offset: int) -> RecordColumns:
     """Return what `times_of` decodes into, for offsets from a start, inclusive, to an end."""
     return RecordColumns(("offset", "timestamp"), start_offset=start_offset, end_offset=end_offset)
 
-
-def _check(run: BatchRun, index: int, path: Path) -> None:
-    """Raise what is wrong with a batch whose checksum is."""
-    batch = RecordBatch(bytes(run.batch(index)), int(run.headers["position"][index]))
-    try:
-        batch.verify()
-    except CorruptionError as error:
-        raise error.located(path) from error

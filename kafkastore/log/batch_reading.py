@@ -1,14 +1,16 @@
 """One segment of a partition after the other, and their batches, beside a broker at work."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kafkastore.errors import CorruptionError, SegmentGoneError
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import RecordBatch, TimestampType
-from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
+from kafkastore.log.damage import Damage
+from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
@@ -30,12 +32,22 @@ class SegmentsInTurn:
     first_offset : int
         What to begin with in a segment. Above the start behind a new listing: compaction may have
         put what was read already into one segment with what was not.
-    next_offset : int
-        Behind what was read; the reader tells.
+    next_offset, position : int
+        After what was read: the offset, and the byte position in that segment.
+    damage : Damage
+        What is done at corrupt bytes.
     """
 
-    def __init__(self, log: PartitionLog, start_offset: int, end_offset: int) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        start_offset: int,
+        end_offset: int,
+        damage: Damage | None = None,
+    ) -> None:
         self.first_offset = self.next_offset = start_offset
+        self.position = 0
+        self.damage = Damage() if damage is None else damage
         self._log, self._end_offset = log, end_offset
 
     def __iter__(self) -> Iterator[tuple[LogSegment, LogFile]]:
@@ -52,6 +64,8 @@ class SegmentsInTurn:
                 for segment in self._log.segments_between(self.first_offset, self._end_offset):
                     with segment.open_log() as file:
                         yield segment, file
+                    if self.damage.has_stopped:
+                        return
                 return
             except SegmentGoneError as error:
                 if error.path == gone:
@@ -61,35 +75,70 @@ class SegmentsInTurn:
                 self._log.refresh()
 
 
+    def runs(
+        self,
+        segment: LogSegment,
+        file: LogFile,
+        position: int,
+        *,
+        verify_crc: bool = False,
+        first_read: int = LARGEST_READ,
+        mapped: bool = False,
+        room: Callable[[int], memoryview] | None = None,
+    ) -> Iterator[BatchRun]:
+        """Scan batches of a segment up to the end offset, past corrupt bytes if that is asked for.
+
+        The parameters are those of `LogFile.runs`.
+        """
+        next_offset = max(self.next_offset, segment.base_offset)
+        self.position = position
+        while position < file.size:
+            try:
+                for run in file.runs(
+                    position,
+                    verify_crc=verify_crc,
+                    first_read=first_read,
+                    mapped=mapped,
+                    room=room,
+                ):
+                    yield run
+                    last = run.headers[-1]
+                    self.position = position = int(last["position"]) + int(last["size"])
+                    next_offset = int(last["last_offset"]) + 1
+                    self.next_offset = max(self.next_offset, next_offset)
+                    if self.damage.has_stopped or next_offset >= self._end_offset:
+                        return
+                return
+            except CorruptionError as error:
+                self.position = position = self.damage.skip_bytes(
+                    error, segment, file, next_offset
+                )
+
+
 def read_batches(
-    log: PartitionLog, start_offset: int | None, end_offset: int | None
-) -> Iterator[tuple[Path, RecordBatch]]:
-    """Read batches, each with its file: a harmed batch's offsets do not tell where it lies.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    start_offset, end_offset : int, optional
-        As for `PartitionLog.batches`.
-
-    Yields
-    ------
-    path : path
-    batch : RecordBatch
-    """
+    log: PartitionLog,
+    start_offset: int | None,
+    end_offset: int | None,
+    *,
+    verify: bool = False,
+    damage: Damage | None = None,
+) -> Iterator[tuple[LogSegment, RecordBatch]]:
+    """Read batches, each with its segment; see `PartitionLog.batches`."""
     start, end = log.bounds(start_offset, end_offset)
     first_read = SMALLEST_READ if end_offset is not None else LARGEST_READ
-    segments = SegmentsInTurn(log, start, end)
+    segments = SegmentsInTurn(log, start, end, damage)
     for segment, file in segments:
-        position = segment.position_before(segments.first_offset, file)
-        for batch in file.batches(position, first_read=first_read):
-            if batch.last_offset < segments.first_offset and _has_sense(batch):
-                continue
-            if batch.last_offset >= end and _first_offset(batch, segment.log_path) >= end:
-                return
-            segments.next_offset = batch.last_offset + 1
-            yield segment.log_path, batch
+        first = segments.first_offset
+        position = segment.position_before(first, file)
+        for run in segments.runs(
+            segment, file, position, verify_crc=verify, first_read=first_read
+        ):
+            for index in np.flatnonzero(run.headers["last_offset"] >= first).tolist():
+                header = run.headers[index]
+                batch = RecordBatch(bytes(run.batch(index)), int(header["position"]))
+                if header["last_offset"] >= end and _first_offset(batch, segment) >= end:
+                    return
+                yield segment, batch
 
 
 def first_timestamp(
@@ -120,18 +169,12 @@ def first_timestamp(
     return None
 
 
-def _has_sense(batch: RecordBatch) -> bool:
-    """Whether a batch's offsets can be; a harmed one is not passed over for being elsewhere."""
-    last_offset = batch.last_offset
-    return last_offset >= 0 and (batch.magic < 2 or batch.base_offset <= last_offset)
-
-
-def _first_offset(batch: RecordBatch, path: Path) -> int:
+def _first_offset(batch: RecordBatch, segment: LogSegment) -> int:
     """Return a batch's first offset, which in a wrapper has to be decompressed."""
     try:
         return batch.base_offset
     except CorruptionError as error:
-        raise error.located(path) from error
+        raise error.located(segment.log_path) from error
 
 
 def _first_timestamp_of(batch: RecordBatch) -> int:

@@ -16,6 +16,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.log.isolation import first_undecided_offset
 
 if TYPE_CHECKING:
+    from kafkastore.errors import CorruptionError
     from kafkastore.log.log_dir import Checkpoint
     from kafkastore.log.partition_log import PartitionLog
 
@@ -26,10 +27,11 @@ _NO_LOG_DIR = "a partition directory by itself has no checkpoints"
 
 
 class Bound(NamedTuple):
-    """An offset, and in words what it rests on."""
+    """An offset, in words what it rests on, and what is corrupt at it."""
 
     offset: int
     basis: str
+    error: CorruptionError | None = None
 
 
 class LogBounds(NamedTuple):
@@ -61,9 +63,10 @@ def find_bounds(log: PartitionLog, high_watermark: HighWatermark = "log-end") ->
         If the high watermark's checkpoint is asked for and damaged, or a batch behind the newest
         producer snapshot is broken.
     """
-    watermark = find_high_watermark(log, high_watermark)
+    end = find_log_end(log)
+    watermark = find_high_watermark(log, high_watermark, end.offset)
     return LogBounds(
-        find_log_start(log), find_log_end(log), watermark, find_last_stable(log, watermark.offset)
+        find_log_start(log), end, watermark, find_last_stable(log, watermark.offset)
     )
 
 
@@ -88,20 +91,23 @@ def find_log_start(log: PartitionLog) -> Bound:
 
 
 def find_log_end(log: PartitionLog) -> Bound:
-    """Find the offset that the next record will get: behind the last whole batch."""
+    """Find the offset after the last batch that can be read; `error` says why no more can."""
     start = log.log_start_offset
     if not log.segments:
         return Bound(start, "the log start offset: there is no segment")
     last = log.segments[-1]
     basis = f"behind the last whole batch of {last.log_path.name}"
-    if last.end_problem is not None:
-        basis += f"; what follows can't be read: {last.end_problem}"
+    if last.end_error is not None:
+        basis += f"; what follows can't be read: {last.end_error}"
     if last.next_offset < start:
-        return Bound(start, f"the log start offset, for the segments end at {last.next_offset}")
-    return Bound(last.next_offset, basis)
+        basis = f"the log start offset, for the segments end at {last.next_offset}"
+        return Bound(start, basis, last.end_error)
+    return Bound(last.next_offset, basis, last.end_error)
 
 
-def find_high_watermark(log: PartitionLog, choice: HighWatermark = "log-end") -> Bound:
+def find_high_watermark(
+    log: PartitionLog, choice: HighWatermark = "log-end", log_end_offset: int | None = None
+) -> Bound:
     """Find the first offset that is not known to be replicated.
 
     Parameters
@@ -128,7 +134,8 @@ def find_high_watermark(log: PartitionLog, choice: HighWatermark = "log-end") ->
     -----
     Source: Kafka 2.4.0 ``Partition.createLog``, ``Log.updateHighWatermark``.
     """
-    start, end = log.log_start_offset, log.log_end_offset
+    start = log.log_start_offset
+    end = log.log_end_offset if log_end_offset is None else log_end_offset
     if choice == "log-end":
         return Bound(end, "the log end offset, which a sole replica has after its restart")
     if choice == "checkpoint":

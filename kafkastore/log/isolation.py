@@ -12,7 +12,7 @@ import numpy as np
 
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
 from kafkastore.formats import producer_snapshot
-from kafkastore.formats.control_records import first_control_record
+from kafkastore.formats.control_records import ControlRecord, first_control_record
 from kafkastore.formats.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     segment_file_name,
@@ -22,6 +22,8 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import AbortedBatches, is_control
+from kafkastore.log.batch_reading import SegmentsInTurn
+from kafkastore.log.damage import Damage, OnCorrupt
 from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def find_committed(
     *,
     verify: bool = True,
     until_broken: bool = False,
+    on_corrupt: OnCorrupt = "raise",
 ) -> Committed:
     """Find what is decided from one offset to another.
 
@@ -88,7 +91,9 @@ def find_committed(
     verify : bool
         Check the checksums of the batches that are gone over.
     until_broken : bool
-        Take a broken batch for the log's end: who reads up to there raises it then.
+        Take a corrupt batch for the log's end: the reader raises it when it gets there.
+    on_corrupt : "raise", "skip" or "stop"
+        What to do at corrupt bytes. A transaction whose marker is skipped counts as open.
 
     Returns
     -------
@@ -105,10 +110,10 @@ def find_committed(
     Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``,
     ``ProducerStateManager.firstUnstableOffset``.
     """
-    first_to_replay = log.log_end_offset
+    first_to_replay = log_end = log.end_offset("stop" if until_broken else on_corrupt)
     aborted = []
     # Also behind the end: the marker of a transaction may lie in a later segment.
-    for segment in log.segments_between(start_offset, log.log_end_offset):
+    for segment in log.segments_between(start_offset, log_end):
         if segment.transaction_index_path.name not in log.files:
             first_to_replay = segment.base_offset
             break
@@ -122,11 +127,10 @@ def find_committed(
     end, broken = start, None
     try:
         for found_here, up_to in _replayed(
-            log, producers, start, log.log_end_offset, verify=verify
+            log, producers, start, INT64_MAX, verify=verify, on_corrupt=on_corrupt
         ):
             aborted.append(found_here)
             end = up_to
-        end = log.log_end_offset
     except CorruptionError as error:
         if not until_broken:
             raise
@@ -224,39 +228,43 @@ def replay(
 
 
 def _replayed(
-    log: PartitionLog, producers: ProducerState, start: int, end_offset: int, *, verify: bool
+    log: PartitionLog,
+    producers: ProducerState,
+    start: int,
+    end_offset: int,
+    *,
+    verify: bool,
+    on_corrupt: OnCorrupt = "raise",
 ) -> Iterator[tuple[NDArray[np.void], int]]:
     """Do what `replay` does; yield what aborted, and the offset up to which all went through.
 
     What lies before a broken batch has been taken in when that is raised.
     """
+    segments = SegmentsInTurn(log, start, end_offset, Damage(on_corrupt, []))
     next_offset = start
-    for segment in log.segments_between(start, end_offset):
-        with segment.open_log() as file:
-            position = segment.position_before(start, file)
-            for run in file.runs(position, verify_crc=verify):
-                offsets = run.headers["base_offset"]
-                within = (offsets >= start) & (offsets < end_offset)
-                is_broken = run.headers["crc_valid"] == 0
-                controls, broken = [], None
+    for segment, file in segments:
+        position = segment.position_before(start, file)
+        for run in segments.runs(segment, file, position, verify_crc=verify):
+            offsets = run.headers["base_offset"]
+            within = (offsets >= start) & (offsets < end_offset)
+            controls: list[ControlRecord | None] = []
+            broken = None
+            for index in np.flatnonzero(is_control(run.headers) & within).tolist():
+                batch = RecordBatch(run.batch(index), int(run.headers["position"][index]))
                 try:
-                    looked_at = is_broken | (is_control(run.headers) & within)
-                    for index in np.flatnonzero(looked_at).tolist():
-                        batch = RecordBatch(run.batch(index), int(run.headers["position"][index]))
-                        if is_broken[index]:
-                            batch.verify()  # raises
-                        controls.append(first_control_record(batch))
+                    controls.append(first_control_record(batch))
                 except CorruptionError as error:
                     broken = error
                     within[index:] = False
-                headers = run.headers[within]
-                if len(headers):
-                    next_offset = int(headers["last_offset"][-1]) + 1
-                yield producers.replay(headers, controls), next_offset
-                if broken is not None:
-                    raise broken.located(segment.log_path) from broken
-                if run.headers["last_offset"][-1] >= end_offset - 1:
-                    break  # what is behind, whole or not, decides nothing
+                    break
+            headers = run.headers[within]
+            if len(headers):
+                next_offset = int(headers["last_offset"][-1]) + 1
+            yield producers.replay(headers, controls), next_offset
+            if broken is not None:
+                segments.damage.skip_batch(broken, segment, run.headers[index])
+                if segments.damage.has_stopped:
+                    return
 
 
 def newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import LOG_SUFFIX, SWAP_SUFFIX
+from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.segment_split import LogPart
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
@@ -54,9 +55,14 @@ class LoadedSegment:
 
     def _find_end(self) -> int:
         """Read the last batches, by the index where it leads there."""
-        if self.log_name == self.path.name and not self.log_name.endswith(SWAP_SUFFIX):
-            return LogSegment(self.path.parent, self.base_offset).next_offset
         end = self.base_offset
+        if self.log_name == self.path.name and not self.log_name.endswith(SWAP_SUFFIX):
+            with LogFile(self.path) as log, suppress(CorruptionError):  # the index may lead astray
+                segment = LogSegment(self.path.parent, self.base_offset)
+                for run in log.runs(segment.position_before(INT64_MAX, log)):
+                    end = int(run.headers["last_offset"][-1]) + 1
+                return end
+            end = self.base_offset
         with LogFile(self.path) as log, suppress(CorruptionError):
             for run in batch_runs(log):
                 end = int(run.headers["last_offset"][-1]) + 1

@@ -38,6 +38,7 @@ from kafkastore.log.bounds import (
     find_log_end,
     find_log_start,
 )
+from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.lookup.explanation import Explanation, explain
@@ -186,8 +187,38 @@ class PartitionLog:
 
     @cached_property
     def log_end_offset(self) -> int:
-        """Offset the next record will get: behind the last whole batch."""
-        return self.beside_changes(lambda: find_log_end(self)).offset
+        """Offset the next record will get: after the last whole batch.
+
+        Raises
+        ------
+        CorruptBatchError
+            If what follows that batch is corrupt, and no torn tail: where the log ends is not
+            known. `explain_bounds` gives what can be read.
+        """
+        bound = self.beside_changes(lambda: find_log_end(self))
+        if bound.error is not None:
+            raise bound.error
+        return bound.offset
+
+    def end_offset(self, on_corrupt: OnCorrupt = "raise") -> int:
+        """Return where the log ends for a reader that does so at corrupt bytes.
+
+        Parameters
+        ----------
+        on_corrupt : "raise", "skip" or "stop"
+            `log_end_offset`; after the last whole batch of the last segment; before its first
+            corrupt byte.
+
+        Returns
+        -------
+        int
+        """
+        if on_corrupt == "raise":
+            return self.log_end_offset
+        bound = self.beside_changes(lambda: find_log_end(self))
+        if on_corrupt == "stop" or bound.error is None:
+            return bound.offset
+        return max(bound.offset, self.beside_changes(lambda: self.segments[-1].salvaged_end))
 
     @property
     def high_watermark(self) -> int:
@@ -258,7 +289,12 @@ class PartitionLog:
         return start, end
 
     def batches(
-        self, start_offset: int | None = None, end_offset: int | None = None
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
     ) -> Iterator[RecordBatch]:
         """Read record batches, markers and emptied ones among them.
 
@@ -268,6 +304,11 @@ class PartitionLog:
             Inclusive; the first batch may begin before it. Default: the log start offset.
         end_offset : int, optional
             Exclusive; the last batch may end behind it. Default: the log end.
+        on_corrupt : "raise", "skip" or "stop"
+            What to do at corrupt bytes: raise an error; skip to the next whole batch, as
+            ``repair --like keep`` does; or end there.
+        skipped : list of SkippedBytes, optional
+            Gets what is skipped, or what reading stopped at. Default: a `SkippedBytesWarning` each.
 
         Yields
         ------
@@ -278,7 +319,8 @@ class PartitionLog:
         CorruptBatchError
             Where bytes break the format; checksums are not looked at (`RecordBatch.verify` does).
         """
-        for _, batch in read_batches(self, start_offset, end_offset):
+        damage = Damage(on_corrupt, skipped)
+        for _, batch in read_batches(self, start_offset, end_offset, damage=damage):
             yield batch
 
     def records(
@@ -290,6 +332,8 @@ class PartitionLog:
         isolation: Isolation = "read_uncommitted",
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
     ) -> Iterator[Record]:
         """Read records one by one; for many, see `to_arrow`.
 
@@ -306,6 +350,8 @@ class PartitionLog:
             Check each batch's checksum before its records are read.
         max_decompressed_bytes : int
             What one compressed batch may grow to.
+        on_corrupt, skipped
+            As for `batches`.
 
         Yields
         ------
@@ -318,24 +364,27 @@ class PartitionLog:
         """
         start, end = self.bounds(start_offset, end_offset)
         most_bytes = whole_number("max_decompressed_bytes", max_decompressed_bytes, 0)
+        damage = Damage(on_corrupt, skipped)
         aborted = broken = None
         if reads_committed(isolation):
             last_stable_offset, aborted, broken = self.beside_changes(
-                lambda: find_committed(self, start, end, verify=verify, until_broken=True)
+                lambda: find_committed(
+                    self, start, end, verify=verify, until_broken=True, on_corrupt=on_corrupt
+                )
             )
             end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
-        for path, batch in read_batches(self, start, end):
+        for segment, batch in read_batches(self, start, end, verify=verify, damage=damage):
+            if batch.is_control and not include_control:
+                continue
+            if aborted is not None and aborted.of(batch.header)[0]:
+                continue
             try:
-                # Before the flags are believed: the checksum covers them.
-                if verify:
-                    batch.verify()
-                if batch.is_control and not include_control:
-                    continue
-                if aborted is not None and aborted.of(batch.header)[0]:
-                    continue
                 records = batch.records(max_decompressed_bytes=most_bytes)
             except CorruptionError as error:
-                raise error.located(path) from error
+                damage.skip_batch(error, segment, batch.header[0])
+                if damage.has_stopped:
+                    return
+                continue
             for record in records:
                 if start <= record.offset < end:
                     yield record
@@ -360,6 +409,8 @@ class PartitionLog:
         batch_bytes: int = BATCH_BYTES,
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
         known_end_offset: int | None = None,
     ) -> pa.RecordBatchReader:
         """Read records into Arrow; see `records_as_arrow.read` for the parameters."""
@@ -382,6 +433,8 @@ class PartitionLog:
             batch_bytes=batch_bytes,
             verify=verify,
             max_decompressed_bytes=max_decompressed_bytes,
+            on_corrupt=on_corrupt,
+            skipped=skipped,
             known_end_offset=known_end_offset,
         )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.errors import CorruptBatchError, CorruptionError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
@@ -18,8 +19,9 @@ from kafkastore.formats.record_columns import (
     RecordColumns,
 )
 from kafkastore.log.batch_reading import SegmentsInTurn
+from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
-from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ
+from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 
 if TYPE_CHECKING:
     from kafkastore.formats.transactions import AbortedBatches
@@ -104,6 +106,8 @@ def read(
     batch_bytes: int = BATCH_BYTES,
     verify: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
     known_end_offset: int | None = None,
 ) -> pa.RecordBatchReader:
     """Read records into Arrow.
@@ -145,9 +149,11 @@ def read(
         Check each batch's checksum.
     max_decompressed_bytes : int
         What one compressed batch may grow to.
+    on_corrupt, skipped
+        As for `PartitionLog.batches`. Under "skip", and "read_committed", a transaction whose
+        marker is skipped counts as open.
     known_end_offset : int, optional
-        Up to where the log is known to have records. Bytes before it that end a segment, and are
-        no batch, are then an error: a length that leads too far, a batch that was cut.
+        Up to where the log is known to have records. A torn tail before it is then corruption, too.
 
     Returns
     -------
@@ -167,7 +173,9 @@ def read(
         aborted = log.beside_changes(lambda: find_aborted(log, start, end))
     elif reads_committed(isolation):
         last_stable_offset, aborted, broken = log.beside_changes(
-            lambda: find_committed(log, start, end, verify=verify, until_broken=True)
+            lambda: find_committed(
+                log, start, end, verify=verify, until_broken=True, on_corrupt=on_corrupt
+            )
         )
         end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
@@ -185,8 +193,9 @@ def read(
         **limits,
     )
     arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
+    segments = SegmentsInTurn(log, start, end, Damage(on_corrupt, skipped))
     batches = _read(
-        log, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
+        segments, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
         known_end_offset, broken,
     )
     return pa.RecordBatchReader.from_batches(
@@ -195,7 +204,7 @@ def read(
 
 
 def _read(
-    log: PartitionLog,
+    segments: SegmentsInTurn,
     arrow: _ArrowBatches,
     start: int,
     end: int,
@@ -207,9 +216,7 @@ def _read(
     known_end_offset: int | None,
     broken: CorruptionError | None,
 ) -> Iterator[pa.RecordBatch]:
-    columns = arrow.columns
-    has_end = end < log.bounds(None, None)[1]
-    segments = SegmentsInTurn(log, start, end)
+    columns, damage = arrow.columns, segments.damage
     try:
         for segment, file in segments:
             if start_timestamp is not None and not _may_reach(segment, start_timestamp):
@@ -218,45 +225,50 @@ def _read(
             # A whole segment is read in large pieces, few records in small ones.
             most_records = end - start if limit is None else min(limit, end - start)
             bounded = first > 0 or most_records < SMALL_RANGE
-            reached = first
-            try:
-                for run in file.runs(
-                    first,
-                    verify_crc=verify,
-                    first_read=SMALLEST_READ if bounded else LARGEST_READ,
-                    mapped=binary_view,
-                    room=columns.room,
-                ):
-                    headers, position, decoded = run.headers, None, 0
-                    if segments.first_offset > start:
-                        unread = headers["last_offset"] >= segments.first_offset
-                        headers, position = headers[unread], run.position
-                    if aborted is not None:
-                        headers, position = headers[~aborted.of(headers)], run.position
-                    while True:
+            for run in segments.runs(
+                segment,
+                file,
+                first,
+                verify_crc=verify,
+                first_read=SMALLEST_READ if bounded else LARGEST_READ,
+                mapped=binary_view,
+                room=columns.room,
+            ):
+                headers, position, decoded = run.headers, None, 0
+                if segments.first_offset > start:
+                    unread = headers["last_offset"] >= segments.first_offset
+                    headers, position = headers[unread], run.position
+                if aborted is not None:
+                    headers, position = headers[~aborted.of(headers)], run.position
+                while decoded < len(headers):
+                    try:
                         decoded = columns.append(run.data, headers, decoded, position=position)
-                        if decoded == len(headers):
+                    except CorruptionError as error:
+                        decoded = int(np.searchsorted(headers["position"], error.position or 0))
+                        damage.skip_batch(error, segment, headers[decoded])
+                        if damage.has_stopped:
                             break
+                        decoded += 1
+                    if decoded < len(headers):
                         yield from arrow.take()
-                    segments.next_offset = int(run.headers["last_offset"][-1]) + 1
-                    if has_end and run.headers["last_offset"][-1] >= end:
-                        break
-                    reached = int(run.headers["position"][-1] + run.headers["size"][-1])
-                else:
-                    if known_end_offset is not None and (
-                        not segment.is_active or segments.next_offset < known_end_offset
-                    ):
-                        file.check_nothing_behind(reached)
-            except CorruptionError as error:
-                if error.path:
-                    raise
-                raise error.located(segment.log_path) from error
+            if known_end_offset is not None and segment.is_active and not damage.has_stopped:
+                _check_known_end(segments, segment, file, known_end_offset)
     except (KafkaStoreError, OSError):
         yield from arrow.take()
         raise
     yield from arrow.take()
     if broken is not None:  # and behind it nothing is decided
         raise broken
+
+
+def _check_known_end(
+    segments: SegmentsInTurn, segment: LogSegment, file: LogFile, known_end_offset: int
+) -> None:
+    """Raise where bytes that were cut short before an offset now stand at the log's end."""
+    if segments.next_offset < known_end_offset and segments.position < file.size:
+        reason = f"the last {file.size - segments.position} bytes are no whole batch"
+        error = CorruptBatchError(reason, path=segment.log_path, position=segments.position)
+        segments.damage.skip_bytes(error, segment, file, segments.next_offset)
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:

@@ -19,9 +19,11 @@ from kafkastore.formats import batch_header
 from kafkastore.formats.batch_header import BATCH_HEADER
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import LogOffsetPosition
+from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.remote import reads
 from kafkastore.segment.regular_file import open_regular
+from kafkastore.segment.salvage import has_false_length, next_batch
 from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.zeros import is_zero_from
 
@@ -29,6 +31,7 @@ LARGEST_READ = 512 * 1024
 HEADERS_A_SCAN = 16_384
 #: What a lookup reads first: one index interval and what a batch of usual size needs.
 SMALLEST_READ = 32 * 1024
+_BAD_BATCH = (batch_header.BAD_OFFSETS, batch_header.BAD_CRC)
 
 
 class BatchRun(NamedTuple):
@@ -52,21 +55,50 @@ class BatchRun(NamedTuple):
         return self.data[at : at + int(self.headers["size"][index])]
 
 
+class Place(NamedTuple):
+    """Where a segment stands in its log, which says what its bytes can be.
+
+    Parameters
+    ----------
+    base_offset : int
+        Of the segment.
+    next_base_offset : int or None
+        Of the next segment; None for the last one, the only one that may have a torn tail.
+    """
+
+    base_offset: int
+    next_base_offset: int | None
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """Smallest and largest offset of the segment, inclusive.
+
+        A segment from before Kafka split them may have more than 31 bits of offsets.
+        """
+        following = self.next_base_offset
+        return self.base_offset, INT64_MAX if following is None else following - 1
+
+
 class LogFile:
     """One ``.log`` file, opened for reading.
 
     Parameters
     ----------
     path : path-like
-        The file. Its size is taken once, at opening: a live file may grow behind it.
+        The file. Its size is taken once, at opening: a live file may grow after that.
+    place : Place, optional
+        Where the file stands in its log. Scans then raise at bytes that cannot be right there.
+        Default: the file is taken by itself, and scanned as a broker does.
 
     Notes
     -----
     Source: Kafka 2.4.0 ``FileRecords``, ``FileLogInputStream``.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, place: Place | None = None) -> None:
         self.path = path
+        self.place = place
+        self._end: int | None = None
         self._descriptor = -1
         self._descriptor = open_regular(path)
         self.size = os.fstat(self._descriptor).st_size
@@ -127,14 +159,16 @@ class LogFile:
         ------
         CorruptBatchError
             At a length no batch can have, unless only zeros follow (preallocated space is the end);
-            at a byte that the device can't read, behind all whole batches before it.
+            at a byte that the device can't read; both after all whole batches before it. With a
+            `place` also at a wrong checksum, if checksums are computed, at offsets that go back or
+            leave the segment, and at bytes that are no whole batch, unless they are a torn tail
+            (see `check_end`).
         UnsupportedFormatError
             At a magic above 2.
 
         Notes
         -----
-        A torn last batch is the end of the log, without an error: `valid_bytes` tells where it
-        begins.
+        Without a `place` a torn last batch is the end of the log, without an error.
         """
         position, read_size = starting_position, first_read
         if mapped and reads.is_remote(self._descriptor):
@@ -142,6 +176,7 @@ class LogFile:
         mapping = self._map() if mapped and self.size else None
         room = room or _Buffer().room
         headers = _headers_for(self.size if mapping else min(read_size, self.size - position))
+        within = None if self.place is None else self.place.offsets
         while position < self.size:
             if mapping is None:
                 buffer = room(min(read_size, self.size - position))
@@ -149,19 +184,27 @@ class LogFile:
             else:
                 data = mapping[position : position + read_size]
             count, scanned, status, wanted = batch_header.scan(
-                data, position, headers, verify_crc=verify_crc
+                data, position, headers, verify_crc=verify_crc, within=within
             )
+            if within is not None and count and self._is_contradicted(headers[:count], within):
+                count, scanned = count - 1, scanned - int(headers["size"][count - 1])
+                status = batch_header.BAD_OFFSETS
             if count:
                 yield BatchRun(data[:scanned], headers[:count])
                 position += scanned
+                if within is not None:
+                    within = int(headers["last_offset"][count - 1]) + 1, within[1]
+            if status in _BAD_BATCH:
+                length = int.from_bytes(data[scanned + 8 : scanned + 12], "big")
+                batch = bytes(data[scanned : scanned + batch_header.FRAME_OVERHEAD + length])
+                raise self._bad_batch(RecordBatch(batch, position), status, within)
             if status in (batch_header.BAD_LENGTH, batch_header.BAD_MAGIC):
-                head = bytes(data[scanned : scanned + batch_header.SMALLEST_FRAME])
-                if self._is_end(head, position):
-                    return
-                raise self._broken(head, position, status)
+                self.check_end(position)
+                return
             if not count:
                 # The next batch is not whole in the buffer: torn, or larger than the buffer.
                 if wanted > self.size - position or len(data) == self.size - position:
+                    self.check_end(position)
                     return
                 if mapping is None and len(data) < len(buffer):
                     # The file shrank while it was read, or a read error follows: then this raises.
@@ -195,67 +238,114 @@ class LogFile:
             done += got
         return view[:done]
 
-    def _is_end(self, head: bytes, position: int) -> bool:
-        """Tell whether a frame that can't be one is where the log just ends.
-
-        Kafka does not look at a frame that ends where the file ends, nor at the magic of a batch
-        that runs past it. Zeros up to the end are space that ``log.preallocate``, or a crash, left.
-        """
-        left = self.size - position
-        length = int.from_bytes(head[8:12], "big", signed=True)
-        if left <= batch_header.SMALLEST_FRAME:
-            return True
-        if length >= batch_header.SMALLEST_LENGTH and length > left - batch_header.FRAME_OVERHEAD:
-            return True
-        if any(head):
-            return False
-        buffer = bytearray(min(LARGEST_READ, left))
-        for at in range(position, self.size, len(buffer)):
-            if (chunk := self._read_into(buffer, at).tobytes()) != bytes(len(chunk)):
-                # Unless a broker has written there since `head` was read.
-                return bool(any(self._read_into(bytearray(len(head)), position)))
-        return True
-
-    def check_end(self, position: int, status: int) -> None:
-        """Raise at a frame that can't be one, unless the log just ends there.
+    def check_end(self, position: int) -> None:
+        """Raise where the log cannot end: at bytes that are no whole batch, and no torn tail.
 
         Parameters
         ----------
         position : int
-            Byte position of the frame.
-        status : int
-            `batch_header.BAD_LENGTH` or `batch_header.BAD_MAGIC`.
+            Byte position after the last whole batch.
 
         Raises
         ------
         CorruptBatchError, UnsupportedFormatError
-            As from `runs`.
+            If the bytes from there on cannot be the end of a log. With a `place`: in a segment that
+            is not the last, whatever they are; in the last one, if a whole batch follows in them,
+            or if they are a whole batch but for its length. Without: as a broker, which
+            ends a scan at a batch that leads past the end of the file, and at zeros.
         """
-        head = bytes(self._read_into(bytearray(batch_header.SMALLEST_FRAME), position))
-        # Where a running broker has cut or written meanwhile, there is nothing to tell.
-        if len(head) == batch_header.SMALLEST_FRAME and not self._is_end(head, position):
-            raise self._broken(head, position, status)
+        if position == self._end or position >= self.size:
+            return
+        head = self._head_at(position)
+        if (error := self._fault_at(position, head)) is None:
+            self._end = position
+        # Unless a broker has truncated the log meanwhile, or gone on writing.
+        elif os.fstat(self._descriptor).st_size >= self.size and head == self._head_at(position):
+            raise error
 
-    def check_nothing_behind(self, position: int) -> None:
-        """Raise where something but zeros follows the last whole batch.
+    def _head_at(self, position: int) -> bytes:
+        return bytes(self._read_into(bytearray(batch_header.SMALLEST_FRAME), position))
 
-        Parameters
-        ----------
-        position : int
-            Byte position behind it.
+    def _fault_at(self, position: int, head: bytes) -> CorruptionError | None:
+        """Return why the log cannot end at a position; None where it can."""
+        frame_fault = self._frame_fault(head, position)
+        if self.header_at(position) is not None or (self.place is None and frame_fault is None):
+            return None  # a whole batch was written there meanwhile; or a broker stops there
+        if is_zero_from(self._descriptor, position):
+            is_last = self.place is None or self.place.next_base_offset is None
+            return None if is_last else self._no_batch(position, "zeros, and records follow them")
+        if self.place is None or frame_fault is not None:
+            return frame_fault
+        if self.place.next_base_offset is not None:
+            return self._no_batch(position, "no whole batch, and records follow them")
+        if has_false_length(self, position):
+            return self._no_batch(position, "a batch with a wrong length")
+        smallest = self.place.base_offset
+        if next_batch(self, position, smallest, smallest + INT32_MAX) < self.size:
+            return self._no_batch(position, "no whole batch, and a whole batch follows in them")
+        return None
 
-        Raises
-        ------
-        CorruptBatchError
-            If what follows is no batch.
+    def _frame_fault(self, head: bytes, position: int) -> CorruptionError | None:
+        """Return what is wrong with a frame; None where Kafka does not look at it.
+
+        That is one that ends where the file ends, and the magic of a batch that runs past it.
         """
-        # Behind whole batches a read stops for what is torn, or has a length that leads too far.
-        if position < self.size and not is_zero_from(self._descriptor, position):
-            raise CorruptBatchError(
-                f"{self.size - position} bytes are no whole batch, although records follow them",
-                path=self.path,
-                position=position,
-            )
+        left = self.size - position
+        if left <= batch_header.SMALLEST_FRAME or len(head) < batch_header.SMALLEST_FRAME:
+            return None
+        length = int.from_bytes(head[8:12], "big", signed=True)
+        if length >= batch_header.SMALLEST_LENGTH and length > left - batch_header.FRAME_OVERHEAD:
+            return None
+        if batch_header.parse(head.ljust(batch_header.LARGEST_HEADER, b"\0"), 0) is not None:
+            return None
+        if not 0 <= head[16] <= 2 and length >= batch_header.SMALLEST_LENGTH:
+            reason = f"record batch has magic {head[16]}, not 0, 1 or 2"
+            return UnsupportedFormatError(reason, path=self.path, position=position)
+        reason = f"record batch has length {length}, which no batch can have"
+        return CorruptBatchError(reason, path=self.path, position=position)
+
+    def _no_batch(self, position: int, what: str) -> CorruptBatchError:
+        return CorruptBatchError(
+            f"{self.size - position} bytes are {what}", path=self.path, position=position
+        )
+
+    def _is_contradicted(self, headers: NDArray[Any], within: tuple[int, int]) -> bool:
+        """Tell whether what follows some batches shows that the offsets of the last are wrong.
+
+        They are if the next batch begins before they end, but after those of the batch before.
+        """
+        last = headers[-1]
+        last_offset = int(last["last_offset"])
+        before = int(headers["last_offset"][-2]) + 1 if len(headers) > 1 else within[0]
+        following = int(last["position"]) + int(last["size"])
+        offset = self._read_into(bytearray(8), following) if following < self.size else b""
+        if len(offset) < 8:
+            most = within[0] + INT32_MAX
+            return within[1] == INT64_MAX and last_offset > most >= before
+        if before <= int.from_bytes(offset, "big", signed=True) <= last_offset:
+            return self.header_at(following) is not None
+        return False
+
+    def _bad_batch(
+        self, batch: RecordBatch, status: int, within: tuple[int, int] | None
+    ) -> CorruptionError:
+        """Return the error for a batch that is whole, but not right."""
+        if status == batch_header.BAD_CRC:
+            try:
+                batch.verify()
+            except CorruptionError as error:
+                return error.located(self.path)
+        return self.out_of_order(batch.position, batch.last_offset, within[0] if within else 0)
+
+    def out_of_order(self, position: int, last_offset: int, smallest: int) -> CorruptBatchError:
+        """Return the error for a batch whose offsets do not fit those before and after it."""
+        largest = INT64_MAX if self.place is None else self.place.offsets[1]
+        bounds = f"from {smallest} on" if largest == INT64_MAX else f"from {smallest} to {largest}"
+        return CorruptBatchError(
+            f"record batch ends with offset {last_offset}, where offsets rise {bounds}",
+            path=self.path,
+            position=position,
+        )
 
     def unreadable(self, position: int, reason: str | None) -> CorruptBatchError:
         """Return the error for bytes that the system does not give."""
@@ -263,15 +353,6 @@ class LogFile:
         return CorruptBatchError(
             f"the log can't be read ({reason})", path=self.path, position=position
         )
-
-    def _broken(self, head: bytes, position: int, status: int) -> CorruptionError:
-        """Return the error for a frame that can't be one."""
-        if status == batch_header.BAD_MAGIC:
-            reason = f"record batch has magic {head[16]}, not 0, 1 or 2"
-            return UnsupportedFormatError(reason, path=self.path, position=position)
-        length = int.from_bytes(head[8:12], "big", signed=True)
-        reason = f"record batch has length {length}, which no batch can have"
-        return CorruptBatchError(reason, path=self.path, position=position)
 
     def header_at(self, position: int) -> Any | None:
         """Read the header of the batch at a position.

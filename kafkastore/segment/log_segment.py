@@ -17,9 +17,10 @@ from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment import segment_glimpse
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
-from kafkastore.segment.log_file import SMALLEST_READ, LogFile
+from kafkastore.segment.log_file import SMALLEST_READ, LogFile, Place
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import check_regular
+from kafkastore.segment.salvage import stretches
 from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
@@ -167,12 +168,20 @@ class LogSegment:
             return None
 
     def open_log(self) -> LogFile:
-        """Open the ``.log`` file; the caller closes it."""
+        """Open the ``.log`` file at its place in the log; the caller closes it."""
+        return _open_log(self.log_path, self._place)
+
+    def open_as_broker(self) -> LogFile:
+        """Open the ``.log`` file as a broker does, which scans up to what is no batch."""
         return _open_log(self.log_path)
+
+    @property
+    def _place(self) -> Place:
+        return Place(self.base_offset, self.next_base_offset)
 
     @cached_property
     def summary(self) -> SegmentSummary:
-        """What one pass over all batch headers tells; broken bytes end it without an error."""
+        """What one pass over all batch headers tells; corrupt bytes end it without an error."""
         valid_bytes, count, magics, largest = 0, 0, set(), -1
         next_offset, problem = self.base_offset, None
         with self.open_log() as log:
@@ -222,6 +231,11 @@ class LogSegment:
         int
             Byte position of a batch; every record before it has a smaller offset. 0 where the index
             is missing, can't be read, or its entry does not fit the log.
+
+        Notes
+        -----
+        That of the entry before the floor entry, so that the batch before the one that is asked for
+        is read, too: only beside it an offset shows that it is wrong.
         """
         if target_offset <= self.base_offset:
             return 0
@@ -229,7 +243,10 @@ class LogSegment:
             index = self.offset_index
         except CorruptIndexError:
             return 0
-        if index is None or (entry := index.lookup(target_offset)).position <= 0:
+        if index is None or (floor := index.lookup(target_offset)).position <= 0:
+            return 0
+        entry = index.lookup(floor.offset - 1)
+        if entry.position <= 0:
             return 0
         first_offset = log.first_offset_at(entry.position)
         fits = first_offset is not None and self.base_offset <= first_offset <= entry.offset
@@ -237,25 +254,41 @@ class LogSegment:
 
     @property
     def next_offset(self) -> int:
-        """Offset behind the last whole batch; the base offset of a segment without any."""
+        """Offset after the last batch that can be read; the base offset without any."""
         return self._end[0]
 
     @property
-    def end_problem(self) -> str | None:
-        """Why what is behind `next_offset` can't be read; None where the log just ends."""
+    def end_error(self) -> CorruptionError | None:
+        """Why what is after `next_offset` can't be read; None where the log just ends."""
         return self._end[1]
 
     @cached_property
-    def _end(self) -> tuple[int, str | None]:
-        last_offset = self.base_offset - 1
+    def _end(self) -> tuple[int, CorruptionError | None]:
+        next_offset = self.base_offset
         with self.open_log() as log:
             try:
                 position = self.position_before(_LAST_OFFSET, log) if log.size else 0
-                for run in log.runs(position, first_read=SMALLEST_READ):
-                    last_offset = int(run.headers["last_offset"][-1])
+                for run in log.runs(position, verify_crc=True, first_read=SMALLEST_READ):
+                    next_offset = int(run.headers["last_offset"][-1]) + 1
             except CorruptionError:  # perhaps the index led astray
-                return self.summary.next_offset, self.summary.problem
-        return last_offset + 1, None
+                return self._end_without_index(log)
+        return next_offset, None
+
+    def _end_without_index(self, log: LogFile) -> tuple[int, CorruptionError | None]:
+        next_offset = self.base_offset
+        try:
+            for run in log.runs(verify_crc=True):
+                next_offset = int(run.headers["last_offset"][-1]) + 1
+        except CorruptionError as error:
+            return next_offset, error
+        return next_offset, None
+
+    @cached_property
+    def salvaged_end(self) -> int:
+        """Offset after the last whole batch that can be read, past corrupt bytes."""
+        with self.open_as_broker() as log:
+            good = list(stretches(log, self.base_offset, self.next_base_offset))
+        return good[-1].next_offset if good else self.base_offset
 
     def translate_offset(
         self, target_offset: int, starting_position: int = 0
@@ -384,7 +417,8 @@ class LogSegment:
             if self.offset_index is not None:
                 offset_entries = self.offset_index.entry_bytes()
         return SegmentSearch(
-            partial(_open_log, self.log_path),  # no reference back: descriptors go with the segment
+            # No reference back: descriptors go with the segment.
+            partial(_open_log, self.log_path, self._place),
             self.base_offset,
             time_entries,
             offset_entries,
@@ -393,8 +427,8 @@ class LogSegment:
         )
 
 
-def _open_log(path: Path) -> LogFile:
+def _open_log(path: Path, place: Place | None = None) -> LogFile:
     try:
-        return LogFile(path)
+        return LogFile(path, place)
     except FileNotFoundError as error:
         raise SegmentGoneError(path) from error

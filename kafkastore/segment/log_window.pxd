@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport realloc
 from posix.unistd cimport pread
 
+from kafkastore.formats.big_endian cimport load_i64
 from kafkastore.formats.batch_header cimport (
     HEADER_BAD_LENGTH,
     HEADER_BAD_MAGIC,
@@ -28,6 +29,9 @@ cdef enum Outcome:
     IS_COMPRESSED
     IS_BROKEN_RECORDS
     IS_BROKEN_FRAME
+    IS_TORN                  # no whole batch, up to the end of the file
+    IS_OUT_OF_ORDER          # offsets that go back, or leave the segment
+    IS_CONTRADICTED          # found, but the next batch begins before the one found ends
     IS_UNREADABLE            # an error of the system
     IS_OUT_OF_MEMORY
 
@@ -87,12 +91,14 @@ cdef inline Outcome cut_short(const Window* window) noexcept nogil:
 cdef inline Outcome read_header(
     Window* window, int64_t position, BatchHeader* header, HeaderStatus* status
 ) noexcept nogil:
-    """Read the header of a whole batch; IS_NONE where none begins there."""
+    """Read the header of a whole batch; IS_NONE at the end of the file."""
     cdef int64_t left = window.file_size - position, here
     cdef Outcome outcome
+    if left <= 0:
+        return IS_NONE
     # A frame that ends where the file does is not looked at, as in Kafka's FileLogInputStream.
     if left <= SMALLEST_HEADER:
-        return IS_NONE
+        return IS_TORN
     outcome = fill(window, position, RECORDS_AT)
     if outcome != IS_FOUND:
         return outcome
@@ -104,7 +110,23 @@ cdef inline Outcome read_header(
         # What runs past the end is torn, whatever its magic.
         return IS_BROKEN_FRAME
     if header.size > left:
-        return IS_NONE
+        return IS_TORN
     if header.size == 0 or here < min(header.size, <int64_t> RECORDS_AT):
         return cut_short(window)
     return IS_FOUND
+
+
+cdef inline bint peek_offset(
+    const Window* window, int64_t position, int64_t* offset
+) noexcept nogil:
+    """Read the offset that a batch begins with; False where the file ends, or can't be read."""
+    cdef uint8_t bytes[8]
+    if window.start <= position and position + 8 <= window.start + window.size:
+        offset[0] = load_i64(window.bytes + (position - window.start))
+        return True
+    if position + 8 > window.file_size or not have(window.descriptor, position, position + 8):
+        return False
+    if pread(window.descriptor, bytes, 8, position) != 8:
+        return False
+    offset[0] = load_i64(bytes)
+    return True

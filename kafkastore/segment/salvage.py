@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats import batch_header
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.remote import reads
-from kafkastore.segment.log_file import LogFile
+
+if TYPE_CHECKING:
+    from kafkastore.segment.log_file import LogFile
 
 _WINDOW_BYTES = 1 << 22
 #: What a device that can't read gives up at least.

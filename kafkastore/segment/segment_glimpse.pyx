@@ -28,6 +28,7 @@ from kafkastore.segment.log_window cimport (
     IS_BROKEN_FRAME,
     IS_FOUND,
     IS_NONE,
+    IS_TORN,
     IS_WRAPPER,
     Outcome,
     Window,
@@ -367,9 +368,9 @@ def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""
                 return None
             glimpse.known.wrapper_position = glimpse.position
             glimpse.known.first_offset = -1 if first_offset is None else first_offset
-        elif outcome == IS_BROKEN_FRAME and glimpse.known.end < 0:
+        elif (outcome == IS_BROKEN_FRAME or outcome == IS_TORN) and glimpse.known.end < 0:
             with open_log() as file:
-                file.check_end(glimpse.position, <int> glimpse.status)
+                file.check_end(glimpse.position)
             glimpse.known.end = glimpse.position
         else:
             return None

@@ -254,7 +254,7 @@ class SegmentWriter:
         size = self.size
         if found is not None and found.position < size:
             size = found.position
-            with segment.open_log() as log:
+            with segment.open_as_broker() as log:
                 first = log.first_offset_at(size)
             # An entry may have an offset within the batch that is cut.
             offset = offset if first is None else min(offset, first)
@@ -352,7 +352,7 @@ class SegmentWriter:
         offsets, times = segment.offset_index, segment.time_index
         largest = TimestampOffset(-1, self.base_offset) if times is None else times.last_entry
         position = 0 if offsets is None else offsets.lookup(largest.offset).position
-        with segment.open_log() as log:
+        with segment.open_as_broker() as log:
             for run in log.runs(position):
                 batch = run.headers[int(run.headers["max_timestamp"].argmax())]
                 if batch["max_timestamp"] > largest.timestamp:
@@ -372,7 +372,7 @@ class SegmentWriter:
         offsets, times = segment.offset_index, segment.time_index
         first_timestamp = None
         if size:
-            with segment.open_log() as log:
+            with segment.open_as_broker() as log:
                 first_run = next(log.runs(first_read=SMALLEST_READ), None)
                 if first_run is not None:
                     first_timestamp = int(first_run.headers["max_timestamp"][0])
@@ -403,7 +403,7 @@ class SegmentWriter:
 
 def _check_end(segment: LogSegment) -> None:
     """Refuse a log with bytes behind its last whole batch."""
-    with segment.open_log() as log:
+    with segment.open_as_broker() as log:
         end = position = segment.position_before(_FAR_OFFSET, log) if log.size else 0
         for run in log.runs(position, first_read=SMALLEST_READ):
             last = run.headers[-1]

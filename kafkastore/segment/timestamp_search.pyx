@@ -26,6 +26,7 @@ from kafkastore.formats.batch_header cimport (
     RECORDS_AT,
     BatchHeader,
     HeaderStatus,
+    first_offset_of,
 )
 from kafkastore.formats.record_batch cimport broken, records_of
 from kafkastore.formats.record_cursor cimport (
@@ -40,15 +41,19 @@ from kafkastore.segment.log_window cimport (
     IS_BROKEN_FRAME,
     IS_BROKEN_RECORDS,
     IS_COMPRESSED,
+    IS_CONTRADICTED,
     IS_FOUND,
     IS_NONE,
     IS_OUT_OF_MEMORY,
+    IS_OUT_OF_ORDER,
+    IS_TORN,
     IS_UNREADABLE,
     IS_WRAPPER,
     Outcome,
     Window,
     cut_short,
     fill,
+    peek_offset,
     read_header,
 )
 
@@ -155,6 +160,7 @@ cdef struct Search:
     int64_t starting_offset
     int64_t position         # of the batch looked at
     int64_t starting_position
+    int64_t smallest_offset  # that the batch looked at may have
     bint has_begun
     BatchHeader header
     HeaderStatus status
@@ -242,7 +248,21 @@ cdef inline Py_ssize_t read_size_for(int32_t batch_size) noexcept nogil:
     return INTERVAL_READ if batch_size < HALF_BATCH_READ else HALF_BATCH_READ
 
 
-cdef Outcome search_batches(Window* window, Search* search, bint skip_control) noexcept nogil:
+cdef inline Outcome check_following(
+    const Window* window, const Search* search, int64_t largest_offset
+) noexcept nogil:
+    """Whether the next batch, if there is one, agrees with the offsets of the one found."""
+    cdef const BatchHeader* header = &search.header
+    cdef int64_t offset
+    if not peek_offset(window, header.position + header.size, &offset):
+        return IS_OUT_OF_ORDER if header.last_offset > largest_offset else IS_FOUND
+    return IS_CONTRADICTED if search.smallest_offset <= offset <= header.last_offset else IS_FOUND
+
+
+cdef Outcome search_batches(
+    Window* window, Search* search, bint skip_control, bint is_placed, int64_t base_offset,
+    int64_t largest_offset
+) noexcept nogil:
     """Search from ``search.position`` on, which is then that of the batch that decided."""
     cdef BatchHeader* header = &search.header
     cdef Outcome outcome
@@ -250,6 +270,10 @@ cdef Outcome search_batches(Window* window, Search* search, bint skip_control) n
         outcome = read_header(window, search.position, header, &search.status)
         if outcome != IS_FOUND:
             return outcome
+        if is_placed and (first_offset_of(header) < search.smallest_offset
+                          or header.last_offset < first_offset_of(header)
+                          or header.last_offset > largest_offset):
+            return IS_OUT_OF_ORDER
         if window.smallest < READ_FOR_MANY:
             window.smallest = read_size_for(header.size)
         if (header.max_timestamp >= search.target_timestamp
@@ -257,9 +281,13 @@ cdef Outcome search_batches(Window* window, Search* search, bint skip_control) n
                 and not (skip_control and header.magic == 2
                          and header.attributes & CONTROL_FLAG)):
             outcome = search_records(window, search)
+            if outcome == IS_FOUND and is_placed:
+                return check_following(
+                    window, search, min(largest_offset, base_offset + INT32_MAX))
             if outcome != IS_NONE:
                 return outcome
         search.position += header.size
+        search.smallest_offset = header.last_offset + 1
 
 
 cdef class SegmentSearch:
@@ -297,9 +325,9 @@ cdef class SegmentSearch:
     cdef const uint8_t* _times
     cdef const uint8_t* _offsets
     cdef Py_ssize_t _time_count, _offset_count
-    cdef int64_t _base_offset, _max_decompressed_bytes
+    cdef int64_t _base_offset, _largest_offset, _max_decompressed_bytes
     cdef bint _warm_section, _checked, _skip_control
-    cdef bint _is_busy
+    cdef bint _is_busy, _is_placed
     cdef Py_ssize_t _first_read, _later_read
     cdef int32_t* _behind        # by slot of the time index: see `_begin_checked`
     cdef Window _window
@@ -396,6 +424,7 @@ cdef class SegmentSearch:
         search.target_timestamp = target_timestamp
         search.starting_offset = starting_offset
         search.position = position
+        search.smallest_offset = self._base_offset
         search.has_begun = True
         return self._find_one(&search)
 
@@ -451,7 +480,10 @@ cdef class SegmentSearch:
                 reads.check()
                 if done < count:
                     outcome = free_one._decide(log, &search, outcome)
-                    if outcome == IS_NONE:
+                    if outcome == IS_FOUND:
+                        answer[done] = search.found
+                        done += 1
+                    elif outcome == IS_NONE:
                         answer[done].timestamp = answer[done].offset = -1
                         answer[done].leader_epoch = -1
                         done += 1
@@ -523,6 +555,7 @@ cdef class SegmentSearch:
         twin._log = self._log
         twin._window.descriptor = self._window.descriptor
         twin._window.file_size = self._window.file_size
+        twin._is_placed, twin._largest_offset = self._is_placed, self._largest_offset
         return twin
 
     cdef object _begin(self, Search* search, Py_ssize_t first_read):
@@ -532,6 +565,9 @@ cdef class SegmentSearch:
             log = self._log = self._open_log()
             self._window.descriptor = log.descriptor
             self._window.file_size = log.size
+            self._is_placed = log.place is not None
+            if log.place is not None:
+                self._largest_offset = log.place.offsets[1]
             open_logs.keep(self)
         self.was_used = True
         self._window.smallest = first_read
@@ -550,7 +586,9 @@ cdef class SegmentSearch:
                 return outcome
             search.has_begun = True
             search.starting_position = search.position
-        return search_batches(&self._window, search, self._skip_control)
+            search.smallest_offset = self._base_offset
+        return search_batches(&self._window, search, self._skip_control, self._is_placed,
+                              self._base_offset, self._largest_offset)
 
     cdef int64_t _floor_of(self, int64_t target_timestamp) noexcept nogil:
         """The time whose floor entry a search begins at."""
@@ -664,9 +702,16 @@ cdef class SegmentSearch:
             if position < 0:
                 raise log.unreadable(0, f"the offset index leads to byte {position}")
             raise log.unreadable(position, os.strerror(self._window.error))
-        if outcome == IS_BROKEN_FRAME:
-            log.check_end(search.position, <int> search.status)
+        if outcome == IS_BROKEN_FRAME or outcome == IS_TORN:
+            log.check_end(search.position)
             return IS_NONE
+        if outcome == IS_CONTRADICTED:
+            if log.header_at(search.header.position + search.header.size) is None:
+                return IS_FOUND
+            outcome = IS_OUT_OF_ORDER
+        if outcome == IS_OUT_OF_ORDER:
+            raise log.out_of_order(
+                search.header.position, search.header.last_offset, search.smallest_offset)
         if outcome == IS_WRAPPER:
             first_offset = log.first_offset_at(search.position)
             search.wrappers[search.asked].position = search.position

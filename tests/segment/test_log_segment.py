@@ -175,11 +175,17 @@ def test_modification_times_are_cut_to_milliseconds_as_a_broker_does(written):
 
 LOG_OF_FIVE = Segment(BASE, record_sets((40,), (41, 42), (43,), (44, 45), (46,)))
 PLACES = [position for position, _ in LOG_OF_FIVE.placed]
-# Offset index entries, and where a search for offset 44 may begin by them.
+# Offset index entries, and where a search for offset 44 may begin by them: at the one before that
+# of offset 44, if both are there.
+LAST = (44, PLACES[3])
 ENTRIES = {
-    "last offset of a batch": ([(43, PLACES[2])], PLACES[2]),
-    "first offset of a batch": ([(44, PLACES[3])], PLACES[3]),
-    "a follower's entry": ([(43, PLACES[1])], PLACES[1]),
+    "last offset of a batch": ([(42, PLACES[1]), LAST], PLACES[1]),
+    "first offset of a batch": ([(43, PLACES[2]), LAST], PLACES[2]),
+    "a follower's entry": ([(43, PLACES[1]), LAST], PLACES[1]),
+    "only one": ([LAST], 0),
+    "a position before that is no batch": ([(43, PLACES[2] + 1), LAST], 0),
+    "a later batch before that": ([(43, PLACES[4]), LAST], 0),
+    "a negative position before that": ([(43, -5), LAST], 0),
     "a position that is no batch": ([(43, PLACES[2] + 1)], 0),
     "a position behind the end": ([(43, 10**6)], 0),
     "the end": ([(43, len(LOG_OF_FIVE.log))], 0),
@@ -207,9 +213,11 @@ def test_an_entry_for_a_wrapper_is_checked_by_its_first_offset(written):
     places = [position for position, _ in WRAPPERS.placed]
     for place, begins in ((places[1], places[1]), (places[2], 0)):
         opened = written(
-            replace(WRAPPERS, offset_index=pack_offset_entries([(44, place)], BASE))
+            replace(
+                WRAPPERS, offset_index=pack_offset_entries([(44, place), (46, places[2])], BASE)
+            )
         )
-        assert position_before(opened, 44) == begins
+        assert position_before(opened, 46) == begins
         assert opened.translate_offset(44).offset == 44
 
 
