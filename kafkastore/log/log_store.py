@@ -70,7 +70,8 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
             places = self._places[topic_partition]
             if len(places) > 1:
                 raise DuplicatePartitionError({topic_partition: [path for path, _ in places]})
-            (self._opened[topic_partition],) = self.copies(topic_partition)
+            (log,) = self.copies(topic_partition)
+            self._opened.setdefault(topic_partition, log)  # the same one to all threads
         return self._opened[topic_partition]
 
     def __contains__(self, key: object) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from operator import attrgetter
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptionError,
@@ -85,9 +85,8 @@ class PartitionLog:
         self.path = known_here(path)
         self.topic_partition = topic_partition
         self.log_dir = log_dir
-        self._lookups: dict[tuple[str, str, str | None], Lookup] = {}
-        #: What `lookup.last_stable_offset` found out, by rules and high watermark.
-        self.last_stable_offsets: dict[tuple[str, int], int] = {}
+        #: What was read since `refresh`: properties by name, and lookups by their rules.
+        self.facts: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         return f"PartitionLog({str(self.path)!r})"
@@ -104,13 +103,11 @@ class PartitionLog:
 
     def refresh(self) -> None:
         """Forget what was read: the next question lists the directory and reads files anew."""
-        for name in ("files", "segments", "leader_epochs", *LogBounds._fields):
-            self.__dict__.pop(name, None)
-        self._lookups.clear()
-        self.last_stable_offsets.clear()
         list_again(self.path)
         if self.log_dir is not None:
             self.log_dir.refresh()
+        # Last, so that nothing of before gets in; a thread that still reads keeps the old ones.
+        self.facts = {}
 
     def beside_changes(self, answer: Callable[[], AnswerT]) -> AnswerT:
         """Answer a question, and once more after `refresh` whenever a segment vanished meanwhile.
@@ -141,7 +138,7 @@ class PartitionLog:
                     raise
                 self.refresh()
 
-    @cached_property
+    @cached_until_refresh
     def files(self) -> PartitionFiles:
         """The names in the directory."""
         return PartitionFiles(self.path)
@@ -156,7 +153,7 @@ class PartitionLog:
         """Offset and time indexes that are not there."""
         return self.files.missing_indexes
 
-    @cached_property
+    @cached_until_refresh
     def segments(self) -> tuple[LogSegment, ...]:
         """The segments by base offset, without those that are being deleted or cleaned.
 
@@ -179,12 +176,12 @@ class PartitionLog:
         """Whether there is a clean-shutdown marker; False for a directory by itself."""
         return self.log_dir is not None and self.log_dir.is_clean
 
-    @cached_property
+    @cached_until_refresh
     def log_start_offset(self) -> int:
         """First offset a reader may ask for: the checkpoint's or the first segment's."""
         return find_log_start(self).offset
 
-    @cached_property
+    @cached_until_refresh
     def log_end_offset(self) -> int:
         """Offset the next record will get: behind the last whole batch."""
         return self.beside_changes(lambda: find_log_end(self)).offset
@@ -198,7 +195,7 @@ class PartitionLog:
         """
         return self.log_end_offset
 
-    @cached_property
+    @cached_until_refresh
     def last_stable_offset(self) -> int:
         """First offset that is not decided: of the oldest open transaction, or the log end."""
         return self.beside_changes(lambda: find_last_stable(self, self.high_watermark)).offset
@@ -209,6 +206,11 @@ class PartitionLog:
         See `bounds.find_bounds`.
         """
         return self.beside_changes(lambda: find_bounds(self, high_watermark))
+
+    @cached_until_refresh
+    def last_stable_offsets(self) -> dict[tuple[str, int], int]:
+        """What `lookup.last_stable_offset` found out so far, by rules and high watermark."""
+        return {}
 
     @property
     def checkpointed_high_watermark(self) -> int | None:
@@ -230,7 +232,7 @@ class PartitionLog:
             return 0
         return checkpoint.offsets.get(self.topic_partition)
 
-    @cached_property
+    @cached_until_refresh
     def leader_epochs(self) -> tuple[EpochStart, ...]:
         """The leader epochs and their start offsets; empty without the checkpoint."""
         path = self.path / LEADER_EPOCH_CHECKPOINT
@@ -389,10 +391,11 @@ class PartitionLog:
         self, rules: str, isolation: Isolation, untimed: Literal["segment"] | None
     ) -> Lookup:
         """Return what these rules make of the log, made ready when it is first asked for."""
-        key = (rules, isolation, untimed)
-        if key not in self._lookups:
-            self._lookups[key] = prepare(self, LookupChoice(rules, isolation, untimed))
-        return self._lookups[key]
+        facts, key = self.facts, (rules, isolation, untimed)
+        lookup: Lookup | None = facts.get(key)
+        if lookup is None:
+            lookup = facts.setdefault(key, prepare(self, LookupChoice(*key)))
+        return lookup
 
     def offset_for_timestamp(
         self,
@@ -438,7 +441,7 @@ class PartitionLog:
         if type(target_timestamp) is not int:  # which costs less than a call
             target_timestamp = whole_number("target_timestamp", target_timestamp)
         try:
-            lookup = self._lookups.get((rules, isolation, untimed))
+            lookup = self.facts.get((rules, isolation, untimed))
             if lookup is None:
                 lookup = self._lookup(rules, isolation, untimed)
             return lookup.find(target_timestamp)

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset

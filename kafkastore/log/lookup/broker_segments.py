@@ -23,12 +23,12 @@ Source: Kafka 2.4.0 ``Log.fetchOffsetByTimestamp``, ``Log.loadSegmentFiles``, ``
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.caching import cached_property
 from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import OffsetPosition, TimestampOffset

@@ -4,9 +4,9 @@ Indexes only choose where to begin, and only where they fit the log; markers are
 """
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kafkastore.caching import cached_property
 from kafkastore.log.lookup.segments_by_time import LARGEST_TIMESTAMP
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.timestamp_search import SegmentSearch

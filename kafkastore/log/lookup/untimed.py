@@ -6,12 +6,12 @@ KIP-33 entry that a migration gave it, or else the modification time of its ``.l
 """
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset, as_targets
 from kafkastore.log.lookup.segments_by_time import Lookup
