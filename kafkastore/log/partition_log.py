@@ -46,6 +46,7 @@ from kafkastore.log.lookup.prepared import LookupChoice, prepare
 from kafkastore.log.lookup.segments_by_time import Lookup
 from kafkastore.log.partition_files import FileNote, PartitionFiles
 from kafkastore.remote.tree import known_here, list_again
+from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 
@@ -363,6 +364,7 @@ class PartitionLog:
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         known_end_offset: int | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> pa.RecordBatchReader:
         """Read records into Arrow; see `records_as_arrow.read` for the parameters."""
         from kafkastore.log import records_as_arrow  # pyarrow takes longer to import than a lookup
@@ -385,13 +387,18 @@ class PartitionLog:
             verify=verify,
             max_decompressed_bytes=max_decompressed_bytes,
             known_end_offset=known_end_offset,
+            indexes=indexes,
         )
 
     def _lookup(
-        self, rules: str, isolation: Isolation, untimed: Literal["segment"] | None
+        self,
+        rules: str,
+        isolation: Isolation,
+        untimed: Literal["segment"] | None,
+        indexes: Indexes,
     ) -> Lookup:
         """Return what these rules make of the log, made ready when it is first asked for."""
-        facts, key = self.facts, (rules, isolation, untimed)
+        facts, key = self.facts, (rules, isolation, untimed, indexes)
         lookup: Lookup | None = facts.get(key)
         if lookup is None:
             lookup = facts.setdefault(key, prepare(self, LookupChoice(*key)))
@@ -404,6 +411,7 @@ class PartitionLog:
         *,
         isolation: Isolation = "read_uncommitted",
         untimed: Literal["segment"] | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> TimestampAndOffset | None:
         """Find the offset to begin with for a time.
 
@@ -421,6 +429,11 @@ class PartitionLog:
         untimed : str or None
             ``"segment"``: a segment whose records have no timestamps counts as one record at its
             first offset, with the time it was last written.
+        indexes : str
+            How far ``correct`` trusts time indexes. ``"check"``: the answer is right whatever they
+            say; the headers of the segments up to the answer are read once. ``"trust"``: right where
+            the entries between the first and the last of each index are a broker's for this very
+            log; nothing but what the search needs is read. ``"ignore"``: headers are read each time.
 
         Returns
         -------
@@ -434,20 +447,20 @@ class PartitionLog:
         CorruptBatchError
             If bytes on the way break the format; a broker would fail here too.
         ValueError
-            If the isolation or `untimed` is none.
+            If the isolation, `untimed` or `indexes` is none.
         TypeError
             If the time is no whole number.
         """
         if type(target_timestamp) is not int:  # which costs less than a call
             target_timestamp = whole_number("target_timestamp", target_timestamp)
         try:
-            lookup = self.facts.get((rules, isolation, untimed))
+            lookup = self.facts.get((rules, isolation, untimed, indexes))
             if lookup is None:
-                lookup = self._lookup(rules, isolation, untimed)
+                lookup = self._lookup(rules, isolation, untimed, indexes)
             return lookup.find(target_timestamp)
         except SegmentGoneError:
             return self.beside_changes(
-                lambda: self._lookup(rules, isolation, untimed).find(target_timestamp)
+                lambda: self._lookup(rules, isolation, untimed, indexes).find(target_timestamp)
             )
 
     def offsets_for_timestamps(
@@ -457,6 +470,7 @@ class PartitionLog:
         *,
         isolation: Isolation = "read_uncommitted",
         untimed: Literal["segment"] | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> NDArray[np.void]:
         """Find the offsets for many times; the answers of `offset_for_timestamp`.
 
@@ -464,7 +478,7 @@ class PartitionLog:
         ----------
         target_timestamps : array_like of int64, shape (n,)
             ms since 1970, in any order.
-        rules, isolation, untimed
+        rules, isolation, untimed, indexes
             As for `offset_for_timestamp`.
 
         Returns
@@ -474,7 +488,7 @@ class PartitionLog:
             -1 each where there is none.
         """
         return self.beside_changes(
-            lambda: self._lookup(rules, isolation, untimed).find_many(target_timestamps)
+            lambda: self._lookup(rules, isolation, untimed, indexes).find_many(target_timestamps)
         )
 
     def explain_timestamp(
@@ -483,15 +497,15 @@ class PartitionLog:
         rules: str = "correct",
         *,
         isolation: Isolation = "read_uncommitted",
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> Explanation:
         """Find the offset for a time, and say by which way, and why the right one is another.
 
         See `explanation.explain`.
         """
         target_timestamp = whole_number("target_timestamp", target_timestamp)
-        return self.beside_changes(
-            lambda: explain(self, target_timestamp, LookupChoice(rules, isolation))
-        )
+        choice = LookupChoice(rules, isolation, indexes=indexes)
+        return self.beside_changes(lambda: explain(self, target_timestamp, choice))
 
     def list_offset(
         self,
@@ -503,6 +517,7 @@ class PartitionLog:
         version: int | None = None,
         message_format_version: str | None = None,
         current_leader_epoch: int | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> TimestampAndOffset | None:
         """Answer what a consumer is told: of times, and of the special timestamps -1 to -6.
 
@@ -510,7 +525,7 @@ class PartitionLog:
         """
         timestamp = whole_number("timestamp", timestamp)
         question = Question(
-            LookupChoice(rules, isolation),
+            LookupChoice(rules, isolation, indexes=indexes),
             high_watermark,
             version,
             message_format_version,

@@ -17,6 +17,13 @@ from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment import segment_glimpse
+from kafkastore.segment.checked_times import (
+    DEFAULT_INDEXES,
+    CheckedTimes,
+    Indexes,
+    check_times,
+    known_indexes,
+)
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
@@ -288,22 +295,34 @@ class LogSegment:
 
     @cached_property
     def largest_timestamp_by_index(self) -> int | None:
-        """The segment's largest timestamp, if the time index can be shown to be right; else None.
+        """The segment's largest timestamp by a time index that is trusted; None where it is not.
 
-        An index is believed if its entries are in order and the first and the last fit the log:
+        An index is trusted if its entries are in order and the first and the last fit the log:
         the batch that holds their offset has just that maximum, and none before the first is later.
         Batches behind the last are looked at, for an index may lack its last entries (a running or
-        killed broker). Where timestamps rise that is one interval.
+        killed broker). Where timestamps rise that is one interval. Batches between the first entry
+        and the last are not looked at: see `checked_times`.
         """
         try:
             return segment_glimpse.largest_timestamp_by_index(
-                f"{self.directory}/{segment_file_name(self.base_offset, '')}",
-                self.base_offset,
-                self.open_log,
-                self.temporary,
+                self._path_without_suffix, self.base_offset, self.open_log, self.temporary
             )
         except CorruptionError:
             return None
+
+    @cached_property
+    def checked_times(self) -> CheckedTimes | None:
+        """What the headers of all batches say of times; None where broken bytes end them."""
+        try:
+            return check_times(
+                self._path_without_suffix, self.base_offset, self.open_log, self.temporary
+            )
+        except CorruptionError:
+            return None
+
+    @property
+    def _path_without_suffix(self) -> str:
+        return f"{self.directory}/{segment_file_name(self.base_offset, '')}"
 
     def last_time_entry(self, *, with_padding: bool = False) -> TimestampOffset | None:
         """Read the last entry of the time index, and nothing else of it but padding.
@@ -320,35 +339,52 @@ class LogSegment:
             be read.
         """
         return segment_glimpse.last_time_entry(
-            f"{self.directory}/{segment_file_name(self.base_offset, '.timeindex')}{self.temporary}",
+            f"{self._path_without_suffix}.timeindex{self.temporary}",
             self.base_offset,
             with_padding=with_padding,
         )
 
-    def largest_record_timestamp(self) -> int | None:
+    def largest_record_timestamp(self, indexes: Indexes = DEFAULT_INDEXES) -> int | None:
         """Return the largest timestamp of the segment's batches, ms; None where no record has one.
 
-        By the time index where that is right, else by a pass over the headers.
+        Parameters
+        ----------
+        indexes : str
+            ``"trust"``: by the time index where that is trusted, else as otherwise, by a pass over
+            all headers.
         """
-        by_index = self.largest_timestamp_by_index
-        return self.summary.largest_record_timestamp if by_index is None else by_index
+        if known_indexes(indexes) == "trust" and self.largest_timestamp_by_index is not None:
+            return self.largest_timestamp_by_index
+        if (checked := self.checked_times) is not None:
+            return checked.largest_timestamp if checked.largest_timestamp >= 0 else None
+        return self.summary.largest_record_timestamp
 
-    def may_reach(self, target_timestamp: int) -> bool:
+    def may_reach(self, target_timestamp: int, indexes: Indexes = DEFAULT_INDEXES) -> bool:
         """Tell whether a record may have at least a timestamp; False only if none has.
 
         Parameters
         ----------
         target_timestamp : int
             ms since 1970, inclusive; at least 0.
+        indexes : str
+            As for `largest_record_timestamp`; with ``"ignore"`` every segment may.
         """
-        largest = self.largest_record_timestamp()
+        if known_indexes(indexes) == "ignore":
+            return True
+        largest = self.largest_record_timestamp(indexes)
         if largest is not None and largest >= target_timestamp:
             return True
         # What is behind broken bytes is not known.
-        return self.largest_timestamp_by_index is None and self.summary.problem is not None
+        return self._is_broken(indexes)
+
+    def _is_broken(self, indexes: Indexes) -> bool:
+        """Whether bytes that can't be read end what is known of the times."""
+        if indexes == "trust" and self.largest_timestamp_by_index is not None:
+            return False
+        return self.checked_times is None and self.summary.problem is not None
 
     def find_offset_by_timestamp(
-        self, target_timestamp: int, starting_offset: int
+        self, target_timestamp: int, starting_offset: int, indexes: Indexes = DEFAULT_INDEXES
     ) -> TimestampAndOffset | None:
         """Find the first record with at least a timestamp, at or after an offset; no marker.
 
@@ -358,34 +394,64 @@ class LogSegment:
             ms since 1970, inclusive.
         starting_offset : int
             Inclusive.
+        indexes : str
+            See `search_by_time`.
 
         Returns
         -------
         TimestampAndOffset or None
-
-        Notes
-        -----
-        Right whatever the indexes say: they only choose where to begin, and only where they fit the
-        log.
         """
-        return self.search_by_time.find(
+        return self.search_by_time(indexes).find(
             whole_number("target_timestamp", target_timestamp),
             whole_number("starting_offset", starting_offset),
         )
 
+    def search_by_time(self, indexes: Indexes = DEFAULT_INDEXES) -> SegmentSearch:
+        """Return the search for times that begins at the entry of a time index where that is true.
+
+        Parameters
+        ----------
+        indexes : str
+            What makes the entries of the time index true. ``"check"``: the headers of all batches,
+            read once. ``"trust"``: that the first entry, the last, and the one that a search begins
+            at fit the log. ``"ignore"``: nothing; each search begins at the segment's first byte,
+            or at the entry of the offset index for the offset to begin at.
+
+        Returns
+        -------
+        SegmentSearch
+            The same one each time, which keeps the log open.
+        """
+        if known_indexes(indexes) == "trust":
+            return self._trusting_search
+        return self._checked_search if indexes == "check" else self._scanning_search
+
     @cached_property
-    def search_by_time(self) -> SegmentSearch:
-        """The search for times that is right whatever the indexes say."""
+    def _trusting_search(self) -> SegmentSearch:
+        return self._search(self.largest_timestamp_by_index is not None, None)
+
+    @cached_property
+    def _checked_search(self) -> SegmentSearch:
+        checked = self.checked_times
+        return self._search(checked is not None and checked.index_holds, checked)
+
+    @cached_property
+    def _scanning_search(self) -> SegmentSearch:
+        return self._search(False, None)
+
+    def _search(self, has_true_times: bool, checked: CheckedTimes | None) -> SegmentSearch:
         time_entries = offset_entries = b""
         # Without an index the search begins at the segment's first batch.
         with suppress(CorruptIndexError):
-            if self.largest_timestamp_by_index is not None and self.time_index is not None:
+            if has_true_times and self.time_index is not None:
                 time_entries = self.time_index.entry_bytes()
         with suppress(CorruptIndexError):
             if self.offset_index is not None:
                 offset_entries = self.offset_index.entry_bytes()
         return SegmentSearch(
-            partial(_open_log, self.log_path),  # no reference back: descriptors go with the segment
+            # No reference back: descriptors go with the segment.
+            partial(_open_log, self.log_path) if checked is None
+            else partial(_open_checked, self.log_path, checked),
             self.base_offset,
             time_entries,
             offset_entries,
@@ -399,3 +465,13 @@ def _open_log(path: Path) -> LogFile:
         return LogFile(path)
     except FileNotFoundError as error:
         raise SegmentGoneError(path) from error
+
+
+def _open_checked(path: Path, checked: CheckedTimes) -> LogFile:
+    """Open a log if it is the one that was checked, perhaps with more behind it."""
+    log = _open_log(path)
+    status = os.fstat(log.descriptor)
+    if (status.st_dev, status.st_ino) != checked.identity[:2] or log.size < checked.identity[2]:
+        log.close()
+        raise SegmentGoneError(path)
+    return log

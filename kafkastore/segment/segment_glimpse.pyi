@@ -10,3 +10,6 @@ def last_time_entry(
 def largest_timestamp_by_index(
     path: str, base_offset: int, open_log: Callable[[], LogFile], temporary: str = ""
 ) -> int | None: ...
+def check_time_index(
+    path: str, base_offset: int, open_log: Callable[[], LogFile], temporary: str = ""
+) -> tuple[int, bool] | None: ...

@@ -48,7 +48,16 @@ cdef extern from *:
     #define KAFKASTORE_SEEK_HOLE -1
     #define KAFKASTORE_SEEK_DATA -1
     #endif
+    #include <fcntl.h>
+    static void kafkastore_will_need(int descriptor, int64_t position, int64_t size) {
+    #ifdef POSIX_FADV_WILLNEED
+        posix_fadvise(descriptor, position, size, POSIX_FADV_WILLNEED);
+    #endif
+    }
     """
+    # Where the system has it: what is read next is on its way.
+    void will_need "kafkastore_will_need"(
+        int descriptor, int64_t position, int64_t size) noexcept nogil
     const int SEEK_HOLE "KAFKASTORE_SEEK_HOLE"
     const int SEEK_DATA "KAFKASTORE_SEEK_DATA"
 
@@ -56,6 +65,11 @@ cdef extern from *:
 cdef enum:
     TAIL_SIZE = 4092         # whole entries
     HEADER_READ = 4096
+    # Of all headers: of large batches nothing else, of small ones many at once.
+    LARGE_BATCH = 2048
+    LARGE_BATCH_READ = 128
+    SCAN_READ = 64 * 1024
+    AHEAD = 8 * 1024 * 1024
     LIKELY_PADDED = 64 * 1024
     # An entry for each smallest batch of the largest segment has three times as much.
     LARGEST_INDEX = 256 * 1024 * 1024
@@ -201,6 +215,7 @@ cdef struct Glimpse:
     int64_t position             # of what only Python can tell
     HeaderStatus status
     int64_t largest
+    bint holds                   # every entry of the time index
 
 
 cdef Outcome header_at(
@@ -293,27 +308,100 @@ cdef Outcome find_largest(Glimpse* glimpse) noexcept nogil:
         position += header.size
 
 
+cdef Outcome check_headers(Glimpse* glimpse) noexcept nogil:
+    """Find the largest timestamp of all headers, and whether each entry of the time index is true.
+
+    An entry promises that no record before the batch that holds its offset is later.
+    """
+    cdef time_index.Entry entry
+    cdef BatchHeader header
+    cdef Py_ssize_t slot = 0, count = glimpse.times.count
+    cdef int64_t position = 0, asked_for = 0
+    cdef Outcome outcome
+    glimpse.largest = -1
+    glimpse.holds = time_index.first_slot_out_of_order(glimpse.times.bytes, count) < 0
+    if count:
+        entry = time_index.load_entry(glimpse.times.bytes, 0, glimpse.base_offset)
+    while True:
+        if position > asked_for - AHEAD:
+            will_need(glimpse.window.descriptor, asked_for, 2 * AHEAD)
+            asked_for += 2 * AHEAD
+        outcome = header_at(glimpse, position, &header)
+        if outcome == IS_NONE:
+            glimpse.holds = glimpse.holds and slot == count
+            return IS_FOUND
+        if outcome != IS_FOUND:
+            return outcome
+        while slot < count and entry.offset <= header.last_offset:
+            glimpse.holds = glimpse.holds and glimpse.largest <= entry.timestamp
+            slot += 1
+            if slot < count:
+                entry = time_index.load_entry(glimpse.times.bytes, slot, glimpse.base_offset)
+        glimpse.largest = max(glimpse.largest, header.max_timestamp)
+        glimpse.window.smallest = LARGE_BATCH_READ if header.size >= LARGE_BATCH else SCAN_READ
+        position += header.size
+
+
 cdef Outcome look(
-    Glimpse* glimpse, const char* log, const char* offsets, const char* times
+    Glimpse* glimpse, const char* log, const char* offsets, const char* times, bint at_all_headers
 ) noexcept nogil:
     cdef Outcome outcome = IS_NONE
     glimpse.offsets.bytes = NULL
     glimpse.offsets.count = 0
-    if read_index(times, time_index._ENTRY_SIZE, &glimpse.times) and glimpse.times.count:
+    if not read_index(times, time_index._ENTRY_SIZE, &glimpse.times):
+        glimpse.times.count = 0
+    if glimpse.times.count or at_all_headers:
         glimpse.window.bytes = NULL
         glimpse.window.capacity = glimpse.window.start = glimpse.window.size = 0
         glimpse.window.smallest = HEADER_READ
         glimpse.window.descriptor = open_regular(log, &glimpse.window.file_size)
         if glimpse.window.descriptor >= 0:
-            # Without an offset index the log is read from its start.
-            if not read_index(offsets, offset_index._ENTRY_SIZE, &glimpse.offsets):
-                glimpse.offsets.count = 0
-            outcome = find_largest(glimpse)
+            if at_all_headers:
+                outcome = check_headers(glimpse)
+            else:
+                # Without an offset index the log is read from its start.
+                if not read_index(offsets, offset_index._ENTRY_SIZE, &glimpse.offsets):
+                    glimpse.offsets.count = 0
+                outcome = find_largest(glimpse)
             close(glimpse.window.descriptor)
         free(glimpse.window.bytes)
     free(glimpse.times.bytes)
     free(glimpse.offsets.bytes)
     return outcome
+
+
+cdef bint is_seen(
+    Glimpse* glimpse, str path, int64_t base_offset, open_log, str temporary, bint at_all_headers
+) except -1:
+    """Look, again where Python has told what stands somewhere; False: nothing can be told."""
+    cdef bytes log = os.fsencode(f"{path}.log{temporary}")
+    cdef bytes offsets = os.fsencode(f"{path}.index{temporary}")
+    cdef bytes times = os.fsencode(f"{path}.timeindex{temporary}")
+    cdef const char* log_name = log
+    cdef const char* offsets_name = offsets
+    cdef const char* times_name = times
+    cdef Outcome outcome
+    glimpse.base_offset = base_offset
+    glimpse.known.wrapper_position = glimpse.known.end = -1
+    while True:
+        with nogil:
+            outcome = look(glimpse, log_name, offsets_name, times_name, at_all_headers)
+        reads.check()
+        if outcome == IS_FOUND:
+            return True
+        if outcome == IS_WRAPPER:
+            with open_log() as file:
+                first_offset = file.first_offset_at(glimpse.position)
+            if glimpse.known.wrapper_position == glimpse.position:
+                return False
+            glimpse.known.wrapper_position = glimpse.position
+            glimpse.known.first_offset = -1 if first_offset is None else first_offset
+        elif outcome == IS_BROKEN_FRAME and glimpse.known.end < 0:
+            with open_log() as file:
+                file.check_end(glimpse.position, <int> glimpse.status)
+            glimpse.known.end = glimpse.position
+        else:
+            return False
 
 
 def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""):
@@ -344,32 +432,33 @@ def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""
     SegmentGoneError
         If the log is not there when it is to be opened.
     """
-    cdef bytes log = os.fsencode(f"{path}.log{temporary}")
-    cdef bytes offsets = os.fsencode(f"{path}.index{temporary}")
-    cdef bytes times = os.fsencode(f"{path}.timeindex{temporary}")
-    cdef const char* log_name = log
-    cdef const char* offsets_name = offsets
-    cdef const char* times_name = times
     cdef Glimpse glimpse
-    cdef Outcome outcome
-    glimpse.base_offset = base_offset
-    glimpse.known.wrapper_position = glimpse.known.end = -1
-    while True:
-        with nogil:
-            outcome = look(&glimpse, log_name, offsets_name, times_name)
-        reads.check()
-        if outcome == IS_FOUND:
-            return glimpse.largest
-        if outcome == IS_WRAPPER:
-            with open_log() as file:
-                first_offset = file.first_offset_at(glimpse.position)
-            if glimpse.known.wrapper_position == glimpse.position:
-                return None
-            glimpse.known.wrapper_position = glimpse.position
-            glimpse.known.first_offset = -1 if first_offset is None else first_offset
-        elif outcome == IS_BROKEN_FRAME and glimpse.known.end < 0:
-            with open_log() as file:
-                file.check_end(glimpse.position, <int> glimpse.status)
-            glimpse.known.end = glimpse.position
-        else:
-            return None
+    if is_seen(&glimpse, path, base_offset, open_log, temporary, False):
+        return glimpse.largest
+    return None
+
+
+def check_time_index(path, base_offset, open_log, temporary=""):
+    """Find a segment's largest timestamp by all batch headers, and check its time index by them.
+
+    Parameters
+    ----------
+    path, base_offset, open_log, temporary
+        As for `largest_timestamp_by_index`.
+
+    Returns
+    -------
+    (int, bool) or None
+        The largest timestamp in ms, -1 where no batch has one; and whether each entry of the time
+        index is true: no batch before the one that holds its offset is later. None where the log is
+        missing or can't be read.
+
+    Raises
+    ------
+    CorruptBatchError, UnsupportedFormatError, SegmentGoneError
+        As from `largest_timestamp_by_index`.
+    """
+    cdef Glimpse glimpse
+    if is_seen(&glimpse, path, base_offset, open_log, temporary, True):
+        return glimpse.largest, glimpse.holds
+    return None

@@ -1,6 +1,6 @@
-"""A segment as the right answer needs it: its true maximum, and a search that trusts no index.
+"""A segment as the right answer needs it: its true maximum, and a search from a true entry on.
 
-Indexes only choose where to begin, and only where they fit the log; markers are passed over.
+Indexes only choose where to begin, and only as far as they are trusted; markers are passed over.
 """
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkastore.caching import cached_property
 from kafkastore.log.lookup.segments_by_time import LARGEST_TIMESTAMP
+from kafkastore.segment.checked_times import Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.timestamp_search import SegmentSearch
 
@@ -22,36 +23,42 @@ class CorrectSegment:
     ----------
     segment : LogSegment
         Its files.
+    indexes : str
+        How far its time index is trusted, see `LogSegment.search_by_time`.
     """
 
-    def __init__(self, segment: LogSegment) -> None:
+    def __init__(self, segment: LogSegment, indexes: Indexes) -> None:
         self.segment = segment
+        self.indexes = indexes
 
     @cached_property
     def largest_timestamp(self) -> int:
-        """The largest timestamp of its batches, ms; -1 none, and any behind broken bytes."""
-        if self.segment.largest_timestamp_by_index is None and self.segment.summary.problem:
+        """The largest timestamp of its batches, ms; -1 none, and any where that is not known."""
+        # What is behind broken bytes is not known, nor anything without a look at the log.
+        if self.segment.may_reach(LARGEST_TIMESTAMP, self.indexes):
             return LARGEST_TIMESTAMP
-        largest = self.segment.largest_record_timestamp()
+        largest = self.segment.largest_record_timestamp(self.indexes)
         return -1 if largest is None else largest
 
-    @property
+    @cached_property
     def search(self) -> SegmentSearch:
         """The search from the indexes' entries on, where these are right."""
-        return self.segment.search_by_time
+        return self.segment.search_by_time(self.indexes)
 
 
-def correct_segments(log: PartitionLog) -> list[CorrectSegment]:
+def correct_segments(log: PartitionLog, indexes: Indexes) -> list[CorrectSegment]:
     """Return the segments of a log that may have a record at or after the log start offset.
 
     Parameters
     ----------
     log : PartitionLog
         The partition.
+    indexes : str
+        How far time indexes are trusted.
     """
     start = log.log_start_offset
     return [
-        CorrectSegment(segment)
+        CorrectSegment(segment, indexes)
         for segment in log.segments
         if segment.next_base_offset is None or segment.next_base_offset > start
     ]
