@@ -82,7 +82,7 @@ def spread_times(log: PartitionLog, count: int, modified: Iterable[SegmentTime])
         ms since 1970, rising; fewer where there are not so many.
     """
     moments: list[int | None] = [mtime for _, mtime in modified]
-    moments += [segment.largest_record_timestamp() for segment in log.segments]
+    moments += [segment.largest_record_timestamp("trust") for segment in log.segments]
     known = [each for each in moments if each is not None and each >= 0]
     if not known:
         return []

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Literal
@@ -19,6 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.caching import cached_property
 from kafkastore.checks.findings import Finding, Severity, command, no_file
 from kafkastore.errors import CorruptIndexError, NotAFileError
 from kafkastore.formats import offset_index, time_index

@@ -214,7 +214,7 @@ def _records(log: PartitionLog, bounds: Bounds) -> Iterator[Record]:
         return
     for segment in log.segments_between(start, end):
         if bounds.start_timestamp is not None:
-            largest = segment.largest_record_timestamp()
+            largest = segment.largest_record_timestamp("trust")
             # No timestamp at all is -1 and never at or after a time.
             if (-1 if largest is None else largest) < bounds.start_timestamp:
                 continue

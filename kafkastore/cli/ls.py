@@ -139,7 +139,7 @@ def _partition(log: PartitionLog, quick: bool) -> list[Row]:
         },
     }
     if not quick:
-        largest = [segment.largest_record_timestamp() for segment in log.segments]
+        largest = [segment.largest_record_timestamp("trust") for segment in log.segments]
         start, end = find_log_start(log), find_log_end(log)
         row |= {
             "log_start_offset": start.offset,
@@ -175,7 +175,7 @@ def _segment(log: PartitionLog, segment: LogSegment, quick: bool) -> Row:
         row |= {
             "next_offset": segment.next_offset,
             "first_timestamp": first_timestamp(log, segment.base_offset, segment.next_base_offset),
-            "largest_timestamp": segment.largest_record_timestamp(),
+            "largest_timestamp": segment.largest_record_timestamp("trust"),
         }
     return row
 

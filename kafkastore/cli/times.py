@@ -201,7 +201,7 @@ def newest(selection: Selection) -> int:
         largest
         for log in selection.logs()
         for segment in log.segments
-        if (largest := segment.largest_record_timestamp()) is not None
+        if (largest := segment.largest_record_timestamp("trust")) is not None
     ]
     if not found:
         raise NotInStoreError(

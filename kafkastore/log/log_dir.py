@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptCheckpointError, NotAFileError
 from kafkastore.formats.checkpoints import parse_meta_properties, parse_offset_checkpoint
 from kafkastore.formats.file_names import (
@@ -129,7 +129,8 @@ class LogDir:
 
     def refresh(self) -> None:
         """Forget the checkpoints that were read; a broker writes them every few seconds."""
-        self._checkpoints.clear()
+        # Not cleared: a thread that reads one just now puts it with the others of before.
+        self._checkpoints = {}
 
     @property
     def is_clean(self) -> bool:
@@ -197,9 +198,10 @@ class LogDir:
         Checkpoint
             A damaged one says nothing but its error.
         """
-        found = self._checkpoints.get(name)
+        known = self._checkpoints
+        found = known.get(name)
         if found is None:
-            found = self._checkpoints[name] = _read_checkpoint(self.path / name)
+            found = known[name] = _read_checkpoint(self.path / name)
         return found
 
 

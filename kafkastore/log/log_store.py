@@ -21,6 +21,7 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import local_path
+from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
 
 AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
@@ -70,7 +71,8 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
             places = self._places[topic_partition]
             if len(places) > 1:
                 raise DuplicatePartitionError({topic_partition: [path for path, _ in places]})
-            (self._opened[topic_partition],) = self.copies(topic_partition)
+            (log,) = self.copies(topic_partition)
+            self._opened.setdefault(topic_partition, log)  # the same one to all threads
         return self._opened[topic_partition]
 
     def __contains__(self, key: object) -> bool:
@@ -229,6 +231,7 @@ class LogStore:
         *,
         rules: str = "correct",
         isolation: Isolation = "read_uncommitted",
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> dict[TopicPartition, TimestampAndOffset | None]:
         """Find the offsets for times in several partitions, as ``KafkaConsumer.offsetsForTimes``.
 
@@ -236,7 +239,7 @@ class LogStore:
         ----------
         timestamps_to_search : mapping of partition to int
             Times, ms since 1970, by ``(topic, partition)`` or ``"topic-partition"``.
-        rules, isolation : str
+        rules, isolation, indexes : str
             As for `PartitionLog.offset_for_timestamp`.
 
         Returns
@@ -268,7 +271,9 @@ class LogStore:
         }
         logs = {partition: self[partition] for partition in asked}
         return {
-            partition: log.offset_for_timestamp(asked[partition], rules, isolation=isolation)
+            partition: log.offset_for_timestamp(
+                asked[partition], rules, isolation=isolation, indexes=indexes
+            )
             for partition, log in logs.items()
         }
 

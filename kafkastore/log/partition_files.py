@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkastore.caching import cached_property
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.formats.file_names import (
     CLEANED_SUFFIX,

@@ -4,12 +4,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from operator import attrgetter
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptionError,
@@ -47,6 +47,7 @@ from kafkastore.log.lookup.prepared import LookupChoice, prepare
 from kafkastore.log.lookup.segments_by_time import Lookup
 from kafkastore.log.partition_files import FileNote, PartitionFiles
 from kafkastore.remote.tree import known_here, list_again
+from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 
@@ -86,9 +87,8 @@ class PartitionLog:
         self.path = known_here(path)
         self.topic_partition = topic_partition
         self.log_dir = log_dir
-        self._lookups: dict[tuple[str, str, str | None], Lookup] = {}
-        #: What `lookup.last_stable_offset` found out, by rules and high watermark.
-        self.last_stable_offsets: dict[tuple[str, int], int] = {}
+        #: What was read since `refresh`: properties by name, and lookups by their rules.
+        self.facts: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         return f"PartitionLog({str(self.path)!r})"
@@ -105,13 +105,11 @@ class PartitionLog:
 
     def refresh(self) -> None:
         """Forget what was read: the next question lists the directory and reads files anew."""
-        for name in ("files", "segments", "leader_epochs", *LogBounds._fields):
-            self.__dict__.pop(name, None)
-        self._lookups.clear()
-        self.last_stable_offsets.clear()
         list_again(self.path)
         if self.log_dir is not None:
             self.log_dir.refresh()
+        # Last, so that nothing of before gets in; a thread that still reads keeps the old ones.
+        self.facts = {}
 
     def beside_changes(self, answer: Callable[[], AnswerT]) -> AnswerT:
         """Answer a question, and once more after `refresh` whenever a segment vanished meanwhile.
@@ -142,7 +140,7 @@ class PartitionLog:
                     raise
                 self.refresh()
 
-    @cached_property
+    @cached_until_refresh
     def files(self) -> PartitionFiles:
         """The names in the directory."""
         return PartitionFiles(self.path)
@@ -157,7 +155,7 @@ class PartitionLog:
         """Offset and time indexes that are not there."""
         return self.files.missing_indexes
 
-    @cached_property
+    @cached_until_refresh
     def segments(self) -> tuple[LogSegment, ...]:
         """The segments by base offset, without those that are being deleted or cleaned.
 
@@ -180,12 +178,12 @@ class PartitionLog:
         """Whether there is a clean-shutdown marker; False for a directory by itself."""
         return self.log_dir is not None and self.log_dir.is_clean
 
-    @cached_property
+    @cached_until_refresh
     def log_start_offset(self) -> int:
         """First offset a reader may ask for: the checkpoint's or the first segment's."""
         return find_log_start(self).offset
 
-    @cached_property
+    @cached_until_refresh
     def log_end_offset(self) -> int:
         """Offset the next record will get: after the last whole batch.
 
@@ -229,7 +227,7 @@ class PartitionLog:
         """
         return self.log_end_offset
 
-    @cached_property
+    @cached_until_refresh
     def last_stable_offset(self) -> int:
         """First offset that is not decided: of the oldest open transaction, or the log end."""
         return self.beside_changes(lambda: find_last_stable(self, self.high_watermark)).offset
@@ -240,6 +238,11 @@ class PartitionLog:
         See `bounds.find_bounds`.
         """
         return self.beside_changes(lambda: find_bounds(self, high_watermark))
+
+    @cached_until_refresh
+    def last_stable_offsets(self) -> dict[tuple[str, int], int]:
+        """What `lookup.last_stable_offset` found out so far, by rules and high watermark."""
+        return {}
 
     @property
     def checkpointed_high_watermark(self) -> int | None:
@@ -261,7 +264,7 @@ class PartitionLog:
             return 0
         return checkpoint.offsets.get(self.topic_partition)
 
-    @cached_property
+    @cached_until_refresh
     def leader_epochs(self) -> tuple[EpochStart, ...]:
         """The leader epochs and their start offsets; empty without the checkpoint."""
         path = self.path / LEADER_EPOCH_CHECKPOINT
@@ -412,6 +415,7 @@ class PartitionLog:
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
         known_end_offset: int | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> pa.RecordBatchReader:
         """Read records into Arrow; see `records_as_arrow.read` for the parameters."""
         from kafkastore.log import records_as_arrow  # pyarrow takes longer to import than a lookup
@@ -436,16 +440,22 @@ class PartitionLog:
             on_corrupt=on_corrupt,
             skipped=skipped,
             known_end_offset=known_end_offset,
+            indexes=indexes,
         )
 
     def _lookup(
-        self, rules: str, isolation: Isolation, untimed: Literal["segment"] | None
+        self,
+        rules: str,
+        isolation: Isolation,
+        untimed: Literal["segment"] | None,
+        indexes: Indexes,
     ) -> Lookup:
         """Return what these rules make of the log, made ready when it is first asked for."""
-        key = (rules, isolation, untimed)
-        if key not in self._lookups:
-            self._lookups[key] = prepare(self, LookupChoice(rules, isolation, untimed))
-        return self._lookups[key]
+        facts, key = self.facts, (rules, isolation, untimed, indexes)
+        lookup: Lookup | None = facts.get(key)
+        if lookup is None:
+            lookup = facts.setdefault(key, prepare(self, LookupChoice(*key)))
+        return lookup
 
     def offset_for_timestamp(
         self,
@@ -454,6 +464,7 @@ class PartitionLog:
         *,
         isolation: Isolation = "read_uncommitted",
         untimed: Literal["segment"] | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> TimestampAndOffset | None:
         """Find the offset to begin with for a time.
 
@@ -471,6 +482,11 @@ class PartitionLog:
         untimed : str or None
             ``"segment"``: a segment whose records have no timestamps counts as one record at its
             first offset, with the time it was last written.
+        indexes : str
+            How far ``correct`` trusts time indexes. ``"check"``: the answer is right whatever they
+            say; the headers of the segments up to the answer are read once. ``"trust"``: right where
+            the entries between the first and the last of each index are a broker's for this very
+            log; nothing but what the search needs is read. ``"ignore"``: headers are read each time.
 
         Returns
         -------
@@ -484,20 +500,20 @@ class PartitionLog:
         CorruptBatchError
             If bytes on the way break the format; a broker would fail here too.
         ValueError
-            If the isolation or `untimed` is none.
+            If the isolation, `untimed` or `indexes` is none.
         TypeError
             If the time is no whole number.
         """
         if type(target_timestamp) is not int:  # which costs less than a call
             target_timestamp = whole_number("target_timestamp", target_timestamp)
         try:
-            lookup = self._lookups.get((rules, isolation, untimed))
+            lookup = self.facts.get((rules, isolation, untimed, indexes))
             if lookup is None:
-                lookup = self._lookup(rules, isolation, untimed)
+                lookup = self._lookup(rules, isolation, untimed, indexes)
             return lookup.find(target_timestamp)
         except SegmentGoneError:
             return self.beside_changes(
-                lambda: self._lookup(rules, isolation, untimed).find(target_timestamp)
+                lambda: self._lookup(rules, isolation, untimed, indexes).find(target_timestamp)
             )
 
     def offsets_for_timestamps(
@@ -507,6 +523,7 @@ class PartitionLog:
         *,
         isolation: Isolation = "read_uncommitted",
         untimed: Literal["segment"] | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> NDArray[np.void]:
         """Find the offsets for many times; the answers of `offset_for_timestamp`.
 
@@ -514,7 +531,7 @@ class PartitionLog:
         ----------
         target_timestamps : array_like of int64, shape (n,)
             ms since 1970, in any order.
-        rules, isolation, untimed
+        rules, isolation, untimed, indexes
             As for `offset_for_timestamp`.
 
         Returns
@@ -524,7 +541,7 @@ class PartitionLog:
             -1 each where there is none.
         """
         return self.beside_changes(
-            lambda: self._lookup(rules, isolation, untimed).find_many(target_timestamps)
+            lambda: self._lookup(rules, isolation, untimed, indexes).find_many(target_timestamps)
         )
 
     def explain_timestamp(
@@ -533,15 +550,15 @@ class PartitionLog:
         rules: str = "correct",
         *,
         isolation: Isolation = "read_uncommitted",
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> Explanation:
         """Find the offset for a time, and say by which way, and why the right one is another.
 
         See `explanation.explain`.
         """
         target_timestamp = whole_number("target_timestamp", target_timestamp)
-        return self.beside_changes(
-            lambda: explain(self, target_timestamp, LookupChoice(rules, isolation))
-        )
+        choice = LookupChoice(rules, isolation, indexes=indexes)
+        return self.beside_changes(lambda: explain(self, target_timestamp, choice))
 
     def list_offset(
         self,
@@ -553,6 +570,7 @@ class PartitionLog:
         version: int | None = None,
         message_format_version: str | None = None,
         current_leader_epoch: int | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
     ) -> TimestampAndOffset | None:
         """Answer what a consumer is told: of times, and of the special timestamps -1 to -6.
 
@@ -560,7 +578,7 @@ class PartitionLog:
         """
         timestamp = whole_number("timestamp", timestamp)
         question = Question(
-            LookupChoice(rules, isolation),
+            LookupChoice(rules, isolation, indexes=indexes),
             high_watermark,
             version,
             message_format_version,

@@ -21,6 +21,7 @@ from kafkastore.formats.record_columns import (
 from kafkastore.log.batch_reading import SegmentsInTurn
 from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
+from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes, known_indexes
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def read(
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
     known_end_offset: int | None = None,
+    indexes: Indexes = DEFAULT_INDEXES,
 ) -> pa.RecordBatchReader:
     """Read records into Arrow.
 
@@ -121,8 +123,8 @@ def read(
     start_offset, end_offset : int, optional
         Inclusive, exclusive. Default: from the log start offset to the log end.
     start_timestamp, end_timestamp : int, optional
-        ms since 1970; inclusive, exclusive. Segments whose time index shows that the start lies
-        behind them are not read; records without timestamp count as -1.
+        ms since 1970; inclusive, exclusive. Of segments that do not reach the start nothing is
+        read but headers or indexes, see `indexes`; records without timestamp count as -1.
     limit : int, optional
         At most so many rows; nothing much behind the last of them is read.
     include_headers : bool
@@ -153,7 +155,11 @@ def read(
         As for `PartitionLog.batches`. Under "skip", and "read_committed", a transaction whose
         marker is skipped counts as open.
     known_end_offset : int, optional
-        Up to where the log is known to have records. A torn tail before it is then corruption, too.
+        Up to where the log is known to have records: a torn tail before it is corruption.
+    indexes : str
+        By what a segment is known not to reach `start_timestamp`. ``"check"``: by the headers of all
+        its batches. ``"trust"``: by its time index, of which the first and the last entry are
+        checked, and no more. ``"ignore"``: all segments are read.
 
     Returns
     -------
@@ -167,6 +173,7 @@ def read(
     if limit is not None:
         limit = whole_number("limit", limit, 0)
     chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
+    indexes = known_indexes(indexes)
     start, end = log.bounds(start_offset, end_offset)
     aborted = broken = None
     if reads_committed(isolation) and is_decided:
@@ -196,7 +203,7 @@ def read(
     segments = SegmentsInTurn(log, start, end, Damage(on_corrupt, skipped))
     batches = _read(
         segments, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
-        known_end_offset, broken,
+        known_end_offset, broken, indexes,
     )
     return pa.RecordBatchReader.from_batches(
         chosen, batches if limit is None else _first_rows(batches, limit)
@@ -215,11 +222,14 @@ def _read(
     binary_view: bool,
     known_end_offset: int | None,
     broken: CorruptionError | None,
+    indexes: Indexes,
 ) -> Iterator[pa.RecordBatch]:
     columns, damage = arrow.columns, segments.damage
     try:
         for segment, file in segments:
-            if start_timestamp is not None and not _may_reach(segment, start_timestamp):
+            if start_timestamp is not None and not _may_reach(
+                segment, start_timestamp, indexes
+            ):
                 continue
             first = segment.position_before(segments.first_offset, file)
             # A whole segment is read in large pieces, few records in small ones.
@@ -271,16 +281,16 @@ def _check_known_end(
         segments.damage.skip_bytes(error, segment, file, segments.next_offset)
 
 
-def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
-    """Whether a record of an open segment may have at least a timestamp, as its time index tells.
-
-    Without an index that can be believed all headers would tell, which takes reading the segment.
-    """
+def _may_reach(segment: LogSegment, start_timestamp: int, indexes: Indexes) -> bool:
+    """Whether a record of an open segment may have at least a timestamp."""
+    if start_timestamp < 0:
+        return True
     try:
-        largest = segment.largest_timestamp_by_index if start_timestamp >= 0 else None
+        if indexes == "trust" and segment.largest_timestamp_by_index is None:
+            return True  # to look at all headers takes as long as to read it
+        return segment.may_reach(start_timestamp, indexes)
     except SegmentGoneError:
         return True
-    return largest is None or largest >= start_timestamp
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -140,6 +140,8 @@ class _IndexFile(Generic[EntryT]):
     @property
     def used_entry_count(self) -> int:
         """Entries without the zero padding behind them; reads only the padding."""
+        if self._used is not None:
+            return len(self._used) // self._entry_size
         if self._used_size is None:
             self._used_size = self._find_used_size()
         return self._used_size // self._entry_size
@@ -347,14 +349,15 @@ class _IndexFile(Generic[EntryT]):
 
     def _used_bytes(self) -> bytes:
         """Read the used part, once."""
-        if self._used is None:
-            used = self._read(0, self.used_entry_count * self._entry_size)
+        used = self._used
+        if used is None:
+            size = self.used_entry_count * self._entry_size
+            used = self._read(0, size)
             # The file may have been cut since the padding was looked for.
-            if len(used) < self.used_entry_count * self._entry_size:
+            if len(used) < size:
                 used = used[: self._count_used(used) * self._entry_size]
-                self._used_size = len(used)
             self._used = used
-        return self._used
+        return used
 
     def _padded_bytes(self) -> bytes:
         """Put the padding back behind the used part, and odd bytes at the end of the file."""

@@ -3,19 +3,28 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
+from kafkastore.formats import time_index
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment import segment_glimpse
+from kafkastore.segment.checked_times import (
+    DEFAULT_INDEXES,
+    CheckedTimes,
+    Indexes,
+    check_times,
+    known_indexes,
+)
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile, Place
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
@@ -24,6 +33,7 @@ from kafkastore.segment.salvage import stretches
 from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
+_NO_ENTRIES = time_index.parse(b"", 0)
 #: Behind every offset: the floor entry of this one is an index's last.
 _LAST_OFFSET = INT64_MAX
 
@@ -320,22 +330,35 @@ class LogSegment:
 
     @cached_property
     def largest_timestamp_by_index(self) -> int | None:
-        """The segment's largest timestamp, if the time index can be shown to be right; else None.
+        """The segment's largest timestamp by a time index that is trusted; None where it is not.
 
-        An index is believed if its entries are in order and the first and the last fit the log:
+        An index is trusted if its entries are in order and the first and the last fit the log:
         the batch that holds their offset has just that maximum, and none before the first is later.
         Batches behind the last are looked at, for an index may lack its last entries (a running or
-        killed broker). Where timestamps rise that is one interval.
+        killed broker). Where timestamps rise that is one interval. Batches between the first entry
+        and the last are not looked at: see `checked_times`.
         """
         try:
             return segment_glimpse.largest_timestamp_by_index(
-                f"{self.directory}/{segment_file_name(self.base_offset, '')}",
-                self.base_offset,
-                self.open_log,
-                self.temporary,
+                self._path_without_suffix, self.base_offset, self.open_log, self.temporary
             )
         except CorruptionError:
             return None
+
+    @cached_property
+    def checked_times(self) -> CheckedTimes:
+        """What the batches say of times, all of them read once, with their checksums."""
+        entries = _NO_ENTRIES
+        with suppress(CorruptIndexError):
+            if self.time_index is not None:
+                entries = self.time_index.entries()
+        return check_times(
+            self._path_without_suffix, self.base_offset, entries, self.open_log, self.temporary
+        )
+
+    @property
+    def _path_without_suffix(self) -> str:
+        return f"{self.directory}/{segment_file_name(self.base_offset, '')}"
 
     def last_time_entry(self, *, with_padding: bool = False) -> TimestampOffset | None:
         """Read the last entry of the time index, and nothing else of it but padding.
@@ -352,35 +375,56 @@ class LogSegment:
             be read.
         """
         return segment_glimpse.last_time_entry(
-            f"{self.directory}/{segment_file_name(self.base_offset, '.timeindex')}{self.temporary}",
+            f"{self._path_without_suffix}.timeindex{self.temporary}",
             self.base_offset,
             with_padding=with_padding,
         )
 
-    def largest_record_timestamp(self) -> int | None:
+    def largest_record_timestamp(self, indexes: Indexes = DEFAULT_INDEXES) -> int | None:
         """Return the largest timestamp of the segment's batches, ms; None where no record has one.
 
-        By the time index where that is right, else by a pass over the headers.
-        """
-        by_index = self.largest_timestamp_by_index
-        return self.summary.largest_record_timestamp if by_index is None else by_index
+        Parameters
+        ----------
+        indexes : str
+            ``"trust"``: by the time index where that is trusted, else by all headers up to corrupt
+            bytes. Otherwise by all batches, with their checksums.
 
-    def may_reach(self, target_timestamp: int) -> bool:
+        Raises
+        ------
+        CorruptionError
+            If the segment is corrupt, unless indexes are trusted.
+        """
+        if known_indexes(indexes) == "trust":
+            by_index = self.largest_timestamp_by_index
+            return self.summary.largest_record_timestamp if by_index is None else by_index
+        checked = self.checked_times
+        if checked.error is not None:
+            raise checked.error
+        return checked.largest_timestamp if checked.largest_timestamp >= 0 else None
+
+    def may_reach(self, target_timestamp: int, indexes: Indexes = DEFAULT_INDEXES) -> bool:
         """Tell whether a record may have at least a timestamp; False only if none has.
 
         Parameters
         ----------
         target_timestamp : int
             ms since 1970, inclusive; at least 0.
+        indexes : str
+            As for `largest_record_timestamp`; with ``"ignore"`` every segment may.
         """
-        largest = self.largest_record_timestamp()
-        if largest is not None and largest >= target_timestamp:
+        if known_indexes(indexes) == "ignore":
             return True
-        # What is behind broken bytes is not known.
-        return self.largest_timestamp_by_index is None and self.summary.problem is not None
+        if indexes == "trust":
+            largest = self.largest_record_timestamp(indexes)
+            if self.largest_timestamp_by_index is None and self.summary.problem is not None:
+                return True
+            return largest is not None and largest >= target_timestamp
+        checked = self.checked_times
+        # What follows corrupt bytes is not known.
+        return checked.error is not None or checked.largest_timestamp >= target_timestamp
 
     def find_offset_by_timestamp(
-        self, target_timestamp: int, starting_offset: int
+        self, target_timestamp: int, starting_offset: int, indexes: Indexes = DEFAULT_INDEXES
     ) -> TimestampAndOffset | None:
         """Find the first record with at least a timestamp, at or after an offset; no marker.
 
@@ -390,35 +434,64 @@ class LogSegment:
             ms since 1970, inclusive.
         starting_offset : int
             Inclusive.
+        indexes : str
+            See `search_by_time`.
 
         Returns
         -------
         TimestampAndOffset or None
-
-        Notes
-        -----
-        Right whatever the indexes say: they only choose where to begin, and only where they fit the
-        log.
         """
-        return self.search_by_time.find(
+        return self.search_by_time(indexes).find(
             whole_number("target_timestamp", target_timestamp),
             whole_number("starting_offset", starting_offset),
         )
 
+    def search_by_time(self, indexes: Indexes = DEFAULT_INDEXES) -> SegmentSearch:
+        """Return the search for times that begins at the entry of a time index where that is true.
+
+        Parameters
+        ----------
+        indexes : str
+            What makes the entries of the time index true. ``"check"``: all batches, read once,
+            with their checksums. ``"trust"``: that the first entry, the last, and the one that a search begins
+            at fit the log. ``"ignore"``: nothing; each search begins at the segment's first byte,
+            or at the entry of the offset index for the offset to begin at.
+
+        Returns
+        -------
+        SegmentSearch
+            The same one each time, which keeps the log open.
+        """
+        if known_indexes(indexes) == "trust":
+            return self._trusting_search
+        return self._checked_search if indexes == "check" else self._scanning_search
+
     @cached_property
-    def search_by_time(self) -> SegmentSearch:
-        """The search for times that is right whatever the indexes say."""
+    def _trusting_search(self) -> SegmentSearch:
+        return self._search(self.largest_timestamp_by_index is not None, None)
+
+    @cached_property
+    def _checked_search(self) -> SegmentSearch:
+        checked = self.checked_times
+        return self._search(checked.index_holds, checked)
+
+    @cached_property
+    def _scanning_search(self) -> SegmentSearch:
+        return self._search(False, None)
+
+    def _search(self, has_true_times: bool, checked: CheckedTimes | None) -> SegmentSearch:
         time_entries = offset_entries = b""
         # Without an index the search begins at the segment's first batch.
         with suppress(CorruptIndexError):
-            if self.largest_timestamp_by_index is not None and self.time_index is not None:
+            if has_true_times and self.time_index is not None:
                 time_entries = self.time_index.entry_bytes()
         with suppress(CorruptIndexError):
             if self.offset_index is not None:
                 offset_entries = self.offset_index.entry_bytes()
         return SegmentSearch(
             # No reference back: descriptors go with the segment.
-            partial(_open_log, self.log_path, self._place),
+            partial(_open_log, self.log_path, self._place) if checked is None
+            else partial(_open_checked, self.log_path, self._place, checked),
             self.base_offset,
             time_entries,
             offset_entries,
@@ -432,3 +505,13 @@ def _open_log(path: Path, place: Place | None = None) -> LogFile:
         return LogFile(path, place)
     except FileNotFoundError as error:
         raise SegmentGoneError(path) from error
+
+
+def _open_checked(path: Path, place: Place, checked: CheckedTimes) -> LogFile:
+    """Open a log if it is the one that was checked, perhaps with more after it."""
+    log = _open_log(path, place)
+    status = os.fstat(log.descriptor)
+    if (status.st_dev, status.st_ino) != checked.identity[:2] or log.size < checked.identity[2]:
+        log.close()
+        raise SegmentGoneError(path)
+    return log

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import resource
 from collections import deque
-from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
 
@@ -18,7 +17,8 @@ MOST_OPEN = 64
 #: Of the files that the process may have open.
 LARGEST_SHARE = 1 / 8
 
-_lock = Lock()
+#: Without a lock, for which a finalizer or a forked process might wait: a thread takes out what it
+#: looks at.
 _kept: deque[ReferenceType[SegmentSearch]] = deque()
 
 
@@ -35,17 +35,19 @@ def keep(search: SegmentSearch) -> None:
     most = MOST_OPEN
     if limit != resource.RLIM_INFINITY:
         most = max(1, min(most, int(limit * LARGEST_SHARE)))
-    with _lock:
-        # Each is spared once for having been used since its last turn.
-        for _ in range(2 * len(_kept)):
-            if len(_kept) < most:
-                break
+    # Each is spared once for having been used since its last turn.
+    for _ in range(2 * len(_kept)):
+        if len(_kept) < most:
+            break
+        try:
             oldest = _kept.popleft()
-            other = oldest()
-            if other is None:
-                continue
-            if other.spare():
-                _kept.append(oldest)
-            else:
-                other.let_go()
-        _kept.append(ref(search))
+        except IndexError:  # other threads have taken the rest
+            break
+        other = oldest()
+        if other is None:
+            continue
+        if other.spare():
+            _kept.append(oldest)
+        else:
+            other.let_go()
+    _kept.append(ref(search))

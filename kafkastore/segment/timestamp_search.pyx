@@ -293,6 +293,9 @@ cdef Outcome search_batches(
 cdef class SegmentSearch:
     """Searches one segment for times; threads may share it.
 
+    What a search writes to belongs to one thread from its beginning to its end: a second one that
+    comes meanwhile gets an object of its own. All else is read only, or changed with the GIL held.
+
     Parameters
     ----------
     open_log : callable
@@ -488,8 +491,8 @@ cdef class SegmentSearch:
                         answer[done].leader_epoch = -1
                         done += 1
         finally:
-            free_one._is_busy = False
             free_one._payload = None
+            free_one._is_busy = False
 
     def trace(self, int64_t target_timestamp, int64_t starting_offset):
         """Find as `find` does, and tell the way.
@@ -529,14 +532,15 @@ cdef class SegmentSearch:
                 if outcome >= IS_WRAPPER:
                     outcome = free_one._advance(search)
                     reads.check()
+            if outcome != IS_NONE:
+                free_one._first_read = (
+                    HEADER_READ if search.header.size >= LARGE_BATCH else INTERVAL_READ)
+                free_one._later_read = read_size_for(search.header.size)
         finally:
-            free_one._is_busy = False
             free_one._payload = None
+            free_one._is_busy = False
         if outcome == IS_NONE:
             return None
-        free_one._first_read = (
-            HEADER_READ if search.header.size >= LARGE_BATCH else INTERVAL_READ)
-        free_one._later_read = read_size_for(search.header.size)
         return new_named_triple(
             TimestampAndOffset, search.found.timestamp, search.found.offset,
             search.found.leader_epoch if search.found.leader_epoch >= 0 else None)
@@ -560,14 +564,19 @@ cdef class SegmentSearch:
 
     cdef object _begin(self, Search* search, Py_ssize_t first_read):
         """Have the log open; it stays so as long as the caller has what is returned."""
+        cdef int descriptor
+        cdef int64_t size, largest_offset
+        cdef bint is_placed
         log = self._log
         if log is None:
-            log = self._log = self._open_log()
-            self._window.descriptor = log.descriptor
-            self._window.file_size = log.size
-            self._is_placed = log.place is not None
-            if log.place is not None:
-                self._largest_offset = log.place.offsets[1]
+            log = self._open_log()
+            descriptor, size, place = log.descriptor, log.size, log.place
+            is_placed = place is not None
+            largest_offset = place.offsets[1] if is_placed else 0
+            # Without Python between them: another thread takes all of them or none.
+            self._window.descriptor, self._window.file_size = descriptor, size
+            self._is_placed, self._largest_offset = is_placed, largest_offset
+            self._log = log
             open_logs.keep(self)
         self.was_used = True
         self._window.smallest = first_read

@@ -6,13 +6,13 @@ It has 34 bytes for each aborted transaction and no padding, and most segments h
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import transaction_index
 from kafkastore.formats.arguments import whole_number

@@ -83,7 +83,7 @@ def test_the_right_record_is_found_whatever_the_indexes_say(segment):
     targets = [target for target in times_around(segment) if target >= 0]
     with TemporaryDirectory() as directory:
         segment.write(Path(directory))
-        search = LogSegment(Path(directory), segment.base_offset).search_by_time
+        search = LogSegment(Path(directory), segment.base_offset).search_by_time()
         for start in starts_in(segment):
             wanted = [right_answer(segment, target, start) for target in targets]
             assert_finds(search, targets, start, wanted)
@@ -138,7 +138,7 @@ def test_records_of_all_sizes_are_read_piece_by_piece(opened, magic, codec):
                 offset += 1
             written.append(Batch(tuple(rows), magic=magic, codec=codec))
     segment = Segment(0, tuple(written)).indexed()
-    search = opened(segment).search_by_time
+    search = opened(segment).search_by_time()
     targets = list(range(offset + 32))
     for start in (0, 1, 17, offset):
         wanted = [right_answer(segment, target, start) for target in targets]
@@ -164,7 +164,7 @@ def test_wrappers_are_begun_at_for_the_time_and_for_the_starting_offset(opened):
         for n in range(30)
     ]
     segment = Segment(0, tuple(written)).indexed()
-    search = opened(segment).search_by_time
+    search = opened(segment).search_by_time()
     for target, start in ((700, 3), (700, 60), (701, 61), (50, 119), (2951, 0), (0, 59)):
         assert search.find(target, start) == right_answer(segment, target, start)
 
@@ -200,7 +200,7 @@ def test_checked_entries_that_do_not_fit_are_not_begun_at(opened, times, positio
 
 
 def test_a_true_entry_is_begun_at_and_later_behind_its_batch(opened):
-    search = opened(RISING).search_by_time
+    search = opened(RISING).search_by_time()
     size = len(RISING.batches[0].data)
     first, second = search.trace(701, 0), search.trace(701, 0)
     assert first.answer == second.answer == (710, 71, 0)
@@ -211,7 +211,7 @@ def test_a_true_entry_is_begun_at_and_later_behind_its_batch(opened):
 def test_a_log_that_was_cut_and_written_anew_is_not_searched_from_where_a_batch_was(opened):
     """As a follower does; the object still has the old index, and the file open."""
     segment = opened(RISING)
-    search = segment.search_by_time
+    search = segment.search_by_time()
     assert search.find(701, 0) == (710, 71, 0)
     with open(segment.log_path, "r+b") as file:
         size = file.truncate(60 * len(RISING.batches[0].data))
@@ -224,7 +224,7 @@ def test_a_log_that_was_cut_and_written_anew_is_not_searched_from_where_a_batch_
 @pytest.mark.parametrize("left", [0, 1, 17, 40, 100, 5000])
 def test_a_log_that_is_cut_while_it_is_open_ends_there(opened, left):
     segment = opened(RISING)
-    search = segment.search_by_time
+    search = segment.search_by_time()
     assert search.find(1500, 0) == (1500, 150, 0)
     os.truncate(segment.log_path, left)
     whole = left // len(RISING.batches[0].data)
@@ -236,7 +236,7 @@ def test_a_log_that_is_cut_while_it_is_open_ends_there(opened, left):
 
 def test_threads_share_one_object(opened):
     segment = Segment(0, one_by_one(*range(0, 1000, 10), size=3000, codec=GZIP)).indexed()
-    search = opened(segment).search_by_time
+    search = opened(segment).search_by_time()
     wanted = {target: right_answer(segment, target, 0) for target in range(0, 990, 7)}
     failed = []
 
@@ -268,7 +268,7 @@ def test_few_logs_stay_open_and_none_of_objects_that_are_gone(tmp_path):
     searches = []
     for number in range(3 * open_logs.MOST_OPEN):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
-        searches.append(LogSegment(tmp_path, number).search_by_time)
+        searches.append(LogSegment(tmp_path, number).search_by_time())
     for _ in range(2):
         for number, search in enumerate(searches):
             assert search.find(0, 0) == (5, number, 0)
@@ -285,7 +285,7 @@ def test_fewer_logs_stay_open_where_the_process_may_have_few(tmp_path):
     searches = []
     for number in range(20):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
-        searches.append(LogSegment(tmp_path, number).search_by_time)
+        searches.append(LogSegment(tmp_path, number).search_by_time())
     before = descriptors()
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(64, before + 20), hard))
     try:
@@ -298,7 +298,7 @@ def test_fewer_logs_stay_open_where_the_process_may_have_few(tmp_path):
 
 def test_a_log_that_is_gone_when_it_is_to_be_opened_is_told(opened):
     segment = opened(RISING)
-    search = segment.search_by_time
+    search = segment.search_by_time()
     segment.log_path.unlink()
     with pytest.raises(SegmentGoneError):
         search.find(0, 0)
@@ -310,7 +310,7 @@ def test_broken_records_are_an_error_with_their_place_and_others_are_found(opene
     good = one_by_one(*range(0, 100, 10))
     broken = Batch((Row(10, 5),), stated_count=9, stated_max_timestamp=500)
     segment = opened(Segment(0, (*good, broken)))
-    search = segment.search_by_time
+    search = segment.search_by_time()
     targets = np.array([0, 45, 90, 450], np.int64)
     answers = np.empty(4, TIMESTAMP_AND_OFFSET)
     for ask in (lambda: search.find(450, 0), lambda: search.find_many(targets, 0, answers)):
@@ -324,8 +324,8 @@ def test_broken_records_are_an_error_with_their_place_and_others_are_found(opene
 
 def test_zeros_behind_the_log_are_its_end_and_other_bytes_are_an_error(opened):
     segment = Segment(0, one_by_one(10, 20), tail=bytes(5000))
-    assert opened(segment).search_by_time.find(21, 0) is None
-    search = opened(replace(segment, tail=bytes(5000) + b"x")).search_by_time
+    assert opened(segment).search_by_time().find(21, 0) is None
+    search = opened(replace(segment, tail=bytes(5000) + b"x")).search_by_time()
     assert search.find(20, 0) == (20, 1, 0)
     with pytest.raises(CorruptBatchError):
         search.find(21, 0)
@@ -335,13 +335,13 @@ def test_zeros_behind_the_log_are_its_end_and_other_bytes_are_an_error(opened):
     ("count", "kind"), [(2, TIMESTAMP_AND_OFFSET), (4, TIMESTAMP_AND_OFFSET), (3, np.int64)]
 )
 def test_answers_that_do_not_fit_are_refused(opened, count, kind):
-    search = opened(RISING).search_by_time
+    search = opened(RISING).search_by_time()
     with pytest.raises(ValueError, match="answers"):
         search.find_many(np.zeros(3, np.int64), 0, np.empty(count, kind))
 
 
 def test_no_times_have_no_answers(opened):
-    search = opened(RISING).search_by_time
+    search = opened(RISING).search_by_time()
     search.find_many(np.empty(0, np.int64), 0, np.empty(0, TIMESTAMP_AND_OFFSET))
 
 

@@ -23,17 +23,18 @@ Source: Kafka 2.4.0 ``Log.fetchOffsetByTimestamp``, ``Log.loadSegmentFiles``, ``
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.caching import cached_property
 from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import OffsetPosition, TimestampOffset
 from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.log_loader import are_indexes_accepted
+from kafkastore.segment.checked_times import CheckedTimes
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
@@ -142,15 +143,15 @@ class BrokerSegment:
         return int(header["last_offset"])
 
     @property
-    def _has_right_indexes(self) -> bool:
-        """Whether a recovery would change nothing that matters: then none has to be made."""
-        return self.state == "recovered" and self.segment.largest_timestamp_by_index is not None
+    def _right_times(self) -> CheckedTimes | None:
+        """What the batches say, where a recovery would change nothing that matters."""
+        checked = self.segment.checked_times if self.state == "recovered" else None
+        return checked if checked is not None and checked.index_holds else None
 
     @cached_property
     def _largest_timestamp(self) -> int:
-        if self._has_right_indexes:
-            by_index = self.segment.largest_timestamp_by_index
-            return -1 if by_index is None else by_index
+        if (checked := self._right_times) is not None:
+            return checked.largest_timestamp
         return self.largest.timestamp
 
     @property
@@ -214,7 +215,7 @@ class BrokerSegment:
         """The search from the indexes' entries on."""
         segment = self.segment
         times, offsets = segment.time_index, segment.offset_index
-        if self._has_right_indexes and times is not None and offsets is not None:
+        if self._right_times is not None and times is not None and offsets is not None:
             return SegmentSearch(
                 segment.open_log,
                 segment.base_offset,

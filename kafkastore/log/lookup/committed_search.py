@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.caching import cached_property
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.transactions import AbortedBatches
 from kafkastore.log.lookup.correct_segments import CorrectSegment

@@ -164,10 +164,12 @@ def explain(log: PartitionLog, target_timestamp: int, choice: LookupChoice) -> E
     CorruptBatchError
         If bytes on the way break the format.
     """
-    answer = log.offset_for_timestamp(
-        target_timestamp, choice.rules, isolation=choice.isolation
+    answer, correct = (
+        log.offset_for_timestamp(
+            target_timestamp, rules, isolation=choice.isolation, indexes=choice.indexes
+        )
+        for rules in (choice.rules, CORRECT)
     )
-    correct = log.offset_for_timestamp(target_timestamp, isolation=choice.isolation)
     segments = _segments(log, choice)
     first, number = _ways(log, choice, segments, target_timestamp)
     reason = None
@@ -200,7 +202,9 @@ def _segments(log: PartitionLog, choice: LookupChoice) -> Sequence[AnySegment]:
     broker = broker_rules(choice.rules)
     if broker is not None:
         return broker_segments(log, broker)
-    return correct_segments(log) if choice.rules == CORRECT else kip_33_segments(log)
+    if choice.rules == CORRECT:
+        return correct_segments(log, choice.indexes)
+    return kip_33_segments(log)
 
 
 def _ways(
@@ -228,8 +232,9 @@ def _ways(
 
 def _chosen_by(segment: AnySegment) -> str:
     if isinstance(segment, CorrectSegment):
-        by_index = segment.segment.largest_timestamp_by_index is not None
-        return BY_TIME_INDEX if by_index else BY_BATCHES
+        if segment.indexes == "trust" and segment.segment.largest_timestamp_by_index is not None:
+            return BY_TIME_INDEX
+        return BY_BATCHES
     if isinstance(segment, Kip33Segment):
         return BY_FILE_TIME if segment.segment.time_index is None else BY_TIME_INDEX
     if segment.is_dated_by_file:
@@ -261,8 +266,8 @@ def _way_in(
         answer = segment.find(target, start)
     elif isinstance(segment, CorrectSegment):
         target = max(target, 0)
-        answer, way["time_entry"], way["offset_entry"], position = segment.search.trace(
-            target, start
+        answer, way["time_entry"], way["offset_entry"], position = (
+            segment.segment.search_by_time(segment.indexes).trace(target, start)
         )
     else:
         answer = segment.search.find(target, start)

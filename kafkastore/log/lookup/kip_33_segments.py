@@ -9,12 +9,12 @@ Source: KIP-33, "Search message by timestamp", "Broker startup".
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.caching import cached_property
 from kafkastore.formats.entries import TimestampAndOffset, TimestampOffset
 from kafkastore.log.lookup.segments_by_time import LARGEST_TIMESTAMP, SMALLEST_TIMESTAMP, as_entry
 from kafkastore.segment.log_segment import LogSegment

@@ -49,10 +49,10 @@ def last_stable_offset_of(log: PartitionLog, rules: str, high_watermark: int) ->
     KafkaStoreError
         If the broker would not start on the log, or the log is broken where it must be read.
     """
-    key = rules, high_watermark
-    if key not in log.last_stable_offsets:
-        log.last_stable_offsets[key] = _find(log, rules, high_watermark)
-    return log.last_stable_offsets[key]
+    known, key = log.last_stable_offsets, (rules, high_watermark)
+    if key not in known:
+        known[key] = _find(log, rules, high_watermark)
+    return known[key]
 
 
 def _find(log: PartitionLog, rules: str, high_watermark: int) -> int:

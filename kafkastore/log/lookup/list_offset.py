@@ -49,6 +49,7 @@ from kafkastore.log.lookup.rules import CORRECT, KIP_33, broker_rules
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
+    from kafkastore.segment.checked_times import Indexes
 
 FIRST_FORMAT_WITH_TIMESTAMPS = (0, 10, 0)
 
@@ -59,7 +60,7 @@ class Question(NamedTuple):
     Parameters
     ----------
     choice : LookupChoice
-        Rules and isolation.
+        Rules, isolation, and how far time indexes are trusted.
     high_watermark : "log-end", "checkpoint" or int
         See `bounds.find_high_watermark`.
     version : int or None
@@ -257,7 +258,9 @@ def _by_text(
     """Answer what is right, or by KIP-33's text."""
 
     def find(target: int) -> TimestampAndOffset | None:
-        found = log.offset_for_timestamp(target, choice.rules, isolation=choice.isolation)
+        found = log.offset_for_timestamp(
+            target, choice.rules, isolation=choice.isolation, indexes=choice.indexes
+        )
         return found if found is not None and found.offset < bound else None
 
     if timestamp == EARLIEST_TIMESTAMP:
@@ -266,11 +269,11 @@ def _by_text(
         return find(timestamp)
     if timestamp == EARLIEST_LOCAL_TIMESTAMP:
         return _earliest(log, log.log_start_offset)
-    return _record_with_largest(log, find) if timestamp == MAX_TIMESTAMP else None
+    return _record_with_largest(log, find, choice.indexes) if timestamp == MAX_TIMESTAMP else None
 
 
 def _record_with_largest(
-    log: PartitionLog, find: Callable[[int], TimestampAndOffset | None]
+    log: PartitionLog, find: Callable[[int], TimestampAndOffset | None], indexes: Indexes
 ) -> TimestampAndOffset | None:
     """Find the first record that has the largest timestamp.
 
@@ -280,7 +283,7 @@ def _record_with_largest(
     best = find(0)
     if best is None:
         return None
-    stated = [segment.largest_record_timestamp() or 0 for segment in log.segments]
+    stated = [segment.largest_record_timestamp(indexes) or 0 for segment in log.segments]
     highest = max(*stated, best.timestamp)
     middle = highest  # mostly there is a record with just that
     while best.timestamp < highest:

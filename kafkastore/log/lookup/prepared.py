@@ -23,6 +23,7 @@ from kafkastore.log.lookup.segments_by_time import (
     SegmentsByTime,
 )
 from kafkastore.log.lookup.untimed import WithUntimedSegments
+from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes, known_indexes
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
@@ -40,11 +41,15 @@ class LookupChoice(NamedTuple):
         record of an aborted transaction either.
     untimed : str or None
         ``"segment"``: a segment whose records have no timestamps is found as a whole.
+    indexes : str
+        How far ``correct`` trusts time indexes, see `LogSegment.search_by_time`; all other rules
+        take them as the broker does.
     """
 
     rules: str = CORRECT
     isolation: Isolation = "read_uncommitted"
     untimed: Literal["segment"] | None = None
+    indexes: Indexes = DEFAULT_INDEXES
 
 
 def prepare(log: PartitionLog, choice: LookupChoice) -> Lookup:
@@ -67,9 +72,10 @@ def prepare(log: PartitionLog, choice: LookupChoice) -> Lookup:
     UnknownRulesError
         If the rules are not known.
     ValueError
-        If the isolation or `untimed` is none, or those brokers know no isolation.
+        If the isolation, `untimed` or `indexes` is none, or those brokers know no isolation.
     """
     broker = broker_rules(choice.rules)
+    known_indexes(choice.indexes)
     committed = reads_committed(choice.isolation)
     check_isolation_is_known(choice, broker)
     if choice.untimed not in (None, "segment"):
@@ -92,7 +98,7 @@ def prepare(log: PartitionLog, choice: LookupChoice) -> Lookup:
         )
     elif choice.rules == CORRECT:
         lookup = SegmentsByTime(
-            _correct_segments(log, committed=committed),
+            _correct_segments(log, choice.indexes, committed=committed),
             log.log_start_offset,
             falls_through=True,
             smallest_target=0,  # a record without timestamp has -1 and is never found
@@ -103,7 +109,9 @@ def prepare(log: PartitionLog, choice: LookupChoice) -> Lookup:
             kip_33_segments(log), log.log_start_offset, falls_through=True, end_offset=end
         )
     if choice.untimed is not None:
-        lookup = WithUntimedSegments(lookup, log, min(end, log.log_end_offset))
+        lookup = WithUntimedSegments(
+            lookup, log, min(end, log.log_end_offset), choice.indexes
+        )
     return lookup
 
 
@@ -124,8 +132,10 @@ def check_isolation_is_known(choice: LookupChoice, broker: BrokerRules | None) -
         )
 
 
-def _correct_segments(log: PartitionLog, *, committed: bool) -> list[SegmentByTime]:
-    segments = correct_segments(log)
+def _correct_segments(
+    log: PartitionLog, indexes: Indexes, *, committed: bool
+) -> list[SegmentByTime]:
+    segments = correct_segments(log, indexes)
     if not committed:
         return list(segments)
     aborted = find_committed(log, log.log_start_offset, log.log_end_offset).aborted

@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from kafkastore.formats.java_text import INT64_MAX, INT64_MIN
 
 LARGEST_OFFSET = LARGEST_TIMESTAMP = INT64_MAX
 SMALLEST_TIMESTAMP = INT64_MIN
+#: Above every time, so that a search among times ends before it.
+_NOT_ASKED = math.inf
 
 Find = Callable[[int, int], TimestampAndOffset | None]
 
@@ -69,6 +72,11 @@ class SegmentsByTime:
         Times below it are taken as it.
     end_offset : int
         First offset that may not be found; where one is, nothing is.
+
+    Notes
+    -----
+    Threads may share it. What a segment says is remembered in the segment's own place, where
+    another thread that asks the same segment at the same time puts the same value.
     """
 
     def __init__(
@@ -85,9 +93,10 @@ class SegmentsByTime:
         self._falls_through = falls_through
         self._smallest_target = smallest_target
         self._end_offset = end_offset
-        self._largest: list[int] = []  # of the segments asked so far
-        self._reached: list[int] = []  # the largest of each and all before it
-        self._finds: list[Find | None] = []
+        # By segment. Segments are asked in order, so that `_reached` ends with those not asked.
+        self._largest: list[float] = [_NOT_ASKED] * len(segments)
+        self._reached: list[float] = [_NOT_ASKED] * len(segments)  # by it and all before it
+        self._finds: list[Find | None] = [None] * len(segments)
 
     def find(self, target_timestamp: int) -> TimestampAndOffset | None:
         """Find the offset for a time.
@@ -114,20 +123,22 @@ class SegmentsByTime:
 
     def number_for(self, target_timestamp: int) -> int:
         """Find the first segment that a time leads to; -1: none."""
-        number = bisect_left(self._reached, target_timestamp)
-        while number == len(self._reached):
-            if number == len(self.segments):
-                return -1
-            number += self._ask_next() < target_timestamp
-        return number
+        reached = self._reached
+        number = bisect_left(reached, target_timestamp)
+        while number < len(reached):
+            if reached[number] == _NOT_ASKED:
+                self._ask(number)
+            if reached[number] >= target_timestamp:
+                return number
+            number += 1
+        return -1
 
-    def _ask_next(self) -> int:
-        """Ask one more segment; return the largest time that leads to it."""
-        largest = self.segments[len(self._largest)].largest_timestamp
-        self._reached.append(max(largest, self._reached[-1]) if self._reached else largest)
-        self._finds.append(None)
-        self._largest.append(largest)
-        return largest
+    def _ask(self, number: int) -> None:
+        """Ask a segment for the largest time that leads to it; those before it were asked."""
+        largest = self.segments[number].largest_timestamp
+        self._largest[number] = largest
+        # Last: where this is set, both are.
+        self._reached[number] = max(largest, self._reached[number - 1]) if number else largest
 
     def _find_in(self, number: int) -> Find:
         find = self._finds[number] = self.segments[number].search.find
@@ -136,8 +147,8 @@ class SegmentsByTime:
     def _find_behind(self, number: int, target_timestamp: int) -> TimestampAndOffset | None:
         """Go on behind a segment that has no answer."""
         for each in range(number + 1, len(self.segments)):
-            if each == len(self._largest):
-                self._ask_next()
+            if self._reached[each] == _NOT_ASKED:
+                self._ask(each)
             if self._largest[each] >= target_timestamp:
                 find = self._finds[each] or self._find_in(each)
                 found = find(target_timestamp, self.starting_offset)
@@ -173,8 +184,8 @@ class SegmentsByTime:
         for number in range(len(self.segments)):
             if first == len(targets) and not len(missed):
                 break
-            if number == len(self._largest):
-                self._ask_next()
+            if self._reached[number] == _NOT_ASKED:
+                self._ask(number)
             end = int(np.searchsorted(targets, self._reached[number], side="right"))
             own = answers[first:end]
             if len(missed):

@@ -6,18 +6,19 @@ KIP-33 entry that a migration gave it, or else the modification time of its ``.l
 """
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset, as_targets
 from kafkastore.log.lookup.segments_by_time import Lookup
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
+    from kafkastore.segment.checked_times import Indexes
     from kafkastore.segment.log_segment import LogSegment
 
 
@@ -32,6 +33,8 @@ class WithUntimedSegments:
         The partition.
     end_offset : int
         First offset that may not be found.
+    indexes : str
+        How far time indexes are trusted.
 
     Notes
     -----
@@ -39,10 +42,13 @@ class WithUntimedSegments:
     segment that was last written at or after the time. Its timestamp is -1.
     """
 
-    def __init__(self, lookup: Lookup, log: PartitionLog, end_offset: int) -> None:
+    def __init__(
+        self, lookup: Lookup, log: PartitionLog, end_offset: int, indexes: Indexes
+    ) -> None:
         self._lookup = lookup
         self._log = log
         self._end_offset = end_offset
+        self._indexes = indexes
 
     @cached_property
     def _first_offsets(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -52,7 +58,7 @@ class WithUntimedSegments:
             (_time_of(segment), max(segment.base_offset, start))
             for segment in self._log.segments
             if segment.next_offset > max(segment.base_offset, start)
-            and segment.largest_record_timestamp() is None
+            and segment.largest_record_timestamp(self._indexes) is None
         ]
         times, offsets = np.array(found, np.int64).reshape(-1, 2).T
         return np.maximum.accumulate(times), offsets

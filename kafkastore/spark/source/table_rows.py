@@ -217,7 +217,7 @@ def _segment_row(
     told: dict[str, Callable[[], Any]] = {
         "path": lambda: url_of(segment.log_path),
         "first_timestamp": first,
-        "largest_timestamp": segment.largest_record_timestamp,
+        "largest_timestamp": lambda: segment.largest_record_timestamp("trust"),
         "modified": lambda: segment.last_modified_ms,
         "index": lambda: _size_of(segment.offset_index_path),
         "timeindex": lambda: _size_of(segment.time_index_path),

@@ -1,0 +1,147 @@
+"""How far time indexes are trusted, and what the batches of a segment say of its own.
+
+The batches of a segment are read once in a process, with their checksums: what they said is
+remembered as long as the files are the same.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.errors import CorruptionError
+from kafkastore.remote.sparse_files import status_of
+from kafkastore.segment.log_file import LogFile
+
+Indexes = Literal["check", "trust", "ignore"]
+#: For every lookup and every reader from a time on; the one that is right whatever indexes say.
+DEFAULT_INDEXES: Indexes = "check"
+_KNOWN = ("check", "trust", "ignore")
+
+#: So many segments are remembered; behind them everything is forgotten.
+MOST_REMEMBERED = 100_000
+
+_Identity = tuple[int, ...]
+_remembered: dict[_Identity, CheckedTimes] = {}
+
+
+class CheckedTimes(NamedTuple):
+    """What the batches of a segment say, all of them read once, with their checksums.
+
+    Parameters
+    ----------
+    largest_timestamp : int
+        ms; -1 where no batch has a timestamp.
+    index_holds : bool
+        Whether every entry of the time index is true: no batch before the one that holds its offset
+        is later.
+    identity : tuple of int
+        Device, inode, size and modification time of the log and of its time index.
+    end_offset : int
+        After the last batch read.
+    error : CorruptionError or None
+        Why nothing is known of what follows that.
+    """
+
+    largest_timestamp: int
+    index_holds: bool
+    identity: _Identity
+    end_offset: int
+    error: CorruptionError | None = None
+
+
+def known_indexes(indexes: str) -> Indexes:
+    """Return how far indexes are trusted, if it is a way.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    for known in _KNOWN:
+        if indexes == known:
+            return known  # type: ignore[return-value]
+    raise ValueError(f"indexes must be 'check', 'trust' or 'ignore', got {indexes!r}")
+
+
+def check_times(
+    path: str,
+    base_offset: int,
+    entries: NDArray[np.void],
+    open_log: Callable[[], LogFile],
+    temporary: str,
+) -> CheckedTimes:
+    """Read a segment's batches, once for the same files, and check its time index by them.
+
+    Parameters
+    ----------
+    path : str
+        Of its files, without what follows the base offset in their names.
+    base_offset : int
+        Of the segment.
+    entries : numpy.ndarray
+        Of its time index, absolute offsets.
+    open_log : callable
+        Returns its `LogFile`.
+    temporary : str
+        What follows the names of all its files, such as ``.swap``.
+
+    Raises
+    ------
+    SegmentGoneError
+        If the log is not there when it is to be opened.
+    """
+    identity = _identity(path, temporary)
+    known = _remembered.get(identity)
+    if known is None:
+        known = _checked(base_offset, entries, open_log, identity)
+        if _identity(path, temporary) == identity:
+            if len(_remembered) >= MOST_REMEMBERED:
+                _remembered.clear()
+            _remembered[identity] = known
+    return known
+
+
+def _checked(
+    base_offset: int,
+    entries: NDArray[np.void],
+    open_log: Callable[[], LogFile],
+    identity: _Identity,
+) -> CheckedTimes:
+    """Go over a log; an entry promises that no record before the batch of its offset is later."""
+    offsets, timestamps = entries["offset"], entries["timestamp"]
+    holds = bool((np.diff(offsets) >= 0).all() and (np.diff(timestamps) >= 0).all())
+    largest, slot, end_offset = -1, 0, base_offset
+    try:
+        with open_log() as log:
+            for run in log.runs(verify_crc=True):
+                last_offsets = run.headers["last_offset"]
+                so_far = np.maximum.accumulate(np.maximum(run.headers["max_timestamp"], largest))
+                following = int(np.searchsorted(offsets, last_offsets[-1], side="right"))
+                if holds and following > slot:
+                    batches = np.searchsorted(last_offsets, offsets[slot:following])
+                    holds = bool((so_far[batches] <= timestamps[slot:following]).all())
+                    slot = following
+                largest, end_offset = int(so_far[-1]), int(last_offsets[-1]) + 1
+    except CorruptionError as error:
+        return CheckedTimes(largest, False, identity, end_offset, error)
+    return CheckedTimes(largest, holds and slot == len(entries), identity, end_offset)
+
+
+def _identity(path: str, temporary: str) -> _Identity:
+    return tuple(
+        number
+        for suffix in (".log", ".timeindex")
+        for number in _identity_of(Path(f"{path}{suffix}{temporary}"))
+    )
+
+
+def _identity_of(path: Path) -> _Identity:
+    try:
+        status = status_of(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
