@@ -24,6 +24,7 @@ from kafkastore.cli.mtimes import (
 from kafkastore.cli.offsets import LEGACY, check_rules
 from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.output_file import check_output, written_whole
+from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
 from kafkastore.cli.tables import StreamedTable, counted, print_table
@@ -33,10 +34,12 @@ from kafkastore.legacy import (
     ComparisonSummary,
     summarise,
 )
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.lookup.rules import CORRECT
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.spark.jobs.places import chosen_copies, weight
-from kafkastore.spark.jobs.times import compare_partition, times_for
+from kafkastore.spark.jobs.times import compare_readable, times_for
+from kafkastore.spark.spread import Failed, attempt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,6 +108,7 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
 @relative_option
 @zone_option
 @spark_option
+@on_corrupt_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -124,7 +128,8 @@ def command(
     zone: tzinfo | None,
     master: str | None,
     as_json: bool,
-) -> None:
+    on_corrupt: OnCorrupt,
+) -> int:
     """Compare what OffsetRequest v0, a broker with time indexes, and the truth answer for times.
 
     Redelivered are the records that a consumer reads although they come before the right offset,
@@ -147,7 +152,10 @@ def command(
     )
     if save_mtimes is not None:
         write_mtimes(save_mtimes, _logs(selection))
-    compared = _compared(selection, how, mtimes_file, master, to_stdout=output is None)
+    problems = Problems(on_corrupt)
+    compared = _compared(
+        selection, how, mtimes_file, master, problems, to_stdout=output is None
+    )
     if form is not None and output is not None:
         with written_whole(output) as stream:
             total = _write_columns(stream, form, compared)
@@ -159,6 +167,7 @@ def command(
         _print_total(total, rules)
     if plot is not None and drawing is not None:
         _draw_all(plot, drawing, selection, how)
+    return problems.exit_code
 
 
 def _check_form(form: str | None, output: Path | None, is_other: bool) -> None:
@@ -192,17 +201,28 @@ def _compared(
     how: _How,
     mtimes_file: Path | None,
     master: str | None,
+    problems: Problems,
     *,
     to_stdout: bool,
 ) -> Compared:
-    """Ask partition by partition."""
+    """Ask partition by partition; name those that cannot be read."""
     partitions = selection.topic_partitions
     items = chosen_copies(selection.store, partitions, is_weighed=master is not None)
-    job = partial(
-        compare_partition, times=how.times, samples=how.samples, how=how.arguments()
+    compare = partial(
+        compare_readable,
+        times=how.times,
+        samples=how.samples,
+        how=how.arguments(),
+        on_corrupt=problems.on_corrupt,
     )
     with executor(master, "comparing", while_printing=to_stdout) as run:
-        yield from zip(partitions, run(job, items, weigh=weight), strict=True)
+        found = run(partial(attempt, compare), items, weigh=weight)
+        for partition, each in zip(partitions, found, strict=True):
+            if isinstance(each, Failed):
+                problems.add(partition, each.error)
+            else:
+                problems.add_skipped(partition, each.skipped)
+                yield partition, each.compared
     for _ in watched(_logs(selection), mtimes_file, how.legacy.mtimes):
         pass
 
