@@ -14,6 +14,7 @@ from models.record_strategies import bounded, segments
 from models.segment_indexes import pack_offset_entries, pack_time_entries
 
 from kafkastore import LogSegment
+from kafkastore.errors import CorruptBatchError
 from kafkastore.segment.log_segment import SegmentSummary
 
 BASE = 40
