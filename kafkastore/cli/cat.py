@@ -129,7 +129,7 @@ def command(
     bounds = Bounds(
         _as_offset(from_offset), _as_offset(to_offset), start, end, limit, isolation
     )
-    problems = Problems(on_corrupt)
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
     if output is None:
         _Lines(sys.stdout.buffer, form, headers, zone).write(selection, bounds, problems)
         return problems.exit_code

@@ -152,7 +152,7 @@ def command(
     )
     if save_mtimes is not None:
         write_mtimes(save_mtimes, _logs(selection))
-    problems = Problems(on_corrupt)
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
     compared = _compared(
         selection, how, mtimes_file, master, problems, to_stdout=output is None
     )

@@ -110,7 +110,7 @@ def command(
     given = read_positions(offsets, offsets_file)
     selection = select([cluster_1], topics, partitions)
     target = open_store(cluster_2)
-    problems = Problems()
+    problems = Problems(len(selection.topic_partitions))
     committed = committed_of(
         selection, groups, given, problems, narrowed=bool(topics or partitions)
     )

@@ -74,7 +74,7 @@ def command(
     given = read_positions(offsets, offsets_file)
     selection = select(paths, topics, partitions)
     until = next(iter(resolve(moments, selection, "now")), None)
-    problems = Problems(on_corrupt)
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
     committed = committed_of(
         selection, groups, given, problems, narrowed=bool(topics or partitions)
     )

@@ -60,7 +60,7 @@ def command(
         raise click.UsageError("--create-time-header and --created-in contradict each other")
     selection = select(paths, topics, partitions)
     other = None if created_in is None else open_store(created_in)
-    problems = Problems(on_corrupt)
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
     found = _measured(selection, create_time_header, other, master, problems)
     if as_json:
         for each in found:

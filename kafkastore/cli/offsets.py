@@ -183,7 +183,7 @@ def command(
     targets = tuple(specials[text] if text in specials else next(resolved) for text in times)
     mtimes = load_mtimes(mtimes_file, selection)
     legacy = LegacyView(time.time_ns() // 1_000_000, mtimes, whole_seconds)
-    problems = Problems(on_corrupt)
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
     logs = watched(problems.logs(selection), mtimes_file, mtimes)
     total = len(selection.topic_partitions) * len(targets)
     question = Question(targets, tuple(rules), isolation, explain, legacy, on_corrupt)
