@@ -158,8 +158,8 @@ def read(
         Up to where the log is known to have records: a torn tail before it is corruption.
     indexes : str
         By what a segment is known not to reach `start_timestamp`. ``"check"``: by all its batches,
-        read once, with their checksums. ``"trust"``: by its time index, of which the first and the last entry are
-        checked, and no more. ``"ignore"``: all segments are read.
+        read once, with their checksums. ``"trust"``: by its time index, of which the first and the
+        last entry are checked, and no more. ``"ignore"``: all segments are read.
 
     Returns
     -------
