@@ -102,9 +102,8 @@ class SegmentsInTurn:
                     room=room,
                 ):
                     yield run
-                    last = run.headers[-1]
-                    self.position = position = int(last["position"]) + int(last["size"])
-                    next_offset = int(last["last_offset"]) + 1
+                    self.position = position = position + len(run.data)
+                    next_offset = int(run.headers["last_offset"][-1]) + 1
                     self.next_offset = max(self.next_offset, next_offset)
                     if self.damage.has_stopped or next_offset >= self._end_offset:
                         return

@@ -186,14 +186,20 @@ class LogFile:
             count, scanned, status, wanted = batch_header.scan(
                 data, position, headers, verify_crc=verify_crc, within=within
             )
-            if within is not None and count and self._is_contradicted(headers[:count], within):
-                count, scanned = count - 1, scanned - int(headers["size"][count - 1])
-                status = batch_header.BAD_OFFSETS
+            if within is not None and count:
+                next_offset = int(headers["last_offset"][count - 1]) + 1
+                following = data[scanned : scanned + 8]
+                # In nearly every case the next batch is seen to begin after this one's offsets.
+                if (
+                    len(following) < 8 or int.from_bytes(following, "big", signed=True) < next_offset
+                ) and self._is_contradicted(headers[:count], within):
+                    count, scanned = count - 1, scanned - int(headers["size"][count - 1])
+                    next_offset = int(headers["last_offset"][count - 1]) + 1 if count else within[0]
+                    status = batch_header.BAD_OFFSETS
+                within = next_offset, within[1]
             if count:
                 yield BatchRun(data[:scanned], headers[:count])
                 position += scanned
-                if within is not None:
-                    within = int(headers["last_offset"][count - 1]) + 1, within[1]
             if status in _BAD_BATCH:
                 length = int.from_bytes(data[scanned + 8 : scanned + 12], "big")
                 batch = bytes(data[scanned : scanned + batch_header.FRAME_OVERHEAD + length])

@@ -497,6 +497,7 @@ class LogSegment:
             offset_entries,
             checked=True,
             skip_control=True,
+            checks_order=checked is None or checked.error is not None,
         )
 
 

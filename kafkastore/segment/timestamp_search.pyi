@@ -25,6 +25,7 @@ class SegmentSearch:
         warm_section: bool = True,
         checked: bool = False,
         skip_control: bool = False,
+        checks_order: bool = True,
         max_decompressed_bytes: int = ...,
     ) -> None: ...
     def let_go(self) -> None: ...

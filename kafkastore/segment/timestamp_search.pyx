@@ -312,6 +312,8 @@ cdef class SegmentSearch:
         Use index entries only where they fit the log.
     skip_control : bool
         Pass over transaction markers, which brokers do not.
+    checks_order : bool
+        Raise where offsets go back or leave the segment; needless where its batches were checked.
     max_decompressed_bytes : int
         What a compressed batch may grow to.
 
@@ -330,7 +332,7 @@ cdef class SegmentSearch:
     cdef Py_ssize_t _time_count, _offset_count
     cdef int64_t _base_offset, _largest_offset, _max_decompressed_bytes
     cdef bint _warm_section, _checked, _skip_control
-    cdef bint _is_busy, _is_placed
+    cdef bint _is_busy, _is_placed, _checks_order
     cdef Py_ssize_t _first_read, _later_read
     cdef int32_t* _behind        # by slot of the time index: see `_begin_checked`
     cdef Window _window
@@ -340,7 +342,8 @@ cdef class SegmentSearch:
     def __cinit__(
         self, open_log, int64_t base_offset, bytes time_entries not None,
         bytes offset_entries not None, *, bint warm_section=True, bint checked=False,
-        bint skip_control=False, int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+        bint skip_control=False, bint checks_order=True,
+        int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
     ):
         self._open_log = open_log
         self._base_offset = base_offset
@@ -350,7 +353,7 @@ cdef class SegmentSearch:
         self._time_count = len(time_entries) // <Py_ssize_t> time_index._ENTRY_SIZE
         self._offset_count = len(offset_entries) // <Py_ssize_t> offset_index._ENTRY_SIZE
         self._warm_section, self._checked = warm_section, checked
-        self._skip_control = skip_control
+        self._skip_control, self._checks_order = skip_control, checks_order
         self._max_decompressed_bytes = max_decompressed_bytes
         self._first_read = self._later_read = INTERVAL_READ
         self._window.bytes = NULL
@@ -554,7 +557,8 @@ cdef class SegmentSearch:
         twin = SegmentSearch(
             self._open_log, self._base_offset, self._time_entries, self._offset_entries,
             warm_section=self._warm_section, checked=self._checked,
-            skip_control=self._skip_control, max_decompressed_bytes=self._max_decompressed_bytes)
+            skip_control=self._skip_control, checks_order=self._checks_order,
+            max_decompressed_bytes=self._max_decompressed_bytes)
         twin._is_busy = True
         twin._log = self._log
         twin._window.descriptor = self._window.descriptor
@@ -571,7 +575,7 @@ cdef class SegmentSearch:
         if log is None:
             log = self._open_log()
             descriptor, size, place = log.descriptor, log.size, log.place
-            is_placed = place is not None
+            is_placed = place is not None and self._checks_order
             largest_offset = place.offsets[1] if is_placed else 0
             # Without Python between them: another thread takes all of them or none.
             self._window.descriptor, self._window.file_size = descriptor, size
