@@ -190,8 +190,9 @@ class LogFile:
                 next_offset = int(headers["last_offset"][count - 1]) + 1
                 following = data[scanned : scanned + 8]
                 # In nearly every case the next batch is seen to begin after this one's offsets.
+                is_seen = len(following) == 8
                 if (
-                    len(following) < 8 or int.from_bytes(following, "big", signed=True) < next_offset
+                    not is_seen or int.from_bytes(following, "big", signed=True) < next_offset
                 ) and self._is_contradicted(headers[:count], within):
                     count, scanned = count - 1, scanned - int(headers["size"][count - 1])
                     next_offset = int(headers["last_offset"][count - 1]) + 1 if count else within[0]

@@ -1,0 +1,101 @@
+"""What a command over many partitions could not read: named, while it goes on with the others."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, get_args
+
+import click
+
+from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
+from kafkastore.cli.selection import Selection
+from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.partition_log import PartitionLog
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ItemT = TypeVar("ItemT")
+
+on_corrupt_option = click.option(
+    "--on-corrupt",
+    type=click.Choice(get_args(OnCorrupt)),
+    default="raise",
+    show_default=True,
+    help="At corrupt bytes: raise names them and leaves the partition there; stop takes them for "
+    "the end of the partition; skip goes on at the next whole batch, as repair --like keep does. "
+    "The exit code is never 0 then.",
+)
+
+
+class Problems:
+    """The problems of one command.
+
+    Parameters
+    ----------
+    partitions : int
+        How many the command is about.
+    on_corrupt : str
+        As chosen by `on_corrupt_option`.
+    """
+
+    def __init__(self, partitions: int, on_corrupt: OnCorrupt = "raise") -> None:
+        self.on_corrupt = on_corrupt
+        self.count = 0
+        self._partitions = partitions
+        self._unreadable: set[str] = set()
+
+    @property
+    def exit_code(self) -> int:
+        """0 without a problem; 2 if no partition could be read to its end, else 1."""
+        if self._unreadable and len(self._unreadable) >= self._partitions:
+            return UNREADABLE
+        return FOUND_PROBLEMS if self.count else 0
+
+    def logs(self, selection: Selection) -> Iterator[PartitionLog]:
+        """Open the chosen partitions one by one; name those that cannot be opened."""
+        for topic_partition in selection.topic_partitions:
+            try:
+                log = selection.store.partitions[topic_partition]
+            except (KafkaStoreError, OSError) as error:
+                self.add(topic_partition, error)
+            else:
+                yield log
+
+    @contextmanager
+    def of(self, partition: object) -> Iterator[None]:
+        """Name a partition that cannot be read in the `with` block, and go on behind it."""
+        try:
+            yield
+        except (KafkaStoreError, OSError) as error:
+            self.add(partition, error)
+
+    def readable(self, partition: object, items: Iterable[ItemT]) -> Iterator[ItemT]:
+        """Yield items up to the first that cannot be read, which is named."""
+        iterator = iter(items)
+        while True:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            except (KafkaStoreError, OSError) as error:
+                self.add(partition, error)
+                return
+            yield item
+            del item  # lest it is kept while the next one is read
+
+    def add(self, partition: object, error: Exception) -> None:
+        """Name a partition that cannot be read; raise an error that no directory can cause."""
+        if not isinstance(error, KafkaStoreError | OSError):
+            raise error
+        self.count += 1
+        self._unreadable.add(str(partition))
+        way_out = ""
+        if isinstance(error, CorruptionError) and self.on_corrupt == "raise":
+            way_out = "; --on-corrupt skip reads on after it"
+        tell(f"{partition}: {sentence(error)}{way_out}")
+
+    def add_skipped(self, partition: object, skipped: Iterable[SkippedBytes]) -> None:
+        """Say what was skipped in a partition."""
+        for each in skipped:
+            self.count += 1
+            note(f"{partition}: {each}")
