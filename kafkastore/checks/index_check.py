@@ -257,16 +257,19 @@ class TimeIndexCheck(_IndexCheck):
             yield from self._without_entries(log, "the time index is missing")
             return
         yield from self._odd_bytes()
-        zero_count = self._zero_count
-        if not self._index.used_entry_count and zero_count and self._begins_at_zero(log):
-            zero_count -= 1  # the only true entry that looks like padding
-            if zero_count == 0 and (log is None or log.largest_timestamp == 0):
-                return
+        zero_count, slots = self._zero_count, self._index.entry_count
+        has_only_zeros = slots > 0 and self._index.last_entry in (
+            (-1, self.segment.base_offset), (0, self.segment.base_offset)
+        )
+        if has_only_zeros:  # Slot 0 may be a true entry, which the log tells
+            zero_count = slots - self._begins_at_zero(log)
         if zero_count and not self.will_be_recovered:
             yield self._zeros(zero_count)
-        if not self._index.used_entry_count:
-            if not self._index.entry_count and not self.will_be_recovered:
+        if not slots:
+            if not self.will_be_recovered:
                 yield from self._without_entries(log, "the time index is empty")
+        elif has_only_zeros and zero_count:
+            return
         elif log is not None and log.largest_timestamp < 0:
             if not has_damage:
                 yield from self._entries_without_timestamps(log)

@@ -478,7 +478,7 @@ class TimeIndex(_IndexFile[TimestampOffset]):
         path: str | os.PathLike[str],
         base_offset: int | None = None,
         *,
-        first_timestamp_may_be_zero: bool = False,
+        first_timestamp_may_be_zero: bool | None = None,
     ) -> Self:
         """Open an index file for reading; read permission is enough.
 
@@ -488,9 +488,9 @@ class TimeIndex(_IndexFile[TimestampOffset]):
             The file.
         base_offset : int, optional
             Base offset of the segment; by default the number in the file's name.
-        first_timestamp_may_be_zero : bool
+        first_timestamp_may_be_zero : bool, optional
             What the log says: whether (0, base offset) may be a true entry. It is all zeros, like
-            padding; see `time_index.used_entry_count`.
+            padding; see `time_index.used_entry_count`. By default true of a file of one slot.
 
         Returns
         -------
@@ -507,6 +507,8 @@ class TimeIndex(_IndexFile[TimestampOffset]):
             If no base offset is given and the name has none.
         """
         index = super().open(path, base_offset)
+        if first_timestamp_may_be_zero is None:  # a trimmed file has no padding
+            first_timestamp_may_be_zero = index.entry_count == 1
         index._first_timestamp_may_be_zero = first_timestamp_may_be_zero
         return index
 

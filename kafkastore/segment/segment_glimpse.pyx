@@ -109,11 +109,12 @@ cdef bint find_last_entry(
 ) noexcept nogil:
     cdef uint8_t tail[TAIL_SIZE]
     cdef int64_t size, end
-    cdef Py_ssize_t here, count
+    cdef Py_ssize_t here, count, slots
     cdef bint is_read = True
     cdef int descriptor = open_regular(path, &size)
     if descriptor < 0:
         return False
+    slots = size // time_index._ENTRY_SIZE
     if not with_padding:
         size = end_of_data(descriptor, size)
     end = size - size % time_index._ENTRY_SIZE
@@ -125,7 +126,7 @@ cdef bint find_last_entry(
             break
         count = here // time_index._ENTRY_SIZE
         if not with_padding:
-            count = slots_before_padding(tail, count, time_index._ENTRY_SIZE)
+            count = time_index.used_slots(tail, count, slots)
         if count:
             last[0] = time_index.load_entry(tail, count - 1, base_offset)
             break
@@ -169,19 +170,23 @@ cdef struct Index:
 
 cdef bint read_index(const char* path, Py_ssize_t entry_size, Index* index) noexcept nogil:
     cdef int64_t size
+    cdef Py_ssize_t slots
     cdef bint is_read = False
     cdef int descriptor = open_regular(path, &size)
     index.bytes = NULL
     index.count = 0
     if descriptor < 0:
         return False
+    slots = size // entry_size
     size = end_of_data(descriptor, size)
     size -= size % entry_size
     if size <= LARGEST_INDEX:
         index.bytes = <uint8_t*> malloc(max(size, 1))
         is_read = index.bytes != NULL and read_at(descriptor, index.bytes, size, 0)
     close(descriptor)
-    if is_read:
+    if is_read and entry_size == time_index._ENTRY_SIZE:
+        index.count = time_index.used_slots(index.bytes, size // entry_size, slots)
+    elif is_read:
         index.count = slots_before_padding(index.bytes, size // entry_size, entry_size)
     return is_read
 

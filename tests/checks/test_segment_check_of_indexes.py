@@ -273,3 +273,17 @@ def test_without_the_log_an_index_is_checked_by_itself(tmp_path, case):
     assert findings_of(good, with_style=True, reads_log=False) == []
     logs, _ = written(tmp_path / "logs", is_active=False, **WRONG_BY_ITSELF[case])
     assert len(findings_of(logs, reads_log=False)) == 1
+
+
+def test_twelve_zero_bytes_that_the_log_contradicts_are_told_once(tmp_path):
+    starts_at_0 = in_a_row([batch(0), batch(NOW)])
+    untimed = in_a_row([batch(-1, magic=0) for _ in range(4)])
+    for number, (batches, severity) in enumerate((
+        (BATCHES, Severity.DATA_LOSS_RISK),
+        (untimed, Severity.DATA_LOSS_RISK),
+        (starts_at_0, Severity.WRONG_ANSWERS),  # a true entry, but not the last one
+    )):
+        logs, _ = written(
+            tmp_path / str(number), batches=batches, time_index=bytes(12), is_active=False)
+        (found,) = findings_of(logs)
+        assert (found.path.suffix, found.severity) == (".timeindex", severity)
