@@ -64,7 +64,9 @@ class _IndexCheck:
                 Severity.WRONG_ANSWERS,
                 error.position,
                 error.reason,
-                "a broker gives up the log directory at the first such error",
+                "a broker gives up the log directory at the first such error"
+                if isinstance(error.__cause__, OSError)
+                else "a broker that loads this searches among entries that lead nowhere",
             )
 
     @cached_property

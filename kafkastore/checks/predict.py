@@ -48,7 +48,7 @@ from kafkastore.log.log_store import (
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.segment.small_file import read_if_there, read_whole
+from kafkastore.segment.small_file import has_bytes, read_if_there
 from kafkastore.segment.zeros import is_zero_from
 
 
@@ -328,15 +328,12 @@ def changed_files(recovered: RecoveredLog) -> list[str]:
         Rising.
     """
     names = {*recovered.deleted, *recovered.renamed, *recovered.cut, *recovered.copied}
-    names |= {name for name, data in recovered.written.items() if not _holds(recovered, name, data)}
+    names |= {
+        name
+        for name, data in recovered.written.items()
+        if not has_bytes(recovered.path / name, data, CorruptionError)
+    }
     return sorted(names)
-
-
-def _holds(recovered: RecoveredLog, name: str, data: bytes) -> bool:
-    try:
-        return read_whole(recovered.path / name, CorruptionError) == data
-    except FileNotFoundError:
-        return False
 
 
 def _lost(recovered: RecoveredLog) -> Iterator[int]:
