@@ -32,7 +32,8 @@ def memory():
 def write_log(root, *, is_clean):
     segments = tuple(
         Segment(
-            base, tuple(Batch((Row(at, NOW + at, b"k", b"v" * 200),)) for at in range(base, base + 9))
+            base,
+            tuple(Batch((Row(at, NOW + at, b"k", b"v" * 200),)) for at in range(base, base + 9)),
         ).indexed(interval=300)
         for base in (0, 9)
     )
