@@ -25,6 +25,7 @@ from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.batch_sequence import BatchSequence
 from kafkastore.formats.entries import OFFSET_ENTRY, TIME_ENTRY
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.salvage import begins_batch
 
 #: A log of more bytes than any usual index interval that still has no offset index entry.
 LARGE_WITHOUT_ENTRIES = 1 << 20
@@ -205,12 +206,25 @@ class OffsetIndexCheck(_IndexCheck):
                 consequence,
             )
         else:
+            severity = Severity.WRONG_ANSWERS
+            consequence = "reads and lookups that begin there miss records or fail"
+            is_loaded = segment.is_active and not self.will_be_recovered
+            is_last = slot == len(entries) - 1
+            if is_loaded and is_last and not self._is_batch(int(entries[slot]["position"])):
+                severity = Severity.DATA_LOSS_RISK
+                consequence = "a broker that loads this does not start, or takes the segment for "
+                consequence += "empty, and writes offsets anew"
             yield self._finding(
-                Severity.WRONG_ANSWERS,
+                severity,
                 slot * self._entry_size,
                 f"{entry} does not lead to its batch",
-                "reads and lookups that begin there miss records or fail",
+                consequence,
             )
+
+    def _is_batch(self, position: int) -> bool:
+        """Tell whether a batch begins at the position of an entry."""
+        with self.segment.open_as_broker() as log:
+            return begins_batch(log, position, self.segment.base_offset)
 
 
 class TimeIndexCheck(_IndexCheck):

@@ -112,7 +112,10 @@ def test_an_offset_entry_that_leads_astray_gives_wrong_answers(tmp_path, case):
     logs, log = written(tmp_path / "logs", offset_index=data)
     (found,) = findings_of(logs)
     assert (found.path, found.position) == (log.with_suffix(".index"), position)
-    assert (found.severity, words in found.what) == (Severity.WRONG_ANSWERS, True)
+    # Beside a clean-shutdown marker, a broker begins at the last entry's position.
+    is_risk = case == "within a batch"
+    severity = Severity.DATA_LOSS_RISK if is_risk else Severity.WRONG_ANSWERS
+    assert (found.severity, words in found.what) == (severity, True)
     assert found.remedy == f"kafkastore reindex {log.parent}"
 
 
