@@ -48,7 +48,7 @@ from kafkastore.remote.tree import local_path
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.segment.small_file import read_whole
+from kafkastore.segment.small_file import has_bytes
 
 #: What messages of format 0, which have none, get for a timestamp.
 Untimed = Literal["none", "mtime"]
@@ -204,7 +204,7 @@ class _Partition:
         for epoch, start_offset in sorted({*known, *self.epochs.entries}):
             epochs.assign(epoch, start_offset)
         data = pack_leader_epoch_checkpoint(epochs.entries)
-        if before is not None and read_whole(path, CorruptionError) == data:
+        if before is not None and has_bytes(path, data, CorruptionError):
             return
         like = os.stat(self.log.segments[0].log_path if before is None else path)
         why = "every offset has a leader epoch now"
@@ -257,7 +257,7 @@ class _Partition:
             name = segment_file_name(segment.base_offset, suffix)
             path = self.log.path / name
             old_index = read_state(path)
-            if old_index is not None and read_whole(path, CorruptionError) == data:
+            if old_index is not None and has_bytes(path, data, CorruptionError):
                 continue
             like = status if old_index is None else os.stat(path)
             rebuilt = Rebuilt(self.index_interval_bytes)

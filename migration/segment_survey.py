@@ -219,7 +219,9 @@ def _time_index(segment: LogSegment) -> tuple[TimeIndexKind, FileState | None]:
     index = segment.time_index
     if index is None:
         return "missing", None
-    if index.used_entry_count:
+    if index.used_entry_count and not (
+        index.last_entry == (0, segment.base_offset) and segment.largest_record_timestamp() != 0
+    ):
         return "present", None
     return ("zeros" if index.entry_count else "empty"), read_state(segment.time_index_path)
 

@@ -25,6 +25,7 @@ from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.batch_sequence import BatchSequence
 from kafkastore.formats.entries import OFFSET_ENTRY, TIME_ENTRY
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.salvage import begins_batch
 
 #: A log of more bytes than any usual index interval that still has no offset index entry.
 LARGE_WITHOUT_ENTRIES = 1 << 20
@@ -64,7 +65,9 @@ class _IndexCheck:
                 Severity.WRONG_ANSWERS,
                 error.position,
                 error.reason,
-                "a broker gives up the log directory at the first such error",
+                "a broker gives up the log directory at the first such error"
+                if isinstance(error.__cause__, OSError)
+                else "a broker that loads this searches among entries that lead nowhere",
             )
 
     @cached_property
@@ -203,12 +206,25 @@ class OffsetIndexCheck(_IndexCheck):
                 consequence,
             )
         else:
+            severity = Severity.WRONG_ANSWERS
+            consequence = "reads and lookups that begin there miss records or fail"
+            is_loaded = segment.is_active and not self.will_be_recovered
+            is_last = slot == len(entries) - 1
+            if is_loaded and is_last and not self._is_batch(int(entries[slot]["position"])):
+                severity = Severity.DATA_LOSS_RISK
+                consequence = "a broker that loads this does not start, or takes the segment for "
+                consequence += "empty, and writes offsets anew"
             yield self._finding(
-                Severity.WRONG_ANSWERS,
+                severity,
                 slot * self._entry_size,
                 f"{entry} does not lead to its batch",
-                "reads and lookups that begin there miss records or fail",
+                consequence,
             )
+
+    def _is_batch(self, position: int) -> bool:
+        """Tell whether a batch begins at the position of an entry."""
+        with self.segment.open_as_broker() as log:
+            return begins_batch(log, position, self.segment.base_offset)
 
 
 class TimeIndexCheck(_IndexCheck):
@@ -257,16 +273,19 @@ class TimeIndexCheck(_IndexCheck):
             yield from self._without_entries(log, "the time index is missing")
             return
         yield from self._odd_bytes()
-        zero_count = self._zero_count
-        if not self._index.used_entry_count and zero_count and self._begins_at_zero(log):
-            zero_count -= 1  # the only true entry that looks like padding
-            if zero_count == 0 and (log is None or log.largest_timestamp == 0):
-                return
+        zero_count, slots = self._zero_count, self._index.entry_count
+        has_only_zeros = slots > 0 and self._index.last_entry in (
+            (-1, self.segment.base_offset), (0, self.segment.base_offset)
+        )
+        if has_only_zeros:  # Slot 0 may be a true entry, which the log tells
+            zero_count = slots - self._begins_at_zero(log)
         if zero_count and not self.will_be_recovered:
             yield self._zeros(zero_count)
-        if not self._index.used_entry_count:
-            if not self._index.entry_count and not self.will_be_recovered:
+        if not slots:
+            if not self.will_be_recovered:
                 yield from self._without_entries(log, "the time index is empty")
+        elif has_only_zeros and zero_count:
+            return
         elif log is not None and log.largest_timestamp < 0:
             if not has_damage:
                 yield from self._entries_without_timestamps(log)

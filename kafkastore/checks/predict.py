@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kafkastore.errors import (
     CorruptCheckpointError,
+    CorruptIndexError,
     CorruptionError,
     KafkaStoreError,
     NotAFileError,
@@ -37,6 +38,7 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_dir import LogDir, SkippedName
 from kafkastore.log.log_store import (
     AnyPartition,
@@ -48,7 +50,8 @@ from kafkastore.log.log_store import (
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.segment.small_file import read_if_there, read_whole
+from kafkastore.segment.salvage import is_torn_batch
+from kafkastore.segment.small_file import has_bytes, read_if_there
 from kafkastore.segment.zeros import is_zero_from
 
 
@@ -58,13 +61,14 @@ class Outcome(StrEnum):
     STOPS_THE_START = "stops-the-start"
     """The broker does not start, or gives up the log directory that this lies in."""
     LOSES_RECORDS = "loses-records"
-    """Bytes of logs go that are not just zeros, or a segment is passed over or taken for empty."""
+    """Bytes of logs go that could be read, or a segment is passed over or taken for empty."""
     IS_DELETED = "is-deleted"
     """It goes as a whole, as it was meant to."""
     IS_NOT_READ = "is-not-read"
     """It stays as it is."""
     IS_CHANGED = "is-changed"
-    """It is loaded; files beside the logs are made, made anew, or deleted."""
+    """It is loaded; files beside the logs are made, made anew, or deleted, and what follows the
+    last whole batch is cut off: preallocated space, or a batch that a crash cut short."""
     IS_LOADED = "is-loaded"
     """It is loaded as it is."""
 
@@ -89,7 +93,8 @@ class Prediction:
     recovered : RecoveredLog or None
         The partition as it is loaded; None where it is not.
     lost_bytes : int
-        How many bytes of logs go; where just zeros are cut off, as of preallocated space, none.
+        How many bytes of logs go. None where just zeros are cut off, as of preallocated space, or
+        a last batch that a crash cut short.
     made_bytes : mapping of str to int
         Sizes of the files that are made, or made again with other bytes than they have.
     """
@@ -235,9 +240,11 @@ def predict_log(
     except NotAFileError as error:
         return _odd_file(log, error)
     except (KafkaStoreError, OSError) as error:
-        outcome = Outcome.STOPS_THE_START
-        return Prediction(log.path, outcome, str(error), log.topic_partition)
-    lost_bytes = sum(_lost(recovered))
+        why = str(error)
+        if isinstance(error, CorruptIndexError):
+            why += "; kafkastore reindex rebuilds it"
+        return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
+    lost_bytes = sum(_lost(log, recovered))
     why = _taken_for_empty(recovered)
     changed = changed_files(recovered)
     if lost_bytes or why is not None:
@@ -328,19 +335,19 @@ def changed_files(recovered: RecoveredLog) -> list[str]:
         Rising.
     """
     names = {*recovered.deleted, *recovered.renamed, *recovered.cut, *recovered.copied}
-    names |= {name for name, data in recovered.written.items() if not _holds(recovered, name, data)}
+    names |= {
+        name
+        for name, data in recovered.written.items()
+        if not has_bytes(recovered.path / name, data, CorruptionError)
+    }
     return sorted(names)
 
 
-def _holds(recovered: RecoveredLog, name: str, data: bytes) -> bool:
-    try:
-        return read_whole(recovered.path / name, CorruptionError) == data
-    except FileNotFoundError:
-        return False
+def _lost(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
+    """Yield how many bytes go of each log that is cut, or deleted with nothing in its place.
 
-
-def _lost(recovered: RecoveredLog) -> Iterator[int]:
-    """Yield how many bytes go of each log that is cut, or deleted with nothing in its place."""
+    A last batch that a crash cut short was lost then, as `verify` says of it: no start loses it.
+    """
     old_names = {new: old for old, new in recovered.renamed.items()}
     replaced = [
         range(segment.base_offset, segment.next_offset)
@@ -354,6 +361,12 @@ def _lost(recovered: RecoveredLog) -> Iterator[int]:
         if not any(file.base_offset in offsets for offsets in replaced):
             yield _size_behind(recovered.path / name, 0)
     for name, size in recovered.cut.items():
+        active = log.segments[-1]
+        if name == active.log_path.name and name not in old_names:
+            with active.open_as_broker() as opened:
+                last_offset = active.base_offset + INT32_MAX
+                if is_torn_batch(opened, size, recovered.log_end_offset, last_offset):
+                    continue
         yield _size_behind(recovered.path / old_names.get(name, name), size)
 
 

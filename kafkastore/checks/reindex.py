@@ -43,8 +43,7 @@ from kafkastore.log.side_by_side import side_by_side
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
-from kafkastore.segment.regular_file import check_regular
-from kafkastore.segment.small_file import read_whole
+from kafkastore.segment.small_file import has_bytes
 
 _TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)
@@ -368,7 +367,7 @@ def _change(
 ) -> Iterator[FileChange]:
     """Plan one file if it is not as it should be."""
     path = read.path.with_name(read.path.name + suffix)
-    if _holds(path, data):
+    if has_bytes(path, data, CorruptIndexError):  # most have, and need no digest
         return
     before = read_state(path)
     if before is None and suffix == TRANSACTION_INDEX_SUFFIX and not data:
@@ -380,13 +379,3 @@ def _change(
         )
     why = "it is missing" if before is None else "it is not what the log gives"
     yield FileChange(f"{read.place}{suffix}", before, after, content, why, (read.reliance,))
-
-
-def _holds(path: Path, data: bytes) -> bool:
-    """Tell whether a file has these bytes: most have, and need no digest."""
-    try:
-        status = os.stat(path)
-        check_regular(path, status)
-        return status.st_size == len(data) and read_whole(path, CorruptIndexError) == data
-    except FileNotFoundError:
-        return False

@@ -24,7 +24,7 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.salvage import has_false_length, next_batch
+from kafkastore.segment.salvage import is_torn_batch, next_batch
 from kafkastore.segment.zeros import is_zero_from
 
 #: Of so many damaged places in a segment each is told by itself.
@@ -183,11 +183,11 @@ class SegmentCheck:
                 and is_zero_from(file.descriptor, position)
             ):
                 return  # preallocated space
+            if reason is None and is_torn_batch(file, position, batches.next_offset, last_offset):
+                self._tail = position, file.size
+                return
             end = next_batch(file, position, batches.next_offset, last_offset)
             if reason is None and end >= file.size:
-                if not has_false_length(file, position):
-                    self._tail = position, file.size
-                    return
                 reason = "the length of the last batch is wrong"
             self._damages.append(
                 _Damage(

@@ -15,7 +15,7 @@ from kafkastore.cli.bytes_shown import show_bytes
 from kafkastore.cli.dump_log import json_record, show_headers
 from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_line, json_option
-from kafkastore.cli.output_file import check_output, written_whole
+from kafkastore.cli.output_file import check_output, is_stdout, written_whole
 from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
@@ -45,6 +45,9 @@ _STRIDE = 10_000
 #: What a Parquet row group holds: more than an Arrow batch, for a reader skips by row group.
 _ROW_GROUP_ROWS = 100_000
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
+_FORM_BY_SUFFIX = {
+    ".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".txt": "text",
+}  # fmt: skip
 
 
 class Bounds(NamedTuple):
@@ -57,10 +60,10 @@ class Bounds(NamedTuple):
     limit: int | None
     isolation: Isolation
 
-    def hold(self, timestamp: int) -> bool:
-        """Whether a timestamp is within the bounds of time."""
-        return (self.start_timestamp is None or timestamp >= self.start_timestamp) and (
-            self.end_timestamp is None or timestamp < self.end_timestamp
+    def hold(self, record: Record) -> bool:
+        """Whether a record's timestamp is within the bounds of time."""
+        return (self.start_timestamp is None or record.timestamp >= self.start_timestamp) and (
+            self.end_timestamp is None or record.timestamp < self.end_timestamp
         )
 
 
@@ -87,14 +90,15 @@ class Bounds(NamedTuple):
     "--format",
     "form",
     type=click.Choice(["text", "json", "arrow", "parquet"]),
-    help="Default: text. arrow (IPC file) and parquet have the columns of Spark's Kafka source.",
+    help="Default: by the name of FILE (.parquet, .arrow, .json, .jsonl), else text. arrow (IPC "
+    "file) and parquet have the columns of Spark's Kafka source.",
 )
 @click.option(
     "-o",
     "--output",
     type=ANY_PATH,
     metavar="FILE",
-    help="Write to this file, which appears when it is whole.",
+    help="Write to this file, which appears when it is whole; - is standard output.",
 )
 @on_corrupt_option
 @json_option
@@ -127,18 +131,15 @@ def command(
     selection = select(paths, topics, partitions)
     start, end = _timestamps(moments, selection, relative_to)
     bounds = Bounds(
-        _as_offset(from_offset), _as_offset(to_offset), start, end, limit, isolation
+        _as_int64(from_offset), _as_int64(to_offset), start, end, _as_int64(limit), isolation
     )
     problems = Problems(len(selection.topic_partitions), on_corrupt)
-    if output is None:
-        _Lines(sys.stdout.buffer, form, headers, zone).write(selection, bounds, problems)
+    if output is None or is_stdout(output):
+        _write(sys.stdout.buffer, form, selection, bounds, headers, zone, problems)
         return problems.exit_code
     check_output(output, selection.store)
     with written_whole(output) as file:
-        if form in ("arrow", "parquet"):
-            _write_columns(file, form, selection, bounds, headers, problems)
-        else:
-            _Lines(file, form, headers, zone).write(selection, bounds, problems)
+        _write(file, form, selection, bounds, headers, zone, problems)
     return problems.exit_code
 
 
@@ -146,14 +147,16 @@ def _form(form: str | None, as_json: bool, output: Path | None) -> str:
     """Return the format that the options ask for."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} contradict each other")
-    chosen = "json" if as_json else form or "text"
-    if chosen in ("arrow", "parquet") and output is None:
+    suffix = "" if output is None else output.suffix.lower()
+    chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
+    is_shown = output is None or (is_stdout(output) and sys.stdout.isatty())
+    if chosen in ("arrow", "parquet") and is_shown:
         raise click.UsageError(f"--format {chosen} needs a file: -o FILE")
     return chosen
 
 
-def _as_offset(number: int | None) -> int | None:
-    """Return an offset that fits 64 bits; no record has a larger one."""
+def _as_int64(number: int | None) -> int | None:
+    """Return a number that fits 64 bits; no offset is larger, and no log has more records."""
     return None if number is None else min(number, INT64_MAX)
 
 
@@ -165,6 +168,22 @@ def _timestamps(
     resolved = iter(resolve(given, selection, relative_to))
     start, end = (None if moment is None else next(resolved) for moment in moments)
     return start, end
+
+
+def _write(
+    file: BinaryIO,
+    form: str,
+    selection: Selection,
+    bounds: Bounds,
+    headers: bool,
+    zone: tzinfo | None,
+    problems: Problems,
+) -> None:
+    """Write the records chosen in one of the formats."""
+    if form in ("arrow", "parquet"):
+        _write_columns(file, form, selection, bounds, headers, problems)
+    else:
+        _Lines(file, form, headers, zone).write(selection, bounds, problems)
 
 
 class _Lines:
@@ -179,16 +198,16 @@ class _Lines:
         count = 0
         to_stdout = self._stream is sys.stdout.buffer
         with progress("records", bounds.limit, while_printing=to_stdout) as advance:
-            chosen = (
-                (log, record)
-                for log in problems.logs(selection)
-                for record in _records(log, bounds, problems)
-            )
-            for log, record in itertools.islice(chosen, bounds.limit):
-                self._stream.write(self._line(log, record))
-                count += 1
-                if count % _STRIDE == 0:
-                    advance(_STRIDE)
+            for log in problems.logs(selection):
+                left = None if bounds.limit is None else bounds.limit - count
+                if left == 0:
+                    break
+                for record in itertools.islice(_records(log, bounds, problems), left):
+                    self._stream.write(self._line(log, record))
+                    count += 1
+                    if count % _STRIDE == 0:
+                        advance(_STRIDE)
+                    del record  # a large one, before the next batch is decompressed
         if not problems.count:
             _tell_if_none(count, selection, bounds)
 
@@ -224,9 +243,7 @@ def _records_of(
     start, end = log.bounds(bounds.start_offset, bounds.end_offset)
     read = partial(log.records, on_corrupt=on_corrupt, skipped=skipped)
     if bounds.isolation == "read_committed":  # which goes over much of the log each time
-        for record in read(start, end, isolation=bounds.isolation):
-            if bounds.hold(record.timestamp):
-                yield record
+        yield from filter(bounds.hold, read(start, end, isolation=bounds.isolation))
         return
     for segment in log.segments_between(start, end):
         if bounds.start_timestamp is not None:
@@ -235,9 +252,7 @@ def _records_of(
             if (-1 if largest is None else largest) < bounds.start_timestamp:
                 continue
         ends = end if segment.next_base_offset is None else min(end, segment.next_base_offset)
-        for record in read(max(start, segment.base_offset), ends):
-            if bounds.hold(record.timestamp):
-                yield record
+        yield from filter(bounds.hold, read(max(start, segment.base_offset), ends))
         if skipped and on_corrupt == "stop":
             return
 
@@ -263,6 +278,7 @@ def _write_columns(
                 advance(wanted.num_rows)
                 if count == bounds.limit:
                     return
+                del batch, wanted  # large ones, before the next batch is decompressed
             problems.add_skipped(log.topic_partition, skipped)
     if not problems.count:
         _tell_if_none(count, selection, bounds)
@@ -279,7 +295,9 @@ def _open_writer(file: BinaryIO, form: str, headers: bool) -> RecordBatchFileWri
         return new_file(file, columns)
     from pyarrow.parquet import ParquetWriter
 
-    return ParquetWriter(file, columns, compression="zstd")
+    # A value's least and largest are of no use to readers, and copies of it.
+    dated = [name for name in columns.names if name != "value"]
+    return ParquetWriter(file, columns, compression="zstd", write_statistics=dated)
 
 
 def _batches(

@@ -45,7 +45,7 @@ _REMEDIES_BY_CLASS = (
     (UnsupportedFormatError, "the file is damaged there or is no Kafka log of a known version"),
     (CorruptBatchError, "what lies before that byte can be read"),
     (CorruptIndexError, "the log itself may be whole, and indexes can be rebuilt from it"),
-    (CorruptCheckpointError, "a broker would refuse the file and go on without what it says"),
+    (CorruptCheckpointError, "kafkastore verify says what a broker makes of it"),
 )
 
 

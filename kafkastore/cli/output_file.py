@@ -1,4 +1,7 @@
-"""A file that a command writes: there whole, or not at all."""
+"""A file that a command writes: there whole, or not at all.
+
+A pipe or a device is written directly.
+"""
 from __future__ import annotations
 
 import os
@@ -12,9 +15,17 @@ from typing import BinaryIO
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.log.log_store import LogStore
 
+#: Names that stand for standard output.
+STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
+
+
+def is_stdout(path: Path | None) -> bool:
+    """Whether a command was asked to write to standard output."""
+    return str(path) in STDOUT
+
 
 def check_output(path: Path, store: LogStore) -> None:
-    """Refuse an output file that would lie in a directory being read, or that is no file.
+    """Refuse an output file that would lie in a directory being read, or that can't be written.
 
     Parameters
     ----------
@@ -28,6 +39,10 @@ def check_output(path: Path, store: LogStore) -> None:
     ChangeRefusedError
         If it is not safe.
     """
+    if is_stdout(path):
+        raise ChangeRefusedError(f"{path} is standard output; name a file")
+    if _is_stream(path):
+        return
     target = Path(os.path.realpath(path))
     roots = [log_dir.path for log_dir in store.log_dirs]
     roots += [log.path for log in store if log.log_dir is None]
@@ -46,6 +61,15 @@ def check_output(path: Path, store: LogStore) -> None:
         raise ChangeRefusedError(f"{path} is there and is no file; name another one")
 
 
+def _is_stream(path: Path) -> bool:
+    """Whether there is a pipe or a character device of this name."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """Open a file that appears under its name when the `with` block ends without an error.
@@ -53,13 +77,17 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : path
-        The file; replaced if it is there.
+        The file; replaced if it is there. What is written to a pipe or a device is there at once.
 
     Yields
     ------
     binary file
         A temporary file beside it, removed if anything goes wrong.
     """
+    if _is_stream(path):
+        with open(path, "wb") as stream:
+            yield stream
+        return
     target = Path(os.path.realpath(path))
     descriptor, name = tempfile.mkstemp(".partial", f".{target.name}.", target.parent)
     try:

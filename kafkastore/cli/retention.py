@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from kafkastore.cli.durations import parse_duration
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.progress import progress
@@ -16,6 +17,7 @@ from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.broker_rules import rules_of
+from kafkastore.formats.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate, retention_of
 from kafkastore.log.doubtful_times import Doubt
 from kafkastore.log.log_config import LogConfig
@@ -37,6 +39,15 @@ def _parse_options(
     return options
 
 
+def _parse_retention_ms(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> str | None:
+    """Take Kafka's number, which is -1 for no limit, or a duration with units."""
+    if text is None or text.strip().startswith("-"):
+        return text
+    return str(parse_duration(context, parameter, text))
+
+
 @click.command()
 @selection_options
 @click.option(
@@ -47,7 +58,10 @@ def _parse_options(
     metavar="KEY=VALUE",
     help="An option of the topics, by Kafka's name; may be repeated. Else Kafka's defaults.",
 )
-@click.option("--retention-ms", metavar="N", help="The same as --config retention.ms=N.")
+@click.option(
+    "--retention-ms", metavar="DURATION", callback=_parse_retention_ms,
+    help="The same as --config retention.ms=N; also such as 7d or 36h.",
+)
 @click.option("--retention-bytes", metavar="N", help="The same as --config retention.bytes=N.")
 @click.option(
     "--now", "now", default="now", metavar="TIME",
@@ -94,6 +108,12 @@ def command(
         note(
             "a partition directory by itself has no checkpoints and no clean-shutdown marker; its "
             "log starts with its first segment, and the active one counts as recovered"
+        )
+    metadata = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+    if not options and metadata in selection.store.partitions:
+        note(
+            f"the topics' own configurations are in {metadata}, which is not read for them: these "
+            "are Kafka's defaults; give a topic's own with --config KEY=VALUE"
         )
     if as_json:
         doubtful = False

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkastore.errors import KafkaStoreError
 
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 _DAY_MS = 24 * 60 * 60 * 1000
 
 KafkaVersion = tuple[int, ...]
@@ -329,6 +329,9 @@ _BEFORE = BrokerRules(
 )
 
 
+#: The newest version that is known here; what a later one does is not.
+NEWEST_KNOWN: KafkaVersion = max(since for since, _, _ in _CHANGES)
+
 #: What the newest brokers known here do.
 NEWEST = _BEFORE._replace(**{field: value for _, field, value in _CHANGES})  # type: ignore[arg-type]
 
@@ -336,19 +339,34 @@ NEWEST = _BEFORE._replace(**{field: value for _, field, value in _CHANGES})  # t
 def parse_version(text: str) -> KafkaVersion:
     """Parse a Kafka version such as ``2.4`` or ``0.10.2.2``.
 
+    Parameters
+    ----------
+    text : str
+        The version; ``4`` is the newest known one that begins so.
+
     Raises
     ------
     UnknownVersionError
-        If the text is no version.
+        If the text is no version, or a later one than is known here: what that does is not known.
 
     Examples
     --------
-    >>> parse_version("2.4") < parse_version("2.4.1") < parse_version("3.0")
+    >>> parse_version("2.4") < parse_version("2.4.1") < parse_version("3.0") < parse_version("4")
     True
     """
+    newest = ".".join(map(str, NEWEST_KNOWN))
     if not isinstance(text, str) or not _VERSION.fullmatch(text):
-        raise UnknownVersionError(f"{text!r} is no Kafka version such as 2.4 or 3.9.1")
-    return tuple(int(part) for part in text.split("."))
+        raise UnknownVersionError(
+            f"{text!r} is no Kafka version such as 2.4; known are 0.8 to {newest}"
+        )
+    version = tuple(int(part) for part in text.split("."))
+    if version[: len(NEWEST_KNOWN)] > NEWEST_KNOWN:
+        raise UnknownVersionError(
+            f"Kafka {text} is newer than what is known here; known are 0.8 to {newest}"
+        )
+    if len(version) == 1:
+        return max(since for since, _, _ in _CHANGES if since[0] <= version[0])
+    return version
 
 
 def rules_of(version: str) -> BrokerRules:

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkastore.formats.big_endian cimport load_i32, load_i64
-from kafkastore.formats.slot_search cimport Key, wrapping_add
+from kafkastore.formats.slot_search cimport Key, slots_before_padding, wrapping_add
 
 
 cdef enum:
@@ -37,6 +37,13 @@ cdef inline Entry load_entry(
         entry.timestamp = load_i64(at + _TIMESTAMP_AT)
         entry.offset = wrapping_add(base_offset, load_i32(at + _RELATIVE_OFFSET_AT))
     return entry
+
+
+cdef inline Py_ssize_t used_slots(
+    const uint8_t* entries, Py_ssize_t count, Py_ssize_t slots_of_file,
+) noexcept nogil:
+    """Count the slots before the padding; a file of one slot was trimmed and has none."""
+    return count if slots_of_file == 1 else slots_before_padding(entries, count, _ENTRY_SIZE)
 
 
 cdef inline Py_ssize_t first_slot_out_of_order(

@@ -78,7 +78,7 @@ def entry_count(entries):
     return count
 
 
-def used_entry_count(entries, int64_t base_offset=0, *, bint first_timestamp_may_be_zero=False):
+def used_entry_count(entries, int64_t base_offset=0, *, first_timestamp_may_be_zero=None):
     """Count the entries without the zero padding behind them.
 
     Parameters
@@ -87,11 +87,12 @@ def used_entry_count(entries, int64_t base_offset=0, *, bint first_timestamp_may
         The content of a time index file, odd bytes at its end allowed.
     base_offset : int
         Not needed here; the other functions have it in this place too.
-    first_timestamp_may_be_zero : bool
+    first_timestamp_may_be_zero : bool, optional
         What the log says: whether its record at the base offset has timestamp 0 and none before
         the first index entry is later. Only then (0, base offset), twelve zero bytes, is a true
         entry, and only in slot 0: a file of nothing but zeros is then said to have one entry.
-        Whether it was written cannot be known, but what it promises holds.
+        Whether it was written cannot be known, but what it promises holds. By default true of a
+        file of one slot: it was trimmed, and a trimmed file has no padding.
 
     Returns
     -------
@@ -106,7 +107,9 @@ def used_entry_count(entries, int64_t base_offset=0, *, bint first_timestamp_may
     with nogil:
         used = slots_before_padding(<const uint8_t*> view.buf, count, _ENTRY_SIZE)
     PyBuffer_Release(&view)
-    return 1 if used == 0 and count and first_timestamp_may_be_zero else used
+    if used == 0 and count:
+        used = count == 1 if first_timestamp_may_be_zero is None else first_timestamp_may_be_zero
+    return used
 
 
 def parse(entries, int64_t base_offset):

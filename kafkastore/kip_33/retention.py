@@ -283,10 +283,9 @@ def _dated(log: PartitionLog, segment: LogSegment, rules: BrokerRules) -> _Dated
     try:
         with TimeIndex.open(segment.time_index_path, segment.base_offset) as index:
             last = index.last_entry_with_padding.timestamp
-            is_padded = index.used_entry_count < index.entry_count
     except FileNotFoundError:
         return by_file
-    if is_padded:
+    if last == 0:  # a true entry, padding, or a file whose bytes were lost: the log decides
         in_log = segment.largest_record_timestamp("trust")
         return _Dated(last, DatedBy.RECORDS if in_log == 0 else DatedBy.ZEROS, in_log)
     return _Dated(last, DatedBy.RECORDS) if last >= 0 else by_file

@@ -43,6 +43,7 @@ from kafkastore.log.producer_recovery import (
     remove_stray_snapshots,
 )
 from kafkastore.log.segment_recovery import SegmentRecovery
+from kafkastore.segment.salvage import begins_batch
 
 
 class LogLoader:
@@ -145,7 +146,7 @@ class LogLoader:
         """Return the offset behind a segment's last batch as a broker finds it.
 
         It searches for the last offset of the index, from where that leads; a segment without such
-        a batch is taken for empty.
+        a batch is taken for empty. An entry that leads to bytes that are no batch stops the start.
 
         Source: Kafka 2.4.0 ``LogSegment.readNextOffset``.
         """
@@ -159,9 +160,18 @@ class LogLoader:
             last.offset,
             warm_section=self.rules.indexes_have_warm_section,
         )
-        with segment.open_log() as log, suppress(CorruptionError):
-            if log.search_for_offset(last.offset, begin.position) is None:
-                return segment.base_offset
+        with segment.open_log() as log:
+            with suppress(CorruptionError):
+                if log.search_for_offset(last.offset, begin.position) is None:
+                    return segment.base_offset
+            is_batch = begins_batch(log, begin.position, segment.base_offset)
+        if begin.position > 0 and not is_batch:
+            raise CorruptIndexError(
+                f"the last entry leads to byte {begin.position} of {segment.log_name}, where no "
+                "batch begins, and a broker does not start on that",
+                path=self.files.path / segment.name(OFFSET_INDEX_SUFFIX),
+                position=(offset_index.entry_count(data) - 1) * offset_index.ENTRY_SIZE,
+            )
         return segment.end()
 
     def _read_epochs(self) -> tuple[EpochStart, ...]:

@@ -153,6 +153,12 @@ class LogStore:
         except KeyError:
             raise KeyError(f"no partition {topic_partition} here") from None
 
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a partition is here: what `store[key]` would find; nothing is opened."""
+        if isinstance(key, PartitionLog):
+            return any(key is log for log in self)
+        return key in self.partitions
+
     def __iter__(self) -> Iterator[PartitionLog]:
         """Yield the partitions' logs, by topic and partition.
 

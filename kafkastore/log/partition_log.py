@@ -392,9 +392,9 @@ class PartitionLog:
                 if damage.has_stopped:
                     return
                 continue
-            for record in records:
-                if start <= record.offset < end:
-                    yield record
+            records = [record for record in records if start <= record.offset < end]
+            yield from records
+            del records  # they may take 200 MB: gone before the next batch is decompressed
         if broken is not None:
             raise broken
 

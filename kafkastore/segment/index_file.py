@@ -33,16 +33,27 @@ from kafkastore.formats.entries import (
     OffsetPosition,
     TimestampOffset,
 )
-from kafkastore.formats.file_names import InvalidNameError, parse_segment_file
+from kafkastore.formats.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    InvalidNameError,
+    parse_segment_file,
+)
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.remote import reads
+from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment.regular_file import open_regular
+from kafkastore.segment.segment_glimpse import largest_used_size
 
 EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
 
 # The padding is read backwards in blocks of this size. A multiple of both entry sizes, so that no
 # entry lies in two blocks.
 TAIL_BLOCK_SIZE = 48 * 1024
+
+#: Slots of a preallocated file are searched as a broker does up to this size: 25 times the default.
+LARGEST_PADDED_SIZE = 256 * 1024 * 1024
 
 
 def base_offset_of(path: Path) -> int:
@@ -64,6 +75,7 @@ class _IndexFile(Generic[EntryT]):
 
     _format: ClassVar[ModuleType]
     _dtype_on_disk: ClassVar[np.dtype[np.void]]
+    _suffix: ClassVar[str]
 
     def __init__(self, file: FileIO, path: Path, base_offset: int) -> None:
         self._file = file
@@ -352,6 +364,7 @@ class _IndexFile(Generic[EntryT]):
         used = self._used
         if used is None:
             size = self.used_entry_count * self._entry_size
+            self._check_size(size, 0)
             used = self._read(0, size)
             # The file may have been cut since the padding was looked for.
             if len(used) < size:
@@ -362,9 +375,28 @@ class _IndexFile(Generic[EntryT]):
     def _padded_bytes(self) -> bytes:
         """Put the padding back behind the used part, and odd bytes at the end of the file."""
         if self._padded is None:
+            self._check_size(self.size, LARGEST_PADDED_SIZE)
             whole_entries = self.entry_count * self._entry_size
             self._padded = self._used_bytes().ljust(whole_entries, b"\0") + self._odd_bytes()
         return self._padded
+
+    def _check_size(self, size: int, padded_size: int) -> None:
+        """Refuse to hold more of the file in memory than its log can have entries for."""
+        if size <= max(padded_size, largest_used_size(0, self._entry_size)):
+            return
+        try:
+            name = self.path.name.replace(self._suffix, LOG_SUFFIX, 1)
+            log_size = status_of(self.path.with_name(name)).st_size
+        except FileNotFoundError:
+            log_size = INT32_MAX  # the largest there can be
+        largest = max(padded_size, largest_used_size(log_size, self._entry_size))
+        if size > largest:
+            raise CorruptIndexError(
+                f"the index has {size} bytes, and that of a log of {log_size} bytes has at most "
+                f"{largest}",
+                path=self.path,
+                position=largest,
+            )
 
     def _odd_bytes(self) -> bytes:
         """Read what stands behind the last whole entry, once."""
@@ -436,6 +468,7 @@ class OffsetIndex(_IndexFile[OffsetPosition]):
 
     _format: ClassVar[ModuleType] = offset_index
     _dtype_on_disk: ClassVar[np.dtype[np.void]] = OFFSET_ENTRY_ON_DISK
+    _suffix: ClassVar[str] = OFFSET_INDEX_SUFFIX
 
     def fetch_upper_bound(self, position: int, fetch_size: int) -> OffsetPosition | None:
         """Find the first entry at or after the end of a fetch: an offset surely outside it.
@@ -470,6 +503,7 @@ class TimeIndex(_IndexFile[TimestampOffset]):
 
     _format: ClassVar[ModuleType] = time_index
     _dtype_on_disk: ClassVar[np.dtype[np.void]] = TIME_ENTRY_ON_DISK
+    _suffix: ClassVar[str] = TIME_INDEX_SUFFIX
     _first_timestamp_may_be_zero = False
 
     @classmethod
@@ -478,7 +512,7 @@ class TimeIndex(_IndexFile[TimestampOffset]):
         path: str | os.PathLike[str],
         base_offset: int | None = None,
         *,
-        first_timestamp_may_be_zero: bool = False,
+        first_timestamp_may_be_zero: bool | None = None,
     ) -> Self:
         """Open an index file for reading; read permission is enough.
 
@@ -488,9 +522,9 @@ class TimeIndex(_IndexFile[TimestampOffset]):
             The file.
         base_offset : int, optional
             Base offset of the segment; by default the number in the file's name.
-        first_timestamp_may_be_zero : bool
+        first_timestamp_may_be_zero : bool, optional
             What the log says: whether (0, base offset) may be a true entry. It is all zeros, like
-            padding; see `time_index.used_entry_count`.
+            padding; see `time_index.used_entry_count`. By default true of a file of one slot.
 
         Returns
         -------
@@ -507,6 +541,8 @@ class TimeIndex(_IndexFile[TimestampOffset]):
             If no base offset is given and the name has none.
         """
         index = super().open(path, base_offset)
+        if first_timestamp_may_be_zero is None:  # a trimmed file has no padding
+            first_timestamp_may_be_zero = index.entry_count == 1
         index._first_timestamp_may_be_zero = first_timestamp_may_be_zero
         return index
 

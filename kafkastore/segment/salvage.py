@@ -174,6 +174,41 @@ def next_batch(log: LogFile, position: int, min_offset: int, max_offset: int) ->
     return log.size
 
 
+def begins_batch(log: LogFile, position: int, base_offset: int) -> bool:
+    """Tell whether a whole batch with an offset of the segment begins at a position."""
+    try:
+        first_offset = log.first_offset_at(position)
+    except CorruptionError:
+        return False
+    return first_offset is not None and base_offset <= first_offset <= base_offset + INT32_MAX
+
+
+def is_torn_batch(log: LogFile, position: int, min_offset: int, max_offset: int) -> bool:
+    """Tell whether the bytes from a position on are a last batch that was cut short.
+
+    Parameters
+    ----------
+    log : LogFile
+        Open.
+    position : int
+        Behind the last whole batch.
+    min_offset, max_offset : int
+        Inclusive: within which the offsets of a good batch behind them would lie.
+
+    Returns
+    -------
+    bool
+        True if nothing of them can be read; False where a batch is damaged, and not only cut.
+    """
+    try:
+        if position >= log.size or next(log.runs(position), None) is not None:
+            return False
+    except CorruptionError:
+        return False
+    is_last = next_batch(log, position, min_offset, max_offset) >= log.size
+    return is_last and not has_false_length(log, position)
+
+
 def has_false_length(log: LogFile, position: int) -> bool:
     """Tell whether the last batch seems torn just because its length is wrong.
 

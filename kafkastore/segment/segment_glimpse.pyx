@@ -58,8 +58,17 @@ cdef enum:
     TAIL_SIZE = 4092         # whole entries
     HEADER_READ = 4096
     LIKELY_PADDED = 64 * 1024
-    # An entry for each smallest batch of the largest segment has three times as much.
-    LARGEST_INDEX = 256 * 1024 * 1024
+    DEFAULT_INDEX_SIZE = 10 * 1024 * 1024
+    # A message without key and value, with its offset and size.
+    SMALLEST_BATCH = 26
+
+
+cpdef int64_t largest_used_size(int64_t log_size, Py_ssize_t entry_size) noexcept nogil:
+    """Bytes that the entries of an index can have: one for each batch, one more at the roll.
+
+    What Kafka preallocates by default is always within: a crash may cut a log and leave its index.
+    """
+    return max(<int64_t> DEFAULT_INDEX_SIZE, (log_size // SMALLEST_BATCH + 1) * entry_size)
 
 
 cdef int open_regular(const char* path, int64_t* size) noexcept nogil:
@@ -109,11 +118,12 @@ cdef bint find_last_entry(
 ) noexcept nogil:
     cdef uint8_t tail[TAIL_SIZE]
     cdef int64_t size, end
-    cdef Py_ssize_t here, count
+    cdef Py_ssize_t here, count, slots
     cdef bint is_read = True
     cdef int descriptor = open_regular(path, &size)
     if descriptor < 0:
         return False
+    slots = size // time_index._ENTRY_SIZE
     if not with_padding:
         size = end_of_data(descriptor, size)
     end = size - size % time_index._ENTRY_SIZE
@@ -125,7 +135,7 @@ cdef bint find_last_entry(
             break
         count = here // time_index._ENTRY_SIZE
         if not with_padding:
-            count = slots_before_padding(tail, count, time_index._ENTRY_SIZE)
+            count = time_index.used_slots(tail, count, slots)
         if count:
             last[0] = time_index.load_entry(tail, count - 1, base_offset)
             break
@@ -167,21 +177,27 @@ cdef struct Index:
     Py_ssize_t count         # entries before the padding
 
 
-cdef bint read_index(const char* path, Py_ssize_t entry_size, Index* index) noexcept nogil:
+cdef bint read_index(
+    const char* path, Py_ssize_t entry_size, int64_t log_size, Index* index
+) noexcept nogil:
     cdef int64_t size
+    cdef Py_ssize_t slots
     cdef bint is_read = False
     cdef int descriptor = open_regular(path, &size)
     index.bytes = NULL
     index.count = 0
     if descriptor < 0:
         return False
+    slots = size // entry_size
     size = end_of_data(descriptor, size)
     size -= size % entry_size
-    if size <= LARGEST_INDEX:
+    if size <= largest_used_size(log_size, entry_size):
         index.bytes = <uint8_t*> malloc(max(size, 1))
         is_read = index.bytes != NULL and read_at(descriptor, index.bytes, size, 0)
     close(descriptor)
-    if is_read:
+    if is_read and entry_size == time_index._ENTRY_SIZE:
+        index.count = time_index.used_slots(index.bytes, size // entry_size, slots)
+    elif is_read:
         index.count = slots_before_padding(index.bytes, size // entry_size, entry_size)
     return is_read
 
@@ -298,20 +314,26 @@ cdef Outcome look(
     Glimpse* glimpse, const char* log, const char* offsets, const char* times
 ) noexcept nogil:
     cdef Outcome outcome = IS_NONE
-    glimpse.offsets.bytes = NULL
+    cdef Window* window = &glimpse.window
+    glimpse.times.bytes = glimpse.offsets.bytes = NULL
     glimpse.offsets.count = 0
-    if read_index(times, time_index._ENTRY_SIZE, &glimpse.times) and glimpse.times.count:
-        glimpse.window.bytes = NULL
-        glimpse.window.capacity = glimpse.window.start = glimpse.window.size = 0
-        glimpse.window.smallest = HEADER_READ
-        glimpse.window.descriptor = open_regular(log, &glimpse.window.file_size)
-        if glimpse.window.descriptor >= 0:
-            # Without an offset index the log is read from its start.
-            if not read_index(offsets, offset_index._ENTRY_SIZE, &glimpse.offsets):
-                glimpse.offsets.count = 0
-            outcome = find_largest(glimpse)
-            close(glimpse.window.descriptor)
-        free(glimpse.window.bytes)
+    window.bytes = NULL
+    window.capacity = window.start = window.size = 0
+    window.smallest = HEADER_READ
+    window.descriptor = open_regular(log, &window.file_size)
+    if window.descriptor < 0:
+        return IS_NONE
+    if read_index(
+        times, time_index._ENTRY_SIZE, window.file_size, &glimpse.times
+    ) and glimpse.times.count:
+        # Without an offset index the log is read from its start.
+        if not read_index(
+            offsets, offset_index._ENTRY_SIZE, window.file_size, &glimpse.offsets
+        ):
+            glimpse.offsets.count = 0
+        outcome = find_largest(glimpse)
+    close(window.descriptor)
+    free(window.bytes)
     free(glimpse.times.bytes)
     free(glimpse.offsets.bytes)
     return outcome

@@ -1,14 +1,84 @@
-"""Small files, read whole: checkpoints, snapshots, transaction indexes."""
+"""Small files, read whole: checkpoints, snapshots, transaction indexes.
+
+How much is read of each is bounded by what it can hold: a sparse or a wrong file of any size costs
+no more memory than the largest right one.
+"""
 from __future__ import annotations
 
 import os
 from os import PathLike
 
 from kafkastore.errors import CorruptionError
+from kafkastore.formats.file_names import (
+    LOG_SUFFIX,
+    META_PROPERTIES,
+    OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    QUORUM_STATE,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.remote import reads
+from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment.regular_file import open_regular
 
 READ_SIZE = 1 << 20
+
+_MIB = 1 << 20
+#: A few lines, of some hundred bytes.
+_PROPERTIES_BYTES = _MIB
+#: A line for each of 200,000 partitions with the longest names, or of 2,000,000 leader epochs.
+_CHECKPOINT_BYTES = 64 * _MIB
+#: Some 4,000,000 producers, of 54 to 70 bytes each.
+_SNAPSHOT_BYTES = 256 * _MIB
+#: Preallocated with 25 times the default of ``segment.index.bytes``.
+_INDEX_BYTES = 256 * _MIB
+#: An entry of a transaction index, and the smallest marker that aborts a transaction.
+_ABORTED_BYTES, _MARKER_BYTES = 34, 78
+
+_BYTES_BY_NAME = {
+    META_PROPERTIES: _PROPERTIES_BYTES,
+    PARTITION_METADATA: _PROPERTIES_BYTES,
+    QUORUM_STATE: _PROPERTIES_BYTES,
+}
+_BYTES_BY_SUFFIX = (
+    (PRODUCER_SNAPSHOT_SUFFIX, _SNAPSHOT_BYTES),
+    (OFFSET_INDEX_SUFFIX, _INDEX_BYTES),
+    (TIME_INDEX_SUFFIX, _INDEX_BYTES),
+)
+
+
+def most_bytes(path: str | PathLike[str]) -> int:
+    """Return how large a file can be that is right, by its name."""
+    folder, name = os.path.split(path)
+    if TRANSACTION_INDEX_SUFFIX in name:
+        log = os.path.join(folder, name.replace(TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX, 1))
+        try:
+            log_size = status_of(log).st_size
+        except FileNotFoundError:
+            log_size = INT32_MAX  # the largest there can be
+        # A crash may cut a log and leave its index.
+        return max(log_size // _MARKER_BYTES * _ABORTED_BYTES, 10 * _MIB)
+    for suffix, size in _BYTES_BY_SUFFIX:
+        if suffix in name:  # .deleted and the like may follow
+            return size
+    return _BYTES_BY_NAME.get(name, _CHECKPOINT_BYTES)
+
+
+def has_bytes(path: str | PathLike[str], data: bytes, kind: type[CorruptionError]) -> bool:
+    """Tell whether a file has just these bytes; raises as `read_whole` but for a missing file."""
+    try:
+        descriptor = open_regular(path)
+    except FileNotFoundError:
+        return False
+    try:
+        if os.fstat(descriptor).st_size != len(data):
+            return False
+        return _read(descriptor, path, kind, len(data)) == data
+    finally:
+        os.close(descriptor)
 
 
 def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes | None:
@@ -27,7 +97,8 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
     path : path-like
         The file.
     kind : type of CorruptionError
-        What to raise where the device gives an error instead of bytes.
+        What to raise where the device gives an error instead of bytes, and where the file is
+        larger than any right one with its name.
 
     Returns
     -------
@@ -44,19 +115,30 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
         If the file can't be opened.
     """
     descriptor = open_regular(path)
-    parts: list[bytes] = []
-    position = 0
     try:
-        while True:
-            reads.need(descriptor, position, position + READ_SIZE)
-            try:
-                part = os.pread(descriptor, READ_SIZE, position)
-            except OSError as error:
-                reason = f"the file can't be read ({error.strerror})"
-                raise kind(reason, path=path, position=position) from error
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
-            position += len(part)
+        most = most_bytes(path)
+        if (size := os.fstat(descriptor).st_size) > most:
+            reason = f"the file has {size} bytes, and such a file has at most {most}"
+            raise kind(reason, path=path, position=most)
+        return _read(descriptor, path, kind, most)
     finally:
         os.close(descriptor)
+
+
+def _read(
+    descriptor: int, path: str | PathLike[str], kind: type[CorruptionError], most: int
+) -> bytes:
+    """Read from the start to the end of the file, at most so many bytes."""
+    content = bytearray()
+    while len(content) < most:
+        position = len(content)
+        reads.need(descriptor, position, position + READ_SIZE)
+        try:
+            part = os.pread(descriptor, min(READ_SIZE, most - position), position)
+        except OSError as error:
+            reason = f"the file can't be read ({error.strerror})"
+            raise kind(reason, path=path, position=position) from error
+        if not part:
+            break
+        content += part
+    return bytes(content)

@@ -11,9 +11,12 @@ from models.record_strategies import in_a_row
 from models.recovered_directory import files_after, files_of, indexes_and_logs
 
 import kafkastore
+from kafkastore.checks.findings import Severity
 from kafkastore.checks.predict import Outcome, changed_files, predict_start
-from kafkastore.errors import NotALogDirectoryError
+from kafkastore.checks.verify import verify
+from kafkastore.errors import CorruptIndexError, NotALogDirectoryError
 from kafkastore.formats.broker_rules import UnknownVersionError
+from kafkastore.log.recovery import recover_log
 
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
 FROM_0_10_2 = ["0.10.2.*", *FROM_0_11]
@@ -173,6 +176,53 @@ def test_offsets_are_given_again_beside_a_marker_where_an_index_leads_behind_the
     assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, 0)
     assert "offsets up to 29 are given once more" in found.why
     assert found.recovered.log_end_offset == 20
+
+
+@pytest.mark.parametrize("harm", ["torn", "bad length", "torn before others"])
+def test_only_a_last_batch_that_was_cut_short_is_no_loss(written, harm):
+    root = written()
+    base = 10 if harm == "torn before others" else 20
+    path = root / "t-0" / f"{base:020}.log"
+    data = bytearray(path.read_bytes())
+    if harm == "bad length":
+        data[9 * SIZE + 8 : 9 * SIZE + 12] = struct.pack(">i", 5000)
+        path.write_bytes(data)
+    else:
+        path.write_bytes(data[:-7])
+    (found,) = predict_start(root, "2.4", index_interval_bytes=200)
+    assert found.recovered.cut == {path.name: 9 * SIZE}
+    if harm == "torn":
+        assert (found.outcome, found.lost_bytes) == (Outcome.IS_CHANGED, 0)
+    else:
+        lost = SIZE if harm == "bad length" else SIZE - 7 + 10 * SIZE
+        assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, lost)
+    worst = {each.severity for each in verify(root)} & {Severity.DATA_LOSS_RISK}
+    assert bool(worst) == (found.outcome is Outcome.LOSES_RECORDS)
+
+
+@pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
+# Where the size is read stands a half of the offset: the lower one, or the upper one.
+@pytest.mark.parametrize("before", [4, 8])
+def test_an_index_that_leads_into_a_batch_stops_the_start_beside_a_marker(written, broker, before):
+    root = written()
+    index = root / "t-0" / f"{20:020}.index"
+    true = index.read_bytes()
+    offset, position = struct.unpack(">ii", true[-8:])
+    index.write_bytes(true[:-8] + struct.pack(">ii", offset, position - before))
+    (found,) = predict_start(root, broker, index_interval_bytes=200)
+    assert found.outcome is Outcome.IS_CHANGED  # recovered: the index is rebuilt
+    (root / ".kafka_cleanshutdown").touch()
+    (found,) = predict_start(root, broker, index_interval_bytes=200)
+    assert found.outcome is Outcome.STOPS_THE_START
+    assert str(index) in found.why
+    with pytest.raises(CorruptIndexError) as caught:
+        recover_log(kafkastore.open(root)["t-0"], broker, clean=True)
+    assert (caught.value.path, caught.value.position) == (index, len(true) - 8)
+    # A false offset beside the position of a batch is found at once.
+    for right in (true, true[:-8] + struct.pack(">ii", offset - 1, position)):
+        index.write_bytes(right)
+        (found,) = predict_start(root, broker, index_interval_bytes=200)
+        assert found.outcome is not Outcome.STOPS_THE_START
 
 
 def test_below_the_recovery_point_and_beside_a_marker_nothing_is_looked_at(written):

@@ -5,6 +5,8 @@ import shutil
 import threading
 
 import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore.checks.findings import Severity
@@ -352,3 +354,14 @@ def test_an_interruption_ends_all_threads(golden):
     with pytest.raises(KeyboardInterrupt):
         list(verify(golden("2.4.0", "wide", "answers").logs, threads=2, progress=interrupt))
     assert not [thread for thread in threading.enumerate() if "verify" in thread.name]
+
+
+def test_closed_segments_of_timestamp_0_are_dated_by_their_twelve_zero_bytes(tmp_path):
+    segments = tuple(
+        Segment(at, (Batch((Row(at, 0, b"k", b"v"),)),)).indexed() for at in range(3)
+    )
+    assert [segment.time_index for segment in segments] == [bytes(12)] * 3
+    logs = Log(segments, is_clean=True).write(tmp_path / "logs")
+    found = list(verify(logs))
+    assert [each for each in found if each.severity != Severity.STYLE] == []
+    assert [each for each in found if each.path.name == "t-0"] == []

@@ -3,6 +3,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import subprocess
+import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from cli.running import Run, assert_one_sentence
+from models.log_directory import Log, Segment
+from models.record_format import GZIP, Batch, Row
+from models.record_strategies import in_a_row
 
 from kafkastore import open as open_store
 
@@ -217,7 +223,6 @@ def test_an_output_that_can_be_no_file_is_refused_before_anything_is_read(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     assert_one_sentence(run("cat", sample_root, "-o", tmp_path), "is no file")
-    assert_one_sentence(run("cat", sample_root, "-o", "/dev/null"), "is no file")
     missing = tmp_path / "missing" / "records"
     assert_one_sentence(run("cat", sample_root, "-o", missing), "is no directory")
 
@@ -226,3 +231,72 @@ def test_an_empty_partition_prints_nothing_and_says_so(run: Run, sample_root: Pa
     ran = run("cat", sample_root, "--topic", "up-empty")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == "note: no record is within these bounds; up-empty-0 has no records\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("a.parquet", "parquet"), ("a.ARROW", "arrow"), ("a.json", "json"), ("a.jsonl", "json"),
+     ("a.txt", "text"), ("parquet", "text")],
+)  # fmt: skip
+def test_the_name_of_the_output_gives_the_format(
+    run: Run, sample_root: Path, tmp_path: Path, name: str, form: str
+) -> None:
+    named, given = tmp_path / name, tmp_path / "given"
+    run("cat", sample_root, "--topic", "up-1", "-o", named)
+    run("cat", sample_root, "--topic", "up-1", "--format", form, "-o", given)
+    assert named.read_bytes() == given.read_bytes()
+    other = tmp_path / "other.parquet"
+    run("cat", sample_root, "--topic", "up-1", "--format", "text", "-o", other)
+    assert other.read_text() == run("cat", sample_root, "--topic", "up-1").out
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_an_output_may_be_standard_output(
+    execute: Run, sample_root: Path, tmp_path: Path, name: str
+) -> None:
+    printed = execute("cat", sample_root, "--topic", "up-1")
+    assert execute("cat", sample_root, "--topic", "up-1", "-o", name) == printed
+    assert not Path("-").exists()
+
+
+def test_columns_go_to_a_pipe(sample_root: Path, tmp_path: Path) -> None:
+    pipe, written = tmp_path / "pipe", tmp_path / "a.parquet"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "kafkastore.cli", "cat", str(sample_root), "--format"]
+    with open(written, "wb") as file, subprocess.Popen(["cat", str(pipe)], stdout=file) as reader:
+        subprocess.run([*command, "parquet", "-o", str(pipe)], check=True, timeout=60)
+        reader.wait(timeout=60)
+    assert pq.read_table(written).num_rows == 220
+    data = subprocess.run(
+        [*command, "arrow", "-o", "-"], check=True, timeout=60, stdout=subprocess.PIPE
+    ).stdout
+    assert pa.ipc.open_file(pa.py_buffer(data)).read_all().num_rows == 220
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "pipe"]
+
+
+def test_a_limit_beyond_64_bits_is_none(run: Run, sample_root: Path, tmp_path: Path) -> None:
+    limited = run("cat", sample_root, "--limit", 2**63)
+    assert (limited.code, limited.out) == (0, run("cat", sample_root).out)
+    output = tmp_path / "a.parquet"
+    assert run("cat", sample_root, "--limit", 2**63, "-o", output).code == 0
+    assert pq.read_table(output).num_rows == 220
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_memory_is_that_of_one_batch_decompressed_and_read(
+    run: Run, tmp_path: Path, form: str
+) -> None:
+    """Not that of the batch before, too."""
+    rows = tuple(Row(at, 1_600_000_000_000, b"k", b"v" * 50_000) for at in range(200))
+    size = 200 * 50_000
+    batches = tuple(in_a_row([Batch(rows, codec=GZIP)] * 3))
+    logs = Log((Segment(0, batches),)).write(tmp_path / "logs")
+    run("cat", logs, "--limit", 1, "-o", tmp_path / "before")  # what is imported once
+    tracemalloc.start()
+    try:
+        assert run("cat", logs, "--format", form, "-o", tmp_path / "records").code == 0
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "records").stat().st_size > 3 * size
+    assert most < 2.5 * size

@@ -147,7 +147,7 @@ def test_a_harmed_snapshot_is_shown_as_far_as_it_goes(
         assert ran.code == 2
         assert ran.err.count("\n") == 1
         assert complaint.format(path=snapshot) in ran.err
-        assert "a broker would refuse the file" in ran.err
+        assert "kafkastore verify" in ran.err  # which alone says what a broker makes of it
         assert len(ran.out.splitlines()) == (shown if options else shown + bool(shown))
 
 

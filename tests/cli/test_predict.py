@@ -26,6 +26,20 @@ def test_a_crash_is_told_with_the_bytes_it_costs(golden_case: Any, run: Run) -> 
 
 
 @pytest.mark.golden_cases(names="crash-torn", versions=["2.*", "4.*"], answers="answers-recovered")
+def test_a_batch_that_a_crash_cut_short_is_told_by_all_and_a_loss_to_none(
+    golden_case: Any, run: Run
+) -> None:
+    logs = golden_case.root / "logs"
+    predicted = run("predict", logs, "--broker", golden_case.version)
+    assert predicted.code == run("verify", logs).code == 0
+    assert "cuts 000" in predicted.out
+    assert "1 is loaded" in predicted.out.splitlines()[-1]
+    assert "bytes behind the last whole batch" in run("verify", logs).out
+
+
+@pytest.mark.golden_cases(
+    names="crash-bad-crc", versions=["2.*", "4.*"], answers="answers-recovered"
+)
 def test_json_has_every_file_and_only_documented_fields(golden_case: Any, run: Run) -> None:
     ran = run("predict", golden_case.root / "logs", "--json")
     assert ran.code == 1

@@ -127,8 +127,26 @@ def test_options_have_kafkas_names_and_are_refused_as_kafka_does(run: Run, logs:
     assert "17 segments of 17 would go" in ran.out
     assert_one_sentence(run("retention", logs, "--config", "retention.ms"), "not key=value")
     assert_one_sentence(run("retention", logs, "--config", "retention=1"), "'retention'")
-    assert_one_sentence(run("retention", logs, "--retention-ms", "1h"), "retention.ms is '1h'")
     assert_one_sentence(run("retention", logs, "--broker", "new"), "no Kafka version")
+
+
+def test_retention_ms_takes_a_duration_and_kafkas_numbers(run: Run, logs: Path) -> None:
+    for given, ms in (("7d", 604_800_000), ("1h30m", 5_400_000), ("3600000", 3_600_000), (-1, -1)):
+        rows = run("retention", logs, "--retention-ms", given, "--json").lines
+        assert {row["retention_ms"] for row in rows if row["kind"] == "partition"} == {ms}
+    for wrong in ("7 days", "-2", "-1h"):
+        assert run("retention", logs, "--retention-ms", wrong).code == 2
+
+
+def test_configurations_that_lie_in_the_metadata_log_are_said_not_to_be_read(
+    run: Run, golden
+) -> None:
+    logs = golden("4.1.1", "kraft-metadata", "answers").logs
+    noted = run("retention", logs, "--topic", "meta-0")
+    assert "__cluster_metadata-0" in noted.err
+    assert "--config" in noted.err
+    assert noted.err.count("\n") == 1
+    assert run("retention", logs, "--topic", "meta-0", "--retention-ms", "7d").err == ""
 
 
 def test_a_partition_directory_by_itself_is_noted(run: Run, logs: Path) -> None:

@@ -142,7 +142,8 @@ def test_first_disorder_is_the_first_slot_that_breaks_the_order(entries, slot):
 @pytest.mark.parametrize("padding", [0, 1, 11, 12, 13, 6000])
 def test_used_entries_end_where_the_padding_begins(count, padding):
     index = kafkas(count) + bytes(padding)
-    assert time_index.used_entry_count(index) == count
+    is_one_slot = len(index) // 12 == 1  # trimmed to it: no padding
+    assert time_index.used_entry_count(index) == (1 if is_one_slot else count)
     assert time_index.entry_count(index) == len(index) // 12
 
 
@@ -158,16 +159,20 @@ def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
 
 @pytest.mark.parametrize(
     ("slots", "may_be_zero", "count"),
-    [(0, False, 0), (0, True, 0), (1, False, 0), (1, True, 1), (500, False, 0), (500, True, 1)],
+    [
+        (0, False, 0), (0, True, 0), (0, None, 0),
+        (1, False, 0), (1, True, 1), (1, None, 1),
+        (500, False, 0), (500, True, 1), (500, None, 0),
+    ],
 )
-def test_only_the_log_can_say_that_a_file_of_zeros_has_an_entry(slots, may_be_zero, count):
+def test_zeros_are_an_entry_if_the_log_says_so_or_the_file_has_one_slot(slots, may_be_zero, count):
     assert (
         time_index.used_entry_count(bytes(12 * slots), 0, first_timestamp_may_be_zero=may_be_zero)
         == count
     )
 
 
-@pytest.mark.parametrize("may_be_zero", [False, True])
+@pytest.mark.parametrize("may_be_zero", [False, True, None])
 def test_an_all_zero_entry_before_others_counts(may_be_zero):
     index = packed((0, 0), (7, 3)) + bytes(120)
     assert time_index.used_entry_count(index, 0, first_timestamp_may_be_zero=may_be_zero) == 2

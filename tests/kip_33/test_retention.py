@@ -152,6 +152,15 @@ def test_zeros_that_a_broker_would_load_are_dated_1970_and_warned_of(golden):
     assert active.goes_by is RetentionRule.TIME
 
 
+def test_twelve_zero_bytes_are_an_entry_or_lost_bytes_as_the_log_says(tmp_path):
+    true = Segment(0, (Batch((Row(0, 0),)),), time_index=bytes(12))
+    lost = Segment(1, (Batch((Row(1, 1_500_000_000_000),)),), time_index=bytes(12))
+    log = kafkastore.open(Log((true, lost), is_clean=True).write(tmp_path / "logs"))["t-0"]
+    first, second = retention_of(log, config={}, now=1_500_000_000_001).segments
+    assert (first.dated_by, first.largest_timestamp) == (DatedBy.RECORDS, 0)
+    assert (second.dated_by, second.record_timestamp) == (DatedBy.ZEROS, 1_500_000_000_000)
+
+
 @pytest.mark.golden_cases(names="crash", versions=["2.4.0", "3.9.1", "4.1.1"], answers="answers")
 def test_zeros_that_a_broker_recovers_are_none(golden_case):
     found = list(retention(kafkastore.open(golden_case.logs), version=golden_case.version))

@@ -60,6 +60,18 @@ def test_a_partition_is_found_by_each_kind_of_key(logs, key):
     assert offsets(store, key) == list(range(20))
 
 
+@pytest.mark.parametrize(
+    ("key", "is_here"),
+    [(("t", 0), True), ("t-0", True), (TopicPartition("t", 0), True), (("t", 1), False),
+     ("t-1", False), ("nothing", False), (("t", "0"), False), (7, False), (None, False)],
+)  # fmt: skip
+def test_a_store_tells_which_partitions_are_in_it(logs, key, is_here):
+    store = kafkastore.open(logs)
+    assert (key in store) == is_here
+    assert all(log in store for log in store)
+    assert next(iter(store)) not in kafkastore.open(logs)
+
+
 @pytest.mark.parametrize("key", ["t-1", ("x", 0)])
 def test_a_partition_that_is_not_here_is_a_key_error_that_names_it(logs, key):
     name = key if isinstance(key, str) else "x-0"

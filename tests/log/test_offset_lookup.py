@@ -234,7 +234,10 @@ def test_kip_33_dates_inactive_segments_without_index_by_modification(opened):
 
 @pytest.mark.parametrize(
     "rules",
-    ["", "right", "2", "v2.4", "2.4-SNAPSHOT", "2.4.0.0.0", "KIP-33", " 2.4", "2.4\n", "\u0662.4"],
+    [
+        "", "right", "9", "9.9", "4.10.0", "v2.4", "2.4-SNAPSHOT", "2.4.0.0.0", "KIP-33", " 2.4",
+        "2.4\n", "\u0662.4",
+    ],
 )
 def test_rules_that_are_not_known_are_an_error(opened, rules):
     with pytest.raises(UnknownRulesError):
@@ -247,7 +250,9 @@ def test_versions_without_time_indexes_are_an_error_that_names_the_other_way(ope
         opened(Log((NEXT,))).offset_for_timestamp(5, rules=rules)
 
 
-@pytest.mark.parametrize("rules", ["0.10.1", "0.10.1.0", "1.0", "2.4", "2.4.0", "3.9.1", "4.10.0"])
+@pytest.mark.parametrize(
+    "rules", ["0.10.1", "0.10.1.0", "1.0", "2.4", "2.4.0", "3.9.1", "4.2.1", "2", "4"]
+)
 def test_every_version_with_time_indexes_is_known(opened, rules):
     found = opened(Log((NEXT,))).offset_for_timestamp(605, rules=rules)
     assert found == (605, 15, 0 if rules[0] in "234" else None)    # epochs are told since 2.2

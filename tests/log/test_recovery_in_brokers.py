@@ -6,6 +6,7 @@ import struct
 import time
 
 import pytest
+from golden.make.java import BrokerFailure
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row, marker
 from models.record_strategies import in_a_row
@@ -19,6 +20,7 @@ from models.recovered_directory import (
 )
 
 import kafkastore
+from kafkastore.errors import CorruptIndexError
 from kafkastore.log.recovery import recover_log
 from kafkastore.segment.log_segment import LogSegment
 
@@ -243,6 +245,22 @@ def test_a_broker_loads_what_was_shut_down_cleanly_as_was_worked_out(
         active = recovered.segments[-1]
         is_found = kind in ("nothing", "padded", "of the second")
         assert recovered.log_end_offset == (active.next_offset if is_found else active.base_offset)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_does_not_start_on_an_index_that_leads_into_the_middle_of_a_batch(
+    load_into_broker, tmp_path, version
+):
+    root = sound(random.Random(7), time.time_ns() // 1_000_000).write(tmp_path / "made")
+    index = max((root / "t-0").glob("*.index"))
+    entries = index.read_bytes()
+    offset, position = struct.unpack(">ii", entries[-8:])
+    # Where a frame has its size there are now the upper 4 bytes of an offset.
+    index.write_bytes(entries[:-8] + struct.pack(">ii", offset, position - 8))
+    with pytest.raises(CorruptIndexError):
+        recover_log(kafkastore.open(root)["t-0"], version, clean=True)
+    with pytest.raises(BrokerFailure, match="CorruptRecordException"):
+        load_into_broker([root / "t-0"], version, recover=False)
 
 
 def check_beside_broker(

@@ -8,6 +8,8 @@ import struct
 import pytest
 from changes.faults import Crash, CrashingFileSystem, count_calls
 from kafkastore.migration import plan, survey
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore.changes.apply import apply
@@ -410,3 +412,12 @@ def test_nothing_is_said_of_timestamps_in_logs_that_were_not_read(golden, writab
         os.utime(log, (1_500_000_000, 1_500_000_000))
     found = survey(logs)
     assert [str(each) for each in found.warnings if each.kind == "modification times lost"] == []
+
+
+def test_twelve_zero_bytes_are_an_entry_only_where_the_log_begins_at_time_0(tmp_path):
+    segments = tuple(
+        Segment(at, (Batch((Row(at, timestamp),)),), time_index=bytes(12))
+        for at, timestamp in enumerate((0, 1_500_000_000_000, 7))
+    )
+    found = by_path(survey(Log(segments, is_clean=True).write(tmp_path / "logs")))
+    assert [segment.time_index for segment in found.values()] == ["present", "zeros", "zeros"]

@@ -19,6 +19,7 @@ from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.file_names import InvalidNameError
 from kafkastore.segment import index_file
 from kafkastore.segment.index_file import TAIL_BLOCK_SIZE, OffsetIndex, TimeIndex
+from kafkastore.segment.segment_glimpse import last_time_entry
 
 BASE_OFFSET = 42
 MEBIBYTE = 1024 * 1024
@@ -133,6 +134,26 @@ def test_a_time_index_of_zeros_has_an_entry_if_the_log_says_so(write, slots, hol
         assert index.last_entry == (0, BASE_OFFSET)
         assert index.entries().tolist() == [(0, BASE_OFFSET)]
         assert index.lookup(7) == (0, BASE_OFFSET)
+
+
+def test_a_trimmed_time_index_of_twelve_zero_bytes_has_one_entry(write):
+    path = write(TimeIndex, bytes(12))
+    with TimeIndex.open(path) as index:
+        assert index.used_entry_count == 1
+        assert index.last_entry == index.last_entry_with_padding == (0, BASE_OFFSET)
+        assert index.entries().tolist() == [(0, BASE_OFFSET)]
+    for with_padding in (False, True):
+        last = last_time_entry(path, BASE_OFFSET, with_padding=with_padding)
+        assert last == (0, BASE_OFFSET)
+
+
+@pytest.mark.parametrize("slots", [2, TAIL_BLOCK_SIZE // 12 + 1])
+@pytest.mark.parametrize("hole", [True, False], ids=["hole", "zeros"])
+def test_zeros_that_were_not_trimmed_to_one_slot_are_padding(write, slots, hole):
+    path = write(TimeIndex, b"", 12 * slots, hole)
+    with TimeIndex.open(path) as index:
+        assert index.used_entry_count == 0
+    assert last_time_entry(path, BASE_OFFSET, with_padding=False) == (-1, BASE_OFFSET)
 
 
 def test_what_the_log_says_changes_nothing_about_other_padding(write):

@@ -43,9 +43,9 @@ def broker_rules(name: str) -> BrokerRules | None:
         return None
     try:
         version = parse_version(name)
-    except UnknownVersionError:
+    except UnknownVersionError as error:
         raise UnknownRulesError(
-            f"rules {name!r} are not known: use correct, kip-33, or a Kafka version such as 2.4"
+            f"rules {name!r} are not known: use correct, kip-33, or a Kafka version ({error})"
         ) from None
     if version < FIRST_VERSION_WITH_TIME_INDEX:
         raise UnknownRulesError(

@@ -93,8 +93,12 @@ class WithUntimedSegments:
 def _time_of(segment: LogSegment) -> int:
     """Return when a segment without timestamps was last written, as far as is known."""
     try:
-        if segment.time_index is not None and segment.time_index.used_entry_count:
-            return segment.time_index.last_entry.timestamp
+        # Records without timestamps never give an entry of time 0: zeros stand for lost bytes.
+        if (
+            segment.time_index is not None
+            and (timestamp := segment.time_index.last_entry.timestamp) > 0
+        ):
+            return timestamp
     except CorruptIndexError:
         pass
     return segment.last_modified_ms
