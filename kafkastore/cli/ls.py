@@ -16,6 +16,7 @@ from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time, zone_option
+from kafkastore.cli.unfinished import note_unfinished
 from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError, SegmentGoneError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.java_text import INT64_MAX
@@ -61,6 +62,7 @@ def command(
     time indexes; where those are missing or wrong, the headers of the log are read.
     """
     selection = select(paths, topics, partitions)
+    note_unfinished(paths)
     if offset is not None:
         _print_place(selection.only_log("--offset"), offset, as_json)
         return 0

@@ -20,6 +20,7 @@ from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
+from kafkastore.cli.unfinished import note_unfinished
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.spark.jobs import checking as jobs
@@ -108,6 +109,7 @@ def command(
     if threads is not None and master is not None:
         raise click.UsageError("--threads and --spark contradict each other")
     chosen = select(paths, topics, partitions).topic_partitions
+    note_unfinished(paths)
     counts = _Counts()
 
     def failed(topic_partition: TopicPartition | None, error: OSError | KafkaStoreError) -> None:

@@ -1,12 +1,14 @@
-"""Small files, read whole: checkpoints, snapshots, transaction indexes."""
+"""Small files, read whole: checkpoints, snapshots, transaction indexes, JSON of our own."""
 from __future__ import annotations
 
+import errno
 import os
 from os import PathLike
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, NotAFileError
+from kafkastore.formats.json_text import MAX_JSON_BYTES
 from kafkastore.remote import reads
-from kafkastore.segment.regular_file import open_regular
+from kafkastore.segment.regular_file import check_regular, open_regular
 
 READ_SIZE = 1 << 20
 
@@ -60,3 +62,30 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
             position += len(part)
     finally:
         os.close(descriptor)
+
+
+def read_own_file(path: str | PathLike[str]) -> bytes:
+    """Read a file that this package has written: no symbolic link, and no larger than JSON may be.
+
+    Raises
+    ------
+    NotAFileError
+        If it is a symbolic link, or no regular file.
+    ValueError
+        If it is larger.
+    OSError
+        If it can't be read.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise NotAFileError(path, "a symbolic link") from error
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        check_regular(path, status)
+        if status.st_size > MAX_JSON_BYTES:
+            raise ValueError(f"{os.fspath(path)} has {status.st_size} bytes, too many to be ours")
+        return file.read(MAX_JSON_BYTES + 1)

@@ -5,6 +5,7 @@ import errno
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from changes.faults import Crash, CrashingFileSystem
@@ -51,20 +52,20 @@ class FullAtTheFourth(FileSystem):
     def __init__(self) -> None:
         self.room = 4  # the plan is the first
 
-    def create(self, path: Path, mode: int = 0o644) -> int:
+    def create(self, path: Path, mode: int = 0o644, **where: Any) -> int:
         if self.room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         self.room -= 1
-        return super().create(path, mode)
+        return super().create(path, mode, **where)
 
 
 class TakenAtTheFourth(FullAtTheFourth):
     """Another process comes after three files."""
 
-    def create(self, path: Path, mode: int = 0o644) -> int:
+    def create(self, path: Path, mode: int = 0o644, **where: Any) -> int:
         if self.room == 0:
             raise ChangeRefusedError("process 12345 holds .lock")
-        return super().create(path, mode)
+        return super().create(path, mode, **where)
 
 
 @pytest.mark.parametrize("fs", [FullAtTheFourth(), TakenAtTheFourth()], ids=["full", "taken"])
