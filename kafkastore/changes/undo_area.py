@@ -130,7 +130,7 @@ def check_trusted(area: Path, *, trust_area: bool = False) -> None:
         check_own(path, is_directory=is_directory, trust_area=trust_area)
 
 
-def check_own(path: Path, *, is_directory: bool, trust_area: bool) -> None:
+def check_own(path: Path, *, is_directory: bool, trust_area: bool = False) -> None:
     """Refuse one file or directory of an undo area; see `check_trusted`."""
     status = os.lstat(path)
     is_as_made = stat.S_ISDIR if is_directory else stat.S_ISREG

@@ -41,6 +41,7 @@ from kafkastore.formats.file_names import (
     PARTITION_METADATA,
     InvalidNameError,
     TopicPartition,
+    is_topic_name,
     segment_file_name,
 )
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
@@ -60,7 +61,6 @@ from kafkastore.segment.small_file import read_if_there
 #: Behind the name of the log directory: where what a recovery cut is kept.
 CUT_MARK = ".kafkastore-cut-"
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _CLUSTER = re.compile(r"[a-zA-Z0-9._-]+")
 _KRAFT_ALONE = (4, 0)
 # Its offset index entries have the first offset of a batch.
@@ -225,7 +225,7 @@ class LogDirWriter:
         topic_partition = TopicPartition(topic, partition)
         if self._is_closed:
             raise WriterFailedError(f"the writer of {self.path} is closed")
-        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        if not is_topic_name(topic):
             raise InvalidNameError(f"{topic!r} is no name that Kafka allows a topic")
         if type(partition) is not int or not 0 <= partition <= INT32_MAX:
             raise InvalidNameError(f"{partition!r} is no number of a partition")
