@@ -85,5 +85,5 @@ def remove_cut_area(
     """
     if not is_cut_area(area):
         raise ChangeRefusedError(f"{area} is not named as what a recovery cut is: nothing was done")
-    check_own(area, is_directory=True, trust_area=trust_area)
+    check_own(area, os.lstat(area), is_directory=True, trust_area=trust_area)
     remove_tree(area, fs)

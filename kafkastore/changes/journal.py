@@ -75,7 +75,11 @@ class Journal:
 
     @classmethod
     def open(
-        cls, area: str | os.PathLike[str], root: str | os.PathLike[str] | None = None
+        cls,
+        area: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None = None,
+        *,
+        dir_fd: int | None = None,
     ) -> Journal:
         """Read the journal in an undo area.
 
@@ -86,6 +90,8 @@ class Journal:
         root : path-like, optional
             The log directory, or partition directory, that was changed; needed if the area does
             not lie beside it.
+        dir_fd : int, optional
+            The area, open: its plan is read, whatever has become of the path.
 
         Raises
         ------
@@ -97,7 +103,7 @@ class Journal:
         area = Path(area)
         named = None if root is None else Path(os.path.realpath(root))
         try:
-            text = read_own_file(area / PLAN_FILE).decode()
+            text = read_own_file(area / PLAN_FILE, dir_fd=dir_fd).decode()
             return cls.of_plan(area, Plan.from_json(text), named)
         except (ValueError, NotAFileError) as error:  # InvalidPlanError too
             raise InvalidPlanError(f"{area / PLAN_FILE} can't be read: {error}") from error
@@ -158,9 +164,11 @@ def open_trusted(
     else:
         area = Path(journal)
     area = Path(os.path.realpath(area))
-    with suppress(FileNotFoundError):  # which the next line says better
-        check_trusted(area, trust_area=trust_area)
-    return Journal.open(area, root)
+    if not area.is_dir():
+        return Journal.open(area, root)  # which says best what is wrong
+    with opened_directory(area) as descriptor:
+        check_trusted(area, trust_area=trust_area, dir_fd=descriptor)
+        return Journal.open(area, root, dir_fd=descriptor)
 
 
 def parse_line(line: bytes) -> tuple[Phase | Step, str, int | None] | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
+from kafkastore.changes.opened_directory import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan, is_partition_name
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.log.log_dir import MARKS
@@ -109,7 +109,7 @@ def root_of(plan: Plan, area: Path, named: Path | None) -> Path:
     return said
 
 
-def check_trusted(area: Path, *, trust_area: bool = False) -> None:
+def check_trusted(area: Path, *, trust_area: bool = False, dir_fd: int | None = None) -> None:
     """Refuse an undo area that others than this user and root may have written.
 
     Parameters
@@ -118,6 +118,8 @@ def check_trusted(area: Path, *, trust_area: bool = False) -> None:
         The undo area.
     trust_area : bool
         Whether the caller takes it all the same; symbolic links are never taken.
+    dir_fd : int, optional
+        The area, open: whatever has become of its path since, that one is looked at.
 
     Raises
     ------
@@ -126,13 +128,34 @@ def check_trusted(area: Path, *, trust_area: bool = False) -> None:
     FileNotFoundError
         If there is none.
     """
-    for path, is_directory in _own_files(area):
-        check_own(path, is_directory=is_directory, trust_area=trust_area)
+    if dir_fd is None:
+        with opened_directory(area) as descriptor:
+            check_trusted(area, trust_area=trust_area, dir_fd=descriptor)
+        return
+    check_own(area, os.fstat(dir_fd), is_directory=True, trust_area=trust_area)
+    for name in sorted(os.listdir(dir_fd)):
+        path, status = area / name, os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        has_more = name == KEPT_DIRECTORY or name.startswith(PARTS_MARK)
+        check_own(path, status, is_directory=has_more, trust_area=trust_area)
+        if not has_more:
+            continue
+        with opened_directory(path) as here, os.scandir(here) as entries:
+            for entry in entries:
+                # In it are the replaced files, of a lone partition directory at once.
+                is_kept = name == KEPT_DIRECTORY and entry.is_file(follow_symlinks=False)
+                if not is_kept:
+                    check_own(
+                        path / entry.name,
+                        entry.stat(follow_symlinks=False),
+                        is_directory=name == KEPT_DIRECTORY,
+                        trust_area=trust_area,
+                    )
 
 
-def check_own(path: Path, *, is_directory: bool, trust_area: bool = False) -> None:
-    """Refuse one file or directory of an undo area; see `check_trusted`."""
-    status = os.lstat(path)
+def check_own(
+    path: Path, status: os.stat_result, *, is_directory: bool, trust_area: bool = False
+) -> None:
+    """Refuse one of our own files or directories, by what `lstat` says; see `check_trusted`."""
     is_as_made = stat.S_ISDIR if is_directory else stat.S_ISREG
     if not is_as_made(status.st_mode):
         kind = "directory" if is_directory else "regular file"
@@ -149,22 +172,6 @@ def check_own(path: Path, *, is_directory: bool, trust_area: bool = False) -> No
         f"{path} {why}, so that others may have written what is to be done; look at it, then add "
         "--trust-area (trust_area=True), or run as that user"
     )
-
-
-def _own_files(area: Path) -> Iterator[tuple[Path, bool]]:
-    """List what this package makes in an area, but for the replaced files; which are directories.
-
-    A directory comes before what is in it.
-    """
-    yield area, True
-    for path in sorted(area.iterdir()):
-        is_directory = path.name == KEPT_DIRECTORY or path.name.startswith(PARTS_MARK)
-        yield path, is_directory
-        for inner in sorted(path.iterdir()) if is_directory else ():
-            if path.name != KEPT_DIRECTORY:
-                yield inner, False
-            elif inner.is_dir():
-                yield inner, True
 
 
 def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:

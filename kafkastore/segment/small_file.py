@@ -64,8 +64,10 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
         os.close(descriptor)
 
 
-def read_own_file(path: str | PathLike[str]) -> bytes:
+def read_own_file(path: str | PathLike[str], *, dir_fd: int | None = None) -> bytes:
     """Read a file that this package has written: no symbolic link, and no larger than JSON may be.
+
+    With a `dir_fd` it is looked up by its name in that open directory.
 
     Raises
     ------
@@ -78,7 +80,8 @@ def read_own_file(path: str | PathLike[str]) -> bytes:
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)
+        name = path if dir_fd is None else os.path.basename(path)
+        descriptor = os.open(name, flags, dir_fd=dir_fd)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise

@@ -122,7 +122,7 @@ class SavedSteps:
     def write(self, name: str, value: object) -> None:
         """Keep a value of JSON's types, whole and durable."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        check_own(self._folder, is_directory=True)
+        check_own(self._folder, os.lstat(self._folder), is_directory=True)
         text = json.dumps(value, default=_listed)
         FileSystem().replace_content(self._path(name), text.encode())
 
@@ -136,8 +136,8 @@ class SavedSteps:
         """
         path = self._path(name)
         try:
-            check_own(self._folder, is_directory=True)
-            check_own(path, is_directory=False)
+            check_own(self._folder, os.lstat(self._folder), is_directory=True)
+            check_own(path, os.lstat(path), is_directory=False)
             value = parse_json(read_own_file(path))
         except FileNotFoundError:
             return None
