@@ -46,12 +46,14 @@ class FileSystem:
     def create(self, path: Path, mode: int = 0o644, *, dir_fd: int | None = None) -> int:
         """Create a new file for writing and return its descriptor; fails if it exists."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return os.open(_in(path, dir_fd), flags, mode, dir_fd=dir_fd)
+        with _named(path):
+            return os.open(_in(path, dir_fd), flags, mode, dir_fd=dir_fd)
 
     def open_append(self, path: Path, *, dir_fd: int | None = None) -> int:
         """Open a file, created where missing, whose writes go to its end; no symbolic link."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(_in(path, dir_fd), flags, 0o644, dir_fd=dir_fd)
+        with _named(path):
+            return os.open(_in(path, dir_fd), flags, 0o644, dir_fd=dir_fd)
 
     def open_write(self, path: Path) -> int:
         """Open an existing file for reading and writing at chosen positions."""
@@ -136,7 +138,8 @@ class FileSystem:
 
     def mkdir(self, path: Path, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         """Make one directory; fails if it exists."""
-        os.mkdir(_in(path, dir_fd), mode, dir_fd=dir_fd)
+        with _named(path):
+            os.mkdir(_in(path, dir_fd), mode, dir_fd=dir_fd)
 
     def link(
         self,
@@ -147,27 +150,31 @@ class FileSystem:
         dst_dir_fd: int | None = None,
     ) -> None:
         """Give a file a second name on the same file system; a symbolic link gets one itself."""
-        os.link(
-            _in(source, src_dir_fd),
-            _in(target, dst_dir_fd),
-            src_dir_fd=src_dir_fd,
-            dst_dir_fd=dst_dir_fd,
-            follow_symlinks=False,
-        )
+        with _named(source, target):
+            os.link(
+                _in(source, src_dir_fd),
+                _in(target, dst_dir_fd),
+                src_dir_fd=src_dir_fd,
+                dst_dir_fd=dst_dir_fd,
+                follow_symlinks=False,
+            )
 
     def rename(self, source: Path, target: Path, *, dir_fd: int | None = None) -> None:
         """Move a file over its target, atomically; with `dir_fd` within that directory."""
-        os.replace(
-            _in(source, dir_fd), _in(target, dir_fd), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
-        )
+        with _named(source, target):
+            os.replace(
+                _in(source, dir_fd), _in(target, dir_fd), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
+            )
 
     def unlink(self, path: Path, *, dir_fd: int | None = None) -> None:
         """Remove a name."""
-        os.unlink(_in(path, dir_fd), dir_fd=dir_fd)
+        with _named(path):
+            os.unlink(_in(path, dir_fd), dir_fd=dir_fd)
 
     def rmdir(self, path: Path, *, dir_fd: int | None = None) -> None:
         """Remove an empty directory."""
-        os.rmdir(_in(path, dir_fd), dir_fd=dir_fd)
+        with _named(path):
+            os.rmdir(_in(path, dir_fd), dir_fd=dir_fd)
 
     def chmod(self, path: Path | int, mode: int) -> None:
         """Set permission bits; of an open file by its descriptor."""
@@ -250,6 +257,18 @@ class FileSystem:
 def _in(path: Path, dir_fd: int | None) -> str | Path:
     """Return the name by which an open directory knows a file."""
     return path if dir_fd is None else path.name
+
+
+@contextmanager
+def _named(path: Path, target: Path | None = None) -> Iterator[None]:
+    """Put whole paths into the error of a call that knew a file by its name in a directory."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = os.fspath(path)
+        if target is not None:
+            error.filename2 = os.fspath(target)
+        raise
 
 
 def _name_file(error: OSError, descriptor: int) -> None:

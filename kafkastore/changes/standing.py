@@ -61,9 +61,10 @@ def check_directory(root: Path, change: FileChange, known: set[str]) -> None:
 
 def refuse(refusals: Sequence[str]) -> NoReturn:
     """Refuse a plan for what was found, the first few said."""
-    left = len(refusals) - _MOST_TOLD
+    told = list(dict.fromkeys(refusals))  # a directory's is that of each file in it
+    left = len(told) - _MOST_TOLD
     more = f"; and {left} more" if left > 0 else ""
-    raise ChangeRefusedError("; ".join(refusals[:_MOST_TOLD]) + more)
+    raise ChangeRefusedError("; ".join(told[:_MOST_TOLD]) + more)
 
 
 def _look_at(root: Path, change: FileChange, recorded: bool) -> Standing:

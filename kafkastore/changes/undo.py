@@ -23,7 +23,7 @@ from kafkastore.changes.part_journals import close_parts
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.run import Progress, Run, by_partition, discard, run_partitions
 from kafkastore.changes.sole_user import sole_user
-from kafkastore.changes.standing import check_directory
+from kafkastore.changes.standing import check_directory, refuse
 from kafkastore.changes.undo_area import KEPT_DIRECTORY
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
@@ -176,8 +176,7 @@ def _look_at_all(
         if standing == "changed since" and not leave_changed:
             refusals.append(f"{change.path} was changed after the plan was applied")
     if refusals and not leave_changed:
-        more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
-        raise ChangeRefusedError("; ".join(refusals[:3]) + more)
+        refuse(refusals)
     return standings
 
 
