@@ -429,10 +429,10 @@ class LogDirWriter:
         loaded = load(clean=self._was_clean, recovery_point=recovery_point)
         active = loaded.segments[-1]
         if self._was_clean and not active.is_recovered:
-            end = log.log_end_offset
-            if loaded.log_end_offset < end:
-                return load(clean=False, recovery_point=end)
             try:
+                end = log.log_end_offset
+                if loaded.log_end_offset < end:
+                    return load(clean=False, recovery_point=end)
                 if segment_file_name(active.base_offset, LOG_SUFFIX) not in loaded.written:
                     check_end(LogSegment(log.path, active.base_offset))
             except CorruptBatchError:
