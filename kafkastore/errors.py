@@ -5,7 +5,7 @@ A torn tail (bytes after the last whole batch) is a value, ``valid_bytes``, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 
@@ -215,6 +215,35 @@ class InvalidConfigError(KafkaStoreError, ValueError):
 
 class ChangeRefusedError(KafkaStoreError):
     """A change that is not safe now: a live broker, files that change, an outdated plan."""
+
+
+class LogWouldBeCutError(ChangeRefusedError):
+    """A log that can't be written before a recovery has cut it, which nobody has asked for.
+
+    Parameters
+    ----------
+    path : path-like
+        The partition directory.
+    cuts : mapping of str to int
+        Names of the ``.log`` files that bytes would leave, and the first byte of each that would.
+    log_end_offset : int
+        Where the log would end.
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], cuts: Mapping[str, int], log_end_offset: int
+    ) -> None:
+        super().__init__(path, cuts, log_end_offset)
+        self.path, self.cuts, self.log_end_offset = path, cuts, log_end_offset
+
+    def __str__(self) -> str:
+        name, position = next(iter(self.cuts.items()))
+        others = f" and {len(self.cuts) - 1} other logs" if len(self.cuts) > 1 else ""
+        return (
+            f"{fspath(self.path)}: a recovery would cut {name} at byte {position}{others}, so that "
+            f"the log ends at offset {self.log_end_offset}; nothing was changed: recover=True cuts "
+            "it, and keeps what is cut beside the log directory"
+        )
 
 
 class RemoteStoreError(KafkaStoreError):

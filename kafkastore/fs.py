@@ -37,15 +37,23 @@ NOT_SUPPORTED = frozenset(
 
 
 class FileSystem:
-    """The altering calls, as the operating system has them; errors of open files are named."""
+    """The altering calls, as the operating system has them; errors of open files are named.
 
-    def create(self, path: Path, mode: int = 0o644) -> int:
+    With a `dir_fd` only the last part of a path counts, and is looked up in that open directory:
+    whatever has become of the path meanwhile, no other directory is altered.
+    """
+
+    def create(self, path: Path, mode: int = 0o644, *, dir_fd: int | None = None) -> int:
         """Create a new file for writing and return its descriptor; fails if it exists."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with _named(path):
+            return os.open(_in(path, dir_fd), flags, mode, dir_fd=dir_fd)
 
-    def open_append(self, path: Path) -> int:
-        """Open a file, created where missing, whose writes go to its end."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    def open_append(self, path: Path, *, dir_fd: int | None = None) -> int:
+        """Open a file, created where missing, whose writes go to its end; no symbolic link."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with _named(path):
+            return os.open(_in(path, dir_fd), flags, 0o644, dir_fd=dir_fd)
 
     def open_write(self, path: Path) -> int:
         """Open an existing file for reading and writing at chosen positions."""
@@ -114,9 +122,10 @@ class FileSystem:
         """Close a descriptor opened here."""
         os.close(descriptor)
 
-    def fsync_directory(self, path: Path) -> None:
+    def fsync_directory(self, path: Path, *, dir_fd: int | None = None) -> None:
         """Make a directory's entries durable, where the file system has such a call."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(path, flags) if dir_fd is None else dir_fd
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -124,38 +133,59 @@ class FileSystem:
             if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
                 raise
         finally:
-            os.close(descriptor)
+            if dir_fd is None:
+                os.close(descriptor)
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, path: Path, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         """Make one directory; fails if it exists."""
-        os.mkdir(path)
+        with _named(path):
+            os.mkdir(_in(path, dir_fd), mode, dir_fd=dir_fd)
 
-    def link(self, source: Path, target: Path) -> None:
-        """Give a file a second name on the same file system."""
-        os.link(source, target)
+    def link(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        src_dir_fd: int | None = None,
+        dst_dir_fd: int | None = None,
+    ) -> None:
+        """Give a file a second name on the same file system; a symbolic link gets one itself."""
+        with _named(source, target):
+            os.link(
+                _in(source, src_dir_fd),
+                _in(target, dst_dir_fd),
+                src_dir_fd=src_dir_fd,
+                dst_dir_fd=dst_dir_fd,
+                follow_symlinks=False,
+            )
 
-    def rename(self, source: Path, target: Path) -> None:
-        """Move a file over its target, atomically."""
-        os.replace(source, target)
+    def rename(self, source: Path, target: Path, *, dir_fd: int | None = None) -> None:
+        """Move a file over its target, atomically; with `dir_fd` within that directory."""
+        with _named(source, target):
+            os.replace(
+                _in(source, dir_fd), _in(target, dir_fd), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
+            )
 
-    def unlink(self, path: Path) -> None:
+    def unlink(self, path: Path, *, dir_fd: int | None = None) -> None:
         """Remove a name."""
-        os.unlink(path)
+        with _named(path):
+            os.unlink(_in(path, dir_fd), dir_fd=dir_fd)
 
-    def rmdir(self, path: Path) -> None:
+    def rmdir(self, path: Path, *, dir_fd: int | None = None) -> None:
         """Remove an empty directory."""
-        os.rmdir(path)
+        with _named(path):
+            os.rmdir(_in(path, dir_fd), dir_fd=dir_fd)
 
-    def chmod(self, path: Path, mode: int) -> None:
-        """Set permission bits."""
+    def chmod(self, path: Path | int, mode: int) -> None:
+        """Set permission bits; of an open file by its descriptor."""
         os.chmod(path, mode)
 
-    def chown(self, path: Path, user: int, group: int) -> None:
-        """Set owner and group."""
+    def chown(self, path: Path | int, user: int, group: int) -> None:
+        """Set owner and group; of an open file by its descriptor."""
         os.chown(path, user, group)
 
-    def utime(self, path: Path, modified_ns: int) -> None:
-        """Set the modification time (and access time) in ns since 1970."""
+    def utime(self, path: Path | int, modified_ns: int) -> None:
+        """Set the modification time (and access time) in ns since 1970; also by a descriptor."""
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
@@ -222,6 +252,23 @@ class FileSystem:
             self.close(descriptor)
         self.rename(beside, path)
         self.fsync_directory(path.parent)
+
+
+def _in(path: Path, dir_fd: int | None) -> str | Path:
+    """Return the name by which an open directory knows a file."""
+    return path if dir_fd is None else path.name
+
+
+@contextmanager
+def _named(path: Path, target: Path | None = None) -> Iterator[None]:
+    """Put whole paths into the error of a call that knew a file by its name in a directory."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = os.fspath(path)
+        if target is not None:
+            error.filename2 = os.fspath(target)
+        raise
 
 
 def _name_file(error: OSError, descriptor: int) -> None:

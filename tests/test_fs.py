@@ -86,3 +86,26 @@ def test_an_output_file_that_can_not_grow_is_named(tmp_path, golden, form):
         type("Ran", (), {"code": result.exit_code, "err": result.stderr})(), str(output), "large"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_in_an_open_directory_name_whole_paths(tmp_path):
+    fs, path, other = FileSystem(), tmp_path / "missing", tmp_path / "other"
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        for call in (fs.unlink, fs.rmdir):
+            with pytest.raises(FileNotFoundError) as raised:
+                call(path, dir_fd=directory)
+            assert raised.value.filename == str(path)
+        tmp_path.joinpath("other").touch()
+        for call in (fs.create, fs.mkdir):
+            with pytest.raises(FileExistsError) as raised:
+                call(other, dir_fd=directory)
+            assert raised.value.filename == str(other)
+        with pytest.raises(FileNotFoundError) as raised:
+            fs.rename(path, other, dir_fd=directory)
+        assert (raised.value.filename, raised.value.filename2) == (str(path), str(other))
+        with pytest.raises(FileNotFoundError) as raised:
+            fs.link(path, other, src_dir_fd=directory, dst_dir_fd=directory)
+        assert (raised.value.filename, raised.value.filename2) == (str(path), str(other))
+    finally:
+        os.close(directory)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.changes.run import Progress, Run, by_partition, run_partitions
 from kafkastore.changes.sole_user import sole_user
 from kafkastore.changes.standing import Standing, look_at_all, refuse
-from kafkastore.changes.undo_area import area_of, check_area, kept_in
+from kafkastore.changes.undo_area import area_of, check_area, check_trusted, kept_in
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
@@ -75,10 +76,9 @@ def apply(
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied")
-    root = Path(plan.root)
-    with sole_user(root) as check:
+    with sole_user(Path(plan.root)) as check:
         recorded = check_places(plan, area, undo_dir, fs)
-        standings = _look_at(plan, area, recorded, fs)
+        standings = _look_at(plan, Path(os.path.realpath(plan.root)), area, recorded, fs)
         return _apply(start_journal(plan, area, fs), standings, fs, check, progress, threads)
 
 
@@ -86,10 +86,11 @@ def resume_applying(
     journal: Journal, *, fs: FileSystem, progress: Progress | None, threads: int
 ) -> Journal:
     """Finish a plan that was interrupted."""
-    with sole_user(Path(journal.plan.root)) as check:
+    root = journal.root
+    with sole_user(root) as check:
         close_parts(journal.area, fs)
         journal = journal.read_again()
-        standings = _look_at(journal.plan, journal.area, journal.changed, fs)
+        standings = _look_at(journal.plan, root, journal.area, journal.changed, fs)
         return _apply(journal, standings, fs, check, progress, threads)
 
 
@@ -109,8 +110,8 @@ def _apply(
     writer = JournalWriter.of(journal.area, fs)
     try:
         writer.phase("applying")
-        root, plan_id = Path(journal.plan.root), journal.plan.id
-        run = Run(root, journal.area, plan_id, writer, fs, check, progress)
+        area, plan_id = journal.area, journal.plan.id
+        run = Run(journal.root, area, plan_id, writer, fs, check, progress)
         run.make_directory(journal.area)
 
         def step(change: FileChange) -> None:
@@ -154,6 +155,8 @@ def check_places(
         If that is not safe.
     """
     check_area(plan, area, chosen=undo_dir is not None)
+    with suppress(FileNotFoundError):
+        check_trusted(area)
     close_parts(area, fs)
     recorded: frozenset[str] = frozenset()
     for journal in each_journal(plan.root, undo_dir):
@@ -173,14 +176,14 @@ def check_not_undoing(journal: Journal) -> None:
 
 
 def _look_at(
-    plan: Plan, area: Path, recorded: frozenset[str], fs: FileSystem
+    plan: Plan, root: Path, area: Path, recorded: frozenset[str], fs: FileSystem
 ) -> dict[str, Standing]:
     """Find out what is left to do, and refuse the whole plan if any file does not fit it."""
-    standings, refusals = look_at_all(Path(plan.root), plan.changes, recorded)
+    standings, refusals = look_at_all(root, plan.changes, recorded)
     if refusals:
         refuse(refusals)
     needs = needs_of(plan.changes, area, standings)
-    check_space(Path(plan.root), area, [needs], fs)
+    check_space(root, area, [needs], fs)
     return standings
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from kafkastore.changes.file_state import PERMISSIONS
+from kafkastore.changes.opened_directory import open_file
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import NOT_SUPPORTED, FileSystem
 from kafkastore.remote import reads
@@ -15,7 +17,15 @@ from kafkastore.remote import reads
 _CHUNK_BYTES = 1 << 20
 
 
-def second_name(source: Path, target: Path, fs: FileSystem) -> bool:
+def second_name(
+    source: Path,
+    target: Path,
+    fs: FileSystem,
+    *,
+    source_directory: int,
+    target_directory: int,
+    dress: Callable[[int], None] = lambda descriptor: None,
+) -> bool:
     """Give a file a second name: a hard link where possible, else a durable copy.
 
     Parameters
@@ -26,6 +36,10 @@ def second_name(source: Path, target: Path, fs: FileSystem) -> bool:
         The new name, which is free.
     fs : FileSystem
         The altering calls.
+    source_directory, target_directory : int
+        The directories that they are in, open.
+    dress : callable
+        Called with the descriptor of a copy, to give it what it could not take over.
 
     Returns
     -------
@@ -33,13 +47,17 @@ def second_name(source: Path, target: Path, fs: FileSystem) -> bool:
         Whether both names stand for one file.
     """
     try:
-        fs.link(source, target)
+        fs.link(source, target, src_dir_fd=source_directory, dst_dir_fd=target_directory)
     except OSError as error:
         if error.errno not in NOT_SUPPORTED:
             raise
     else:
         return True
-    copy_file(source, target, fs)
+    reading = open_file(source, source_directory)
+    try:
+        _copy_open(source, reading, target, fs, target_directory, dress)
+    finally:
+        os.close(reading)
     return False
 
 
@@ -60,42 +78,55 @@ def copy_file(source: Path, target: Path, fs: FileSystem) -> None:
     ChangeRefusedError
         If the source changes meanwhile, or the target's file system cannot keep modification times.
     """
-    part = target.with_name(target.name + ".part")
-    if os.path.lexists(part):
-        fs.unlink(part)
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        status = os.fstat(reading)
-        writing = fs.create(part, 0o600)
-        try:
-            _copy_bytes(reading, writing, status.st_size, fs)
-            with suppress(PermissionError):  # a copy may belong to whoever makes it
-                if (status.st_uid, status.st_gid) != _owners(part):
-                    fs.chown(part, status.st_uid, status.st_gid)
-            fs.chmod(part, stat.S_IMODE(status.st_mode))
-            fs.utime(part, status.st_mtime_ns)
-            fs.fsync(writing)
-        finally:
-            fs.close(writing)
-        now = os.fstat(reading)
+        _copy_open(source, reading, target, fs)
     finally:
         os.close(reading)
-    written = os.stat(part)
+
+
+def _copy_open(
+    source: Path,
+    reading: int,
+    target: Path,
+    fs: FileSystem,
+    directory: int | None = None,
+    dress: Callable[[int], None] = lambda descriptor: None,
+) -> None:
+    """Copy an open file, into an open directory if there is one."""
+    part = target.with_name(target.name + ".part")
+    if os.path.lexists(part):
+        fs.unlink(part, dir_fd=directory)
+    status = os.fstat(reading)
+    writing = fs.create(part, 0o600, dir_fd=directory)
+    try:
+        _copy_bytes(reading, writing, status.st_size, fs)
+        with suppress(PermissionError):  # a copy may belong to whoever makes it
+            if (status.st_uid, status.st_gid) != _owners(writing):
+                fs.chown(writing, status.st_uid, status.st_gid)
+        fs.chmod(writing, status.st_mode & PERMISSIONS)
+        fs.utime(writing, status.st_mtime_ns)
+        written = os.fstat(writing)
+        dress(writing)
+        fs.fsync(writing)
+    finally:
+        fs.close(writing)
+    now = os.fstat(reading)
     if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
-        fs.unlink(part)
+        fs.unlink(part, dir_fd=directory)
         raise ChangeRefusedError(f"{source} changed while it was copied")
     if written.st_mtime_ns != status.st_mtime_ns:
-        fs.unlink(part)
+        fs.unlink(part, dir_fd=directory)
         raise ChangeRefusedError(
             f"the file system of {target} keeps coarser times: {status.st_mtime_ns} ns became "
             f"{written.st_mtime_ns}, and modification times are data here"
         )
-    fs.rename(part, target)
+    fs.rename(part, target, dir_fd=directory)
 
 
-def _owners(path: Path) -> tuple[int, int]:
-    """Return a file's user and group."""
-    status = os.stat(path)
+def _owners(descriptor: int) -> tuple[int, int]:
+    """Return an open file's user and group."""
+    status = os.fstat(descriptor)
     return status.st_uid, status.st_gid
 
 

@@ -15,6 +15,9 @@ from kafkastore.segment.salvage import SECTOR_BYTES
 
 _CHUNK_BYTES = 1 << 20
 
+#: The bits of a mode that a file gets from a plan.
+PERMISSIONS = 0o777
+
 
 @dataclass(frozen=True, slots=True)
 class FileState:
@@ -30,7 +33,7 @@ class FileState:
     mtime_ns : int
         Last modification in ns since 1970.
     mode : int
-        Permission bits only.
+        Permission bits only: no setuid, setgid or sticky bit.
     user, group : int
         The owners' numbers.
     """
@@ -50,9 +53,8 @@ class FileState:
     @classmethod
     def of_digest(cls, size: int, sha256: str, like: os.stat_result) -> FileState:
         """Return the state of a file known by its digest, with another's times and owners."""
-        return cls(
-            size, sha256, like.st_mtime_ns, stat.S_IMODE(like.st_mode), like.st_uid, like.st_gid
-        )
+        mode = like.st_mode & PERMISSIONS
+        return cls(size, sha256, like.st_mtime_ns, mode, like.st_uid, like.st_gid)
 
     def same_bytes(self, other: FileState | None) -> bool:
         """Answer whether the other file holds the same bytes."""
@@ -73,8 +75,10 @@ class FileState:
         )
 
 
-def status_of(path: Path) -> os.stat_result | None:
+def status_of(path: Path, dir_fd: int | None = None) -> os.stat_result | None:
     """Return what `lstat` says of a regular file, None where there is nothing.
+
+    With a `dir_fd` it is looked up by its name in that open directory.
 
     Raises
     ------
@@ -83,7 +87,7 @@ def status_of(path: Path) -> os.stat_result | None:
         never replaced.
     """
     try:
-        status = os.lstat(path)
+        status = os.lstat(path if dir_fd is None else path.name, dir_fd=dir_fd)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):

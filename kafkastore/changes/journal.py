@@ -15,25 +15,32 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from kafkastore.changes.opened_directory import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan
 from kafkastore.changes.undo_area import (
     AREA_MARK,
+    AREA_MODE,
     JOURNAL_FILE,
-    KEPT_DIRECTORY,
     LINES_SUFFIX,
     PARTS_MARK,
     PLAN_FILE,
     REMOVED_MARK,
+    check_trusted,
+    root_of,
 )
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, NotAFileError
+from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem
+from kafkastore.segment.small_file import read_own_file
 
 Phase = Literal["applying", "applied", "undoing", "undone"]
 Step = Literal["changed", "restored", "left"]
+
+_FINISHED = ("applied", "undone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class Journal:
         Paths that `undo` left alone, because somebody else had changed them since.
     at_ms : int or None
         When that phase was recorded, in ms since 1970; None where it was not.
+    named_root : Path or None
+        The directory that the caller has named; see `root`.
     """
 
     area: Path
@@ -62,10 +71,27 @@ class Journal:
     changed: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     at_ms: int | None = None
+    named_root: Path | None = field(default=None, compare=False)
 
     @classmethod
-    def open(cls, area: str | os.PathLike[str]) -> Journal:
+    def open(
+        cls,
+        area: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None = None,
+        *,
+        dir_fd: int | None = None,
+    ) -> Journal:
         """Read the journal in an undo area.
+
+        Parameters
+        ----------
+        area : path-like
+            The undo area.
+        root : path-like, optional
+            The log directory, or partition directory, that was changed; needed if the area does
+            not lie beside it.
+        dir_fd : int, optional
+            The area, open: its plan is read, whatever has become of the path.
 
         Raises
         ------
@@ -75,29 +101,37 @@ class Journal:
             If there is no plan: nothing was ever changed by it.
         """
         area = Path(area)
+        named = None if root is None else Path(os.path.realpath(root))
         try:
-            return cls._of(area, Plan.from_json((area / PLAN_FILE).read_bytes().decode()))
-        except ValueError as error:  # InvalidPlanError too
+            text = read_own_file(area / PLAN_FILE, dir_fd=dir_fd).decode()
+            return cls.of_plan(area, Plan.from_json(text), named)
+        except (ValueError, NotAFileError) as error:  # InvalidPlanError too
             raise InvalidPlanError(f"{area / PLAN_FILE} can't be read: {error}") from error
+
+    @property
+    def root(self) -> Path:
+        """The directory that the plan's paths are relative to: where the area lies, or as named.
+
+        Raises
+        ------
+        ChangeRefusedError
+            If the area lies beside another directory than the plan says, and none was named: what
+            a plan says alone may be anybody's word.
+        """
+        return root_of(self.plan, self.area, self.named_root)
 
     def read_again(self) -> Journal:
         """Return the journal as it is now; its plan is what it was."""
-        return self._of(self.area, self.plan)
+        return self.of_plan(self.area, self.plan, self.named_root)
 
     @classmethod
-    def _of(cls, area: Path, plan: Plan) -> Journal:
+    def of_plan(cls, area: Path, plan: Plan, named_root: Path | None) -> Journal:
         """Read the lines of a plan's journal."""
-        # First the parts': their lines go into the journal before they are removed.
-        of_parts = _lines_of_parts(area)
-        try:
-            lines = (area / JOURNAL_FILE).read_bytes().split(b"\n")
-        except FileNotFoundError:
-            lines = []
         phase: Phase = "applying"
         at_ms: int | None = None
         changed: set[str] = set()
         left: set[str] = set()
-        for event, path, event_ms in filter(None, map(parse_line, [*lines, *of_parts])):
+        for event, path, event_ms in _steps_of(area):
             match event:
                 case "applying" | "applied" | "undoing" | "undone":
                     phase, at_ms = event, event_ms
@@ -110,21 +144,54 @@ class Journal:
                     left.discard(path)
                 case "left":
                     left.add(path)
-        return cls(area, plan, phase, frozenset(changed), frozenset(left), at_ms)
+        return cls(area, plan, phase, frozenset(changed), frozenset(left), at_ms, named_root)
 
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left to resume."""
-        return self.phase in ("applied", "undone")
+        return self.phase in _FINISHED
+
+
+def open_trusted(
+    journal: Journal | str | os.PathLike[str],
+    root: str | os.PathLike[str] | None,
+    *,
+    trust_area: bool,
+) -> Journal:
+    """Read a journal by which files are about to be altered; see `undo` for the parameters."""
+    if isinstance(journal, Journal):
+        area, root = journal.area, journal.named_root if root is None else root
+    else:
+        area = Path(journal)
+    area = Path(os.path.realpath(area))
+    if not area.is_dir():
+        return Journal.open(area, root)  # which says best what is wrong
+    with opened_directory(area) as descriptor:
+        check_trusted(area, trust_area=trust_area, dir_fd=descriptor)
+        return Journal.open(area, root, dir_fd=descriptor)
 
 
 def parse_line(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
     """Read one line; None for one that a crash cut short."""
     try:
-        value = json.loads(line)
-        return value["event"], value.get("path", ""), value.get("at_ms")
+        value = parse_json(line)
+        event, path, at_ms = value["event"], value.get("path", ""), value.get("at_ms")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+    if not isinstance(path, str) or not (at_ms is None or type(at_ms) is int):
+        return None
+    return event, path, at_ms
+
+
+def _steps_of(area: Path) -> Iterator[tuple[Phase | Step, str, int | None]]:
+    """Read the steps of a journal, those of its parts last."""
+    # First the parts': their lines go into the journal before they are removed.
+    of_parts = _lines_of_parts(area)
+    try:
+        lines = read_own_file(area / JOURNAL_FILE).split(b"\n")
+    except FileNotFoundError:
+        lines = []
+    yield from filter(None, map(parse_line, [*lines, *of_parts]))
 
 
 def _lines_of_parts(area: Path) -> list[bytes]:
@@ -132,7 +199,7 @@ def _lines_of_parts(area: Path) -> list[bytes]:
     lines: list[bytes] = []
     for path in sorted(area.glob(f"{PARTS_MARK}*/*{LINES_SUFFIX}")):
         with suppress(FileNotFoundError):  # they have just gone into the journal
-            lines += path.read_bytes().split(b"\n")
+            lines += read_own_file(path).split(b"\n")
     return lines
 
 
@@ -200,15 +267,17 @@ def _last_byte(path: Path) -> bytes:
 def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
     """Make a plan's undo area, or find it again, and return its journal.
 
+    The plan is the caller's own, and so is its root.
+
     Raises
     ------
     ChangeRefusedError
         If the area cannot be made there, or holds another plan.
     """
     try:
-        fs.mkdir(area)
+        fs.mkdir(area, AREA_MODE)
     except FileExistsError:
-        pass
+        check_trusted(area)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
@@ -217,11 +286,11 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
         ) from error
     text = plan.to_json().encode()
     try:
-        if (area / PLAN_FILE).read_bytes() != text:
+        if read_own_file(area / PLAN_FILE) != text:
             raise ChangeRefusedError(f"{area} holds another plan")
     except FileNotFoundError:
         _write_plan(text, area, fs)
-    return Journal._of(area, plan)
+    return Journal.of_plan(area, plan, Path(os.path.realpath(plan.root)))
 
 
 def _write_plan(text: bytes, area: Path, fs: FileSystem) -> None:
@@ -271,29 +340,50 @@ def each_journal(
 ) -> Iterator[Journal]:
     """Find the same journals, one at a time: a plan may be large."""
     real = Path(os.path.realpath(root))
-    for area in _beside(real, undo_dir, AREA_MARK):
+    for home, area in beside(real, undo_dir, AREA_MARK):
         try:
-            journal = Journal.open(area)
+            journal = Journal.open(area, home)
         except (FileNotFoundError, NotADirectoryError):
             continue
+        # Areas of several directories of one name may share an undo_dir.
         if _overlap(real, Path(os.path.realpath(journal.plan.root))):
             yield journal
 
 
-def _beside(
+def find_unfinished(root: str | os.PathLike[str]) -> Iterator[tuple[Path, Phase]]:
+    """Find the undo areas beside a directory whose change was interrupted, or goes on.
+
+    Plans, which may be large, are not read; what can't be read is left out: this is for those who
+    only look at the directory.
+    """
+    for _, area in beside(Path(os.path.realpath(root)), None, AREA_MARK):
+        with suppress(OSError, ValueError, NotAFileError):
+            if (area / PLAN_FILE).exists():
+                phase: Phase = "applying"
+                for event, _, _ in _steps_of(area):
+                    match event:
+                        case "applying" | "applied" | "undoing" | "undone":
+                            phase = event
+                if phase not in _FINISHED:
+                    yield area, phase
+
+
+def beside(
     root: Path, undo_dir: str | os.PathLike[str] | None, mark: str
-) -> Iterator[Path]:
-    """List what is named after a directory, or the one above it, and has a mark."""
+) -> Iterator[tuple[Path, Path]]:
+    """List what is named after a directory, or the one above it, and has a mark; after which."""
     for home in (root, root.parent):
         place = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
-        yield from sorted(place.glob(glob.escape(home.name) + mark + "*"))
+        for path in sorted(place.glob(glob.escape(home.name) + mark + "*")):
+            yield home, path
 
 
 def find_half_removed(
     root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
 ) -> tuple[Path, ...]:
     """Find what is left of undo areas whose removal was interrupted; `remove` takes these too."""
-    return tuple(_beside(Path(os.path.realpath(root)), undo_dir, REMOVED_MARK))
+    found = beside(Path(os.path.realpath(root)), undo_dir, REMOVED_MARK)
+    return tuple(path for _, path in found)
 
 
 def _overlap(one: Path, other: Path) -> bool:
@@ -301,36 +391,56 @@ def _overlap(one: Path, other: Path) -> bool:
     return one == other or one.parent == other or one == other.parent
 
 
-def remove(journal: Journal | str | os.PathLike[str], *, fs: FileSystem = FileSystem()) -> None:
+def remove(
+    journal: Journal | str | os.PathLike[str],
+    *,
+    trust_area: bool = False,
+    fs: FileSystem = FileSystem(),
+) -> None:
     """Delete a finished undo area with the replaced files in it; they cannot be brought back then.
 
     Parameters
     ----------
     journal : Journal or path-like
         The journal, or its undo area.
+    trust_area : bool
+        Whether an area is taken that others than this user and root may have written.
     fs : FileSystem
         The altering calls.
 
     Raises
     ------
     ChangeRefusedError
-        If the plan was interrupted: resume or undo it first.
+        If the plan was interrupted: resume or undo it first; if the directory is not named as an
+        undo area is; or if others may have written it.
     """
     area = journal.area if isinstance(journal, Journal) else Path(journal)
+    area = Path(os.path.realpath(area.parent), area.name)
+    if AREA_MARK not in area.name and REMOVED_MARK not in area.name:
+        raise ChangeRefusedError(f"{area} is not named as an undo area is: nothing was removed")
     # Under its new name nobody takes a half-deleted area for one that can be undone.
     doomed = area.with_name(area.name.replace(AREA_MARK, REMOVED_MARK))
     if area != doomed and (area.exists() or not doomed.exists()):
+        check_trusted(area, trust_area=trust_area)
         journal = Journal.open(area)
         if not journal.is_finished:
             raise ChangeRefusedError(
                 f"{area} is unfinished ({journal.phase}): resume or undo it first"
             )
         fs.rename(area, doomed)
+    else:
+        check_trusted(doomed, trust_area=trust_area)
     fs.fsync_directory(area.parent)
-    for directory, _, names in os.walk(doomed / KEPT_DIRECTORY, topdown=False):
-        for name in names:
-            fs.unlink(Path(directory, name))
-        fs.rmdir(Path(directory))
-    for path in sorted(doomed.iterdir()):
-        fs.unlink(path)
+    remove_tree(doomed, fs)
+
+
+def remove_tree(doomed: Path, fs: FileSystem) -> None:
+    """Delete a directory and all that is in it; a symbolic link goes itself, not what it names."""
+    with opened_directory(doomed) as descriptor:
+        for inner, directories, names, here in os.fwalk(dir_fd=descriptor, topdown=False):
+            for name in names:
+                fs.unlink(doomed / inner / name, dir_fd=here)
+            for name in directories:
+                path = doomed / inner / name
+                (fs.unlink if path.is_symlink() else fs.rmdir)(path, dir_fd=here)
     fs.rmdir(doomed)

@@ -27,9 +27,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kafkastore.changes.journal import JournalWriter, parse_line
-from kafkastore.changes.undo_area import LINES_SUFFIX, PARTS_MARK
+from kafkastore.changes.undo_area import AREA_MODE, LINES_SUFFIX, PARTS_MARK
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem, kept_from_children
+from kafkastore.segment.small_file import read_own_file
 
 _CLOSED_SUFFIX = ".closed"
 _LEASE = "driver"
@@ -61,7 +62,7 @@ def open_parts(area: Path, fs: FileSystem) -> Iterator[str]:
         If the file system can't lock files, or another driver is at work.
     """
     folder = area / f"{PARTS_MARK}{uuid.uuid4().hex[:16]}"
-    fs.mkdir(folder)
+    fs.mkdir(folder, AREA_MODE)
     fs.fsync_directory(area)
     lease = fs.open_append(folder / _LEASE)
     try:
@@ -189,7 +190,7 @@ def close_parts(area: Path, fs: FileSystem, *, patience: float = SECONDS_TO_END)
 
 def _changed(path: Path) -> list[str]:
     """Read what a part's journal has as changed."""
-    lines = filter(None, map(parse_line, path.read_bytes().split(b"\n")))
+    lines = filter(None, map(parse_line, read_own_file(path).split(b"\n")))
     return [changed for event, changed, _ in lines if event == "changed"]
 
 

@@ -23,13 +23,13 @@ from kafkastore.changes.apply import (
     needs_of,
 )
 from kafkastore.changes.change_file import change_file
-from kafkastore.changes.journal import Journal, JournalWriter, start_journal
+from kafkastore.changes.journal import Journal, JournalWriter, open_trusted, start_journal
 from kafkastore.changes.part_journals import close_parts, open_parts, part_journal
 from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.changes.run import Run, by_partition
 from kafkastore.changes.sole_user import SoleUser, check_still_held, sole_user
 from kafkastore.changes.standing import look_at_all, refuse
-from kafkastore.changes.undo_area import KEPT_DIRECTORY, area_of
+from kafkastore.changes.undo_area import AREA_MODE, KEPT_DIRECTORY, area_of
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
@@ -164,7 +164,8 @@ def apply_in_parts(
         return Journal(area, plan, "applied"), ()
     with sole_user(Path(plan.root)) as user:
         recorded = check_places(plan, area, undo_dir, fs)
-        parts = _look_at(plan, area, recorded, user, spread, fs)
+        root = Path(os.path.realpath(plan.root))
+        parts = _look_at(plan, root, area, recorded, user, spread, fs)
         return _carry_out(start_journal(plan, area, fs), parts, spread, fs)
 
 
@@ -172,6 +173,8 @@ def resume_in_parts(
     journal: Journal | str | os.PathLike[str],
     spread: Spread,
     *,
+    root: str | os.PathLike[str] | None = None,
+    trust_area: bool = False,
     fs: FileSystem = FileSystem(),
 ) -> tuple[Journal, tuple[DonePart, ...]]:
     """Finish a plan that was interrupted while it was applied, by other processes.
@@ -182,6 +185,8 @@ def resume_in_parts(
         The journal, or its undo area.
     spread : Spread
         Runs functions of parts.
+    root, trust_area : path-like, bool
+        As of `undo`.
     fs : FileSystem
         The altering calls of this process; for tests.
 
@@ -195,20 +200,21 @@ def resume_in_parts(
     ChangeRefusedError
         As `apply_in_parts` does; and if the plan is being undone.
     """
-    journal = Journal.open(journal.area if isinstance(journal, Journal) else journal)
+    journal = open_trusted(journal, root, trust_area=trust_area)
     plan, area = journal.plan, journal.area
-    with sole_user(Path(plan.root)) as user:
+    with sole_user(journal.root) as user:
         close_parts(area, fs)
         journal = journal.read_again()
         check_not_undoing(journal)
         if journal.is_finished:
             return journal, ()
-        parts = _look_at(plan, area, journal.changed, user, spread, fs)
+        parts = _look_at(plan, journal.root, area, journal.changed, user, spread, fs)
         return _carry_out(journal, parts, spread, fs)
 
 
 def _look_at(
     plan: Plan,
+    root: Path,
     area: Path,
     recorded: frozenset[str],
     user: SoleUser,
@@ -216,7 +222,7 @@ def _look_at(
     fs: FileSystem,
 ) -> list[Part]:
     """Have all files looked at, refuse the whole plan if one does not fit; return what is left."""
-    parts = list(_parts_of(plan, area, recorded, user))
+    parts = list(_parts_of(plan, root, area, recorded, user))
     looked = list(spread(look_at_part, parts))
     for each in looked:
         if each.error is not None:
@@ -225,19 +231,19 @@ def _look_at(
     if refusals:
         refuse(refusals)
     user()
-    check_space(Path(plan.root), area, [each.needs for each in looked], fs)
+    check_space(root, area, [each.needs for each in looked], fs)
     return [part for part, each in zip(parts, looked, strict=True) if not each.is_done]
 
 
 def _parts_of(
-    plan: Plan, area: Path, recorded: frozenset[str], user: SoleUser
+    plan: Plan, root: Path, area: Path, recorded: frozenset[str], user: SoleUser
 ) -> Iterator[Part]:
     """Cut a plan into parts."""
     plan_id = plan.id
     locks = tuple((str(path), inode) for path, inode in user.locks.items())
     for number, changes in enumerate(by_partition(plan.changes)):
         of_part = recorded.intersection(change.path for change in changes)
-        yield Part(number, plan.root, str(area), plan_id, locks, tuple(changes), of_part)
+        yield Part(number, str(root), str(area), plan_id, locks, tuple(changes), of_part)
 
 
 def _carry_out(
@@ -254,7 +260,7 @@ def _carry_out(
         fs.fsync_directory(area.parent)
         if any(change.before is not None for part in parts for change in part.changes):
             with suppress(FileExistsError):
-                fs.mkdir(area / KEPT_DIRECTORY)
+                fs.mkdir(area / KEPT_DIRECTORY, AREA_MODE)
             fs.fsync_directory(area)
         try:
             with open_parts(area, fs) as folder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,18 +17,30 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
-from kafkastore.changes.file_state import FileState
+from kafkastore.changes.file_state import PERMISSIONS, FileState
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import file_names
+from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
+from kafkastore.formats.java_text import INT32_MAX, INT64_MAX, INT64_MIN
+from kafkastore.formats.json_text import parse_json
 
 PLAN_FORMAT = 1
 
-# A job that wrote these would vouch for bytes it has not flushed, or take the broker's lock away.
-_NEVER_CHANGED = frozenset(
+# What chown(2) takes: -1 would mean that an owner stays.
+_MAX_OWNER = (1 << 32) - 2
+
+# What brokers write into a partition directory, and what they delete there by the end of the name.
+# A log directory's own files are not among them: a job that wrote those would vouch for bytes it
+# has not flushed, or take the broker's lock away.
+_FILE_OF_A_PARTITION = re.compile(
+    r"[0-9]+(-[0-9]+){0,2}\.(log|index|timeindex|txnindex|snapshot|checkpoint)"
+    r"(\.(deleted|cleaned|swap|part))?|[^/\0]+\.(deleted|cleaned|swap)"
+)
+_SMALL_FILES_OF_A_PARTITION = frozenset(
     {
-        file_names.LOCK_FILE,
-        file_names.CLEAN_SHUTDOWN_FILE,
-        file_names.RECOVERY_POINT_CHECKPOINT,
+        file_names.LEADER_EPOCH_CHECKPOINT,
+        file_names.PARTITION_METADATA,
+        file_names.QUORUM_STATE,
     }
 )
 
@@ -162,9 +175,21 @@ class FileChange:
     relies_on: tuple[Reliance, ...] = ()
 
     def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Refuse a change that contradicts itself, or is of no file of a partition directory.
+
+        One that another process has sent was not made here, and is looked at by the `Plan`.
+        """
         _check_path(self.path)
         for reliance in self.relies_on:
             _check_path(reliance.path)
+        for state in (self.before, self.after):
+            if state is not None and state.mode & ~PERMISSIONS:
+                raise InvalidPlanError(
+                    f"{self.path} must have a mode of permission bits only, got {state.mode:#o}"
+                )
         if (self.after is None) != (self.content is None):
             raise InvalidPlanError(
                 f"the change of {self.path} must have both an outcome and content, or neither"
@@ -175,8 +200,14 @@ class FileChange:
             self.before is None or not 0 <= self.content.length <= self.before.size
         ):
             raise InvalidPlanError(f"{self.path} cannot be cut to {self.content.length} bytes")
-        if isinstance(self.content, Part) and "/" in self.content.source:
-            raise InvalidPlanError(f"{self.content.source} does not lie beside {self.path}")
+        if isinstance(self.content, Part):
+            _check_path(self.content.source)
+            if "/" in self.content.source:
+                raise InvalidPlanError(f"{self.content.source} does not lie beside {self.path}")
+            if not 0 <= self.content.start <= self.content.end:
+                raise InvalidPlanError(
+                    f"{self.path} can't be made of bytes {self.content.start} to {self.content.end}"
+                )
 
     def __str__(self) -> str:
         if self.before is None and self.after is not None:
@@ -219,9 +250,20 @@ class Plan:
             raise InvalidPlanError(f"the root of a plan is an absolute path, not {self.root!r}")
         seen: set[str] = set()
         for change in self.changes:
+            change.check()
             if change.path in seen:
                 raise InvalidPlanError(f"{change.path} is changed twice by one plan")
+            if ("/" in change.path) == self.is_of_partition:
+                raise InvalidPlanError(
+                    f"{change.path} is changed by a plan that changes {self.changes[0].path} too: "
+                    "the root must be a log directory, or a partition directory"
+                )
             seen.add(change.path)
+
+    @property
+    def is_of_partition(self) -> bool:
+        """Whether the root is a partition directory; else it is a log.dirs root."""
+        return bool(self.changes) and "/" not in self.changes[0].path
 
     @property
     def id(self) -> str:
@@ -258,7 +300,7 @@ class Plan:
             If the text is no plan of this version.
         """
         try:
-            value = json.loads(text, object_hook=_change_or_object)
+            value = parse_json(text, object_hook=_change_or_object)
             if value["kafkastore_plan"] != PLAN_FORMAT:
                 raise InvalidPlanError(
                     f"plan format {value['kafkastore_plan']} is not {PLAN_FORMAT}"
@@ -295,12 +337,23 @@ class Plan:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that leaves the root, lies too deep in it, or is never ours to change."""
-    parts = path.split("/")
-    if not 1 <= len(parts) <= 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise InvalidPlanError(f"{path!r} is neither a file nor a partition directory's file")
-    if parts[-1] in _NEVER_CHANGED:
-        raise InvalidPlanError(f"{path} is never changed by a job")
+    """Refuse a path that is not, by Kafka's own names, a file of a partition directory."""
+    *directories, name = path.split("/")
+    is_named = (
+        name in _SMALL_FILES_OF_A_PARTITION or _FILE_OF_A_PARTITION.fullmatch(name) is not None
+    )
+    if not is_named or len(directories) > 1 or not all(map(is_partition_name, directories)):
+        raise InvalidPlanError(f"{path!r} is no file of a partition directory")
+
+
+@lru_cache(maxsize=1024)
+def is_partition_name(name: str) -> bool:
+    """Answer whether a broker takes a name, which is no path, for a partition directory's."""
+    try:
+        parse_partition_directory(name)
+    except InvalidNameError:
+        return False
+    return "/" not in name and "\0" not in name
 
 
 def change_to_json(change: FileChange) -> dict[str, Any]:
@@ -348,7 +401,7 @@ def _change_or_object(value: dict[str, Any]) -> dict[str, Any] | FileChange:
 def _change_from_json(value: Mapping[str, Any]) -> FileChange:
     """Read one change back."""
     relies_on = tuple(
-        Reliance(_text(each["path"]), _count(each["size"]), _count(each["mtime_ns"]))
+        Reliance(_text(each["path"]), _count(each["size"]), _count(each["mtime_ns"], INT64_MIN))
         for each in value["relies_on"]
     )
     return FileChange(
@@ -368,10 +421,10 @@ def _state_from_json(value: Mapping[str, Any] | None) -> FileState | None:
     return FileState(
         _count(value["size"]),
         _text(value["sha256"]),
-        _count(value["mtime_ns"]),
-        _count(value["mode"]),
-        _count(value["user"]),
-        _count(value["group"]),
+        _count(value["mtime_ns"], INT64_MIN),
+        _count(value["mode"], 0, INT32_MAX),
+        _count(value["user"], 0, _MAX_OWNER),
+        _count(value["group"], 0, _MAX_OWNER),
     )
 
 
@@ -384,20 +437,19 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
             return Inline(base64.b64decode(value["base64"], validate=True))
         case "rebuilt":
             return _rebuilt(
-                _count(value["index_interval_bytes"]), value.get("has_first_offsets") is True
+                _count(value["index_interval_bytes"], 0, INT32_MAX),
+                value.get("has_first_offsets") is True,
             )
         case "prefix":
             return Prefix(_count(value["length"]))
         case "part":
-            source = _text(value["source"])
-            _check_path(source)
-            return Part(source, _count(value["start"]), _count(value["end"]))
+            return Part(_text(value["source"]), _count(value["start"]), _count(value["end"]))
         case "converted":
             codec, untimed_ms = value["codec"], value["untimed_ms"]
             return Converted(
                 None if codec is None else _text(codec),
-                None if untimed_ms is None else _count(untimed_ms),
-                _count(value["leader_epoch"]),
+                None if untimed_ms is None else _count(untimed_ms, INT64_MIN),
+                _count(value["leader_epoch"], -1, INT32_MAX),
                 value.get("is_only_epoch") is True,
             )
         case other:
@@ -410,10 +462,10 @@ def _rebuilt(index_interval_bytes: int, has_first_offsets: bool) -> Rebuilt:
     return Rebuilt(index_interval_bytes, has_first_offsets)
 
 
-def _count(value: object) -> int:
+def _count(value: object, least: int = 0, most: int = INT64_MAX) -> int:
     """Return an integer of JSON, refusing what only looks like one."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidPlanError(f"{value!r} is not an integer")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidPlanError(f"{value!r} is not an integer from {least} to {most}")
     return value
 
 

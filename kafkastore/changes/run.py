@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from kafkastore.changes.file_state import FileState
+from kafkastore.changes.file_state import PERMISSIONS, FileState, status_of
 from kafkastore.changes.journal import JournalWriter, Step
+from kafkastore.changes.opened_directory import opened_directory
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.undo_area import kept_in, temporary_beside
+from kafkastore.changes.undo_area import AREA_MODE, kept_in, temporary_beside
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
 
@@ -85,10 +87,22 @@ class Run:
             return
         if directory != self.area:
             self._make_directory(directory.parent)
-            with suppress(FileExistsError):
-                self.fs.mkdir(directory)
+            with suppress(FileExistsError), opened_directory(directory.parent) as above:
+                self.fs.mkdir(directory, AREA_MODE, dir_fd=above)
         self.fs.fsync_directory(directory.parent)
         self._durable.add(directory)
+
+    @contextmanager
+    def directory(self, change: FileChange) -> Iterator[int]:
+        """Open the partition directory of a file that is about to be altered."""
+        with opened_directory(self.path(change).parent) as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def kept_directory(self, change: FileChange) -> Iterator[int]:
+        """Open the directory of the undo area in which the old file is, or will be, kept."""
+        with opened_directory(self.kept(change).parent) as descriptor:
+            yield descriptor
 
     def record(self, step: Step, change: FileChange) -> None:
         """Record what became of a file, and tell whoever watches."""
@@ -97,37 +111,89 @@ class Run:
             with self._telling:
                 self._progress(change)
 
-    def remove_temporary(self, change: FileChange) -> None:
-        """Remove what a killed run left beside a file."""
+    def remove_temporary(self, change: FileChange, here: int) -> None:
+        """Remove what a killed run left beside a file, in the open directory."""
         temporary = self.temporary(change)
-        if os.path.lexists(temporary):
-            self.fs.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.stat(temporary.name, dir_fd=here, follow_symlinks=False)
+            self.fs.unlink(temporary, dir_fd=here)
 
-    def dress(self, temporary: Path, state: FileState) -> None:
-        """Give a new file its owners, mode and modification time; the caller flushes it.
+    def dress(self, descriptor: int, change: FileChange, state: FileState, here: int) -> None:
+        """Give an open file its owners, mode and modification time; the caller flushes it.
+
+        Parameters
+        ----------
+        descriptor : int
+            The file.
+        change : FileChange
+            What it is part of.
+        state : FileState
+            What it gets.
+        here : int
+            The partition directory, open.
 
         Raises
         ------
         ChangeRefusedError
             If this process may not, or the file system cannot: a broker that cannot write its own
-            index does not start, and modification times are data.
+            index does not start, and modification times are data. Also if no file of the directory
+            has such owners and such a mode, whatever the plan says.
         """
-        status = os.stat(temporary)
+        status, directory = os.fstat(descriptor), self.path(change).parent
+        access = _Access(state.user, state.group, state.mode)
+        if access != _access_of(status) and not self._is_known(change, access, here):
+            raise ChangeRefusedError(
+                f"{self.path(change)} must get the owners and the mode of a file in its directory, "
+                f"got user {state.user}, group {state.group}, mode {state.mode:04o}: make a new "
+                "plan, or give the files in it to that user"
+            )
         if (status.st_uid, status.st_gid) != (state.user, state.group):
             try:
-                self.fs.chown(temporary, state.user, state.group)
+                self.fs.chown(descriptor, state.user, state.group)
             except PermissionError:
                 raise ChangeRefusedError(
-                    f"may not give {temporary.parent}'s files to user {state.user}, group "
+                    f"may not give {directory}'s files to user {state.user}, group "
                     f"{state.group}: run as that user, or as root"
                 ) from None
-        self.fs.chmod(temporary, state.mode)
-        self.fs.utime(temporary, state.mtime_ns)
-        if os.stat(temporary).st_mtime_ns != state.mtime_ns:
+        self.fs.chmod(descriptor, state.mode)
+        self.fs.utime(descriptor, state.mtime_ns)
+        if os.fstat(descriptor).st_mtime_ns != state.mtime_ns:
             raise ChangeRefusedError(
-                f"the file system of {temporary.parent} cannot keep the "
+                f"the file system of {directory} cannot keep the "
                 f"modification time {state.mtime_ns} ns"
             )
+
+    def _is_known(self, change: FileChange, access: _Access, here: int) -> bool:
+        """Answer whether a file in the directory, or the one that is kept of it, has that access.
+
+        Most have that of the file they replace, or of the log that they are made from.
+        """
+        near = (self.path(change), *(self.root / each.path for each in change.relies_on))
+        if any(_access_of(status_of(path, here)) == access for path in near):
+            return True
+        if _access_of(status_of(self.kept(change))) == access:
+            return True
+        with os.scandir(here) as entries:
+            return any(
+                _access_of(entry.stat(follow_symlinks=False)) == access
+                for entry in entries
+                if entry.is_file(follow_symlinks=False)
+            )
+
+
+class _Access(NamedTuple):
+    """Who may do what with a file."""
+
+    user: int
+    group: int
+    mode: int
+
+
+def _access_of(status: os.stat_result | None) -> _Access | None:
+    """Return a file's; no setuid, setgid or sticky bit counts."""
+    if status is None:
+        return None
+    return _Access(status.st_uid, status.st_gid, status.st_mode & PERMISSIONS)
 
 
 def by_partition(changes: Iterable[FileChange]) -> list[list[FileChange]]:
@@ -172,7 +238,7 @@ def run_partitions(
             raise
 
 
-def discard(temporary: Path, fs: FileSystem) -> None:
+def discard(temporary: Path, fs: FileSystem, here: int) -> None:
     """Remove a half-made file after a failure, as far as the failure lets us."""
     with suppress(OSError):
-        fs.unlink(temporary)
+        fs.unlink(temporary, dir_fd=here)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NoReturn
 
 from kafkastore.changes.file_state import FileState, read_state, status_of
+from kafkastore.changes.opened_directory import opened_directory
 from kafkastore.changes.plan import FileChange
 from kafkastore.errors import ChangeRefusedError
 
@@ -38,19 +41,30 @@ def look_at_all(
     """
     standings: dict[str, Standing] = {}
     refusals = []
+    directories: set[str] = set()
     for change in changes:
         try:
+            check_directory(root, change, directories)
             standings[change.path] = _look_at(root, change, change.path in recorded)
         except ChangeRefusedError as error:
             refusals.append(str(error))
     return standings, refusals
 
 
+def check_directory(root: Path, change: FileChange, known: set[str]) -> None:
+    """Refuse a change in a directory that a symbolic link stands for; each is looked at once."""
+    directory = os.path.dirname(change.path)
+    if directory not in known:
+        with suppress(FileNotFoundError), opened_directory(root / directory):
+            known.add(directory)
+
+
 def refuse(refusals: Sequence[str]) -> NoReturn:
     """Refuse a plan for what was found, the first few said."""
-    left = len(refusals) - _MOST_TOLD
+    told = list(dict.fromkeys(refusals))  # a directory's is that of each file in it
+    left = len(told) - _MOST_TOLD
     more = f"; and {left} more" if left > 0 else ""
-    raise ChangeRefusedError("; ".join(refusals[:_MOST_TOLD]) + more)
+    raise ChangeRefusedError("; ".join(told[:_MOST_TOLD]) + more)
 
 
 def _look_at(root: Path, change: FileChange, recorded: bool) -> Standing:

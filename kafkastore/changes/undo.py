@@ -17,11 +17,13 @@ from typing import Literal
 from kafkastore.changes.apply import resume_applying
 from kafkastore.changes.copy_file import second_name
 from kafkastore.changes.file_state import FileState, read_state
-from kafkastore.changes.journal import Journal, JournalWriter
+from kafkastore.changes.journal import Journal, JournalWriter, open_trusted
+from kafkastore.changes.opened_directory import open_file, opened_directory
 from kafkastore.changes.part_journals import close_parts
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.run import Progress, Run, by_partition, discard, run_partitions
 from kafkastore.changes.sole_user import sole_user
+from kafkastore.changes.standing import check_directory, refuse
 from kafkastore.changes.undo_area import KEPT_DIRECTORY
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
@@ -32,6 +34,8 @@ Standing = Literal["restore", "as before", "not ours", "changed since"]
 def undo(
     journal: Journal | str | os.PathLike[str],
     *,
+    root: str | os.PathLike[str] | None = None,
+    trust_area: bool = False,
     leave_changed: bool = False,
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
@@ -43,6 +47,11 @@ def undo(
     ----------
     journal : Journal or path-like
         The journal, or its undo area.  The plan may be applied in part.
+    root : path-like, optional
+        The log directory, or partition directory, that was changed; needed if the undo area does
+        not lie beside it.
+    trust_area : bool
+        Whether an undo area is taken that others than this user and root may have written.
     leave_changed : bool
         Whether files that somebody, such as a broker, has changed since, and those of which what
         was kept is gone, are left as they are, and the others restored; otherwise one such file has
@@ -63,14 +72,15 @@ def undo(
     Raises
     ------
     ChangeRefusedError
-        If a broker has the directory open, a file was changed since, or a kept file is missing or
-        damaged; nothing has been changed then.
+        If a broker has the directory open, a file was changed since, a kept file is missing or
+        damaged, the undo area may be of others, or does not lie beside the log directory; nothing
+        has been changed then.
     """
-    area = journal.area if isinstance(journal, Journal) else Path(journal)
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
-    journal = Journal.open(area)
-    with sole_user(Path(journal.plan.root)) as check:
+    journal = open_trusted(journal, root, trust_area=trust_area)
+    area = journal.area
+    with sole_user(journal.root) as check:
         close_parts(area, fs)
         journal = journal.read_again()
         changes = journal.plan.changes
@@ -84,8 +94,7 @@ def undo(
         writer = JournalWriter.of(area, fs)
         try:
             writer.phase("undoing")
-            root, plan_id = Path(journal.plan.root), journal.plan.id
-            run = Run(root, area, plan_id, writer, fs, check, progress)
+            run = Run(journal.root, area, journal.plan.id, writer, fs, check, progress)
             partitions = by_partition(reversed(changes))
             run_partitions(partitions, lambda each: _undo(run, each, standings[each.path]), threads)
             _remove_empty_directories(run)
@@ -98,6 +107,8 @@ def undo(
 def resume(
     journal: Journal | str | os.PathLike[str],
     *,
+    root: str | os.PathLike[str] | None = None,
+    trust_area: bool = False,
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
     threads: int = 1,
@@ -108,6 +119,8 @@ def resume(
     ----------
     journal : Journal or path-like
         The journal, or its undo area.
+    root, trust_area : path-like, bool
+        As of `undo`.
     fs : FileSystem
         The altering calls; for tests.
     progress : callable, optional
@@ -127,13 +140,18 @@ def resume(
     """
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
-    journal = Journal.open(journal.area if isinstance(journal, Journal) else journal)
+    journal = open_trusted(journal, root, trust_area=trust_area)
     match journal.phase:
         case "applying":
             return resume_applying(journal, fs=fs, progress=progress, threads=threads)
         case "undoing":
             return undo(
-                journal, leave_changed=bool(journal.left), fs=fs, progress=progress, threads=threads
+                journal,
+                trust_area=trust_area,
+                leave_changed=bool(journal.left),
+                fs=fs,
+                progress=progress,
+                threads=threads,
             )
         case _:
             return journal
@@ -145,9 +163,12 @@ def _look_at_all(
     """Find out where each file stands; refuse before anything is touched."""
     standings: dict[str, Standing] = {}
     refusals = []
+    directories: set[str] = set()
+    root = journal.root
     for change in changes:
         try:
-            standing = standings[change.path] = _look_at(journal, change)
+            check_directory(root, change, directories)
+            standing = standings[change.path] = _look_at(journal, root, change)
         except ChangeRefusedError as error:
             refusals.append(str(error))
             standings[change.path] = "changed since"
@@ -155,12 +176,11 @@ def _look_at_all(
         if standing == "changed since" and not leave_changed:
             refusals.append(f"{change.path} was changed after the plan was applied")
     if refusals and not leave_changed:
-        more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
-        raise ChangeRefusedError("; ".join(refusals[:3]) + more)
+        refuse(refusals)
     return standings
 
 
-def _look_at(journal: Journal, change: FileChange) -> Standing:
+def _look_at(journal: Journal, root: Path, change: FileChange) -> Standing:
     """Find out where one file stands.
 
     | the file is                       | recorded as changed | not recorded               |
@@ -170,7 +190,7 @@ def _look_at(journal: Journal, change: FileChange) -> Standing:
     | neither                           | changed since       | not ours                   |
     """
     recorded = change.path in journal.changed
-    path = Path(journal.plan.root, change.path)
+    path = root / change.path
     if not path.parent.is_dir():
         raise ChangeRefusedError(f"{change.path} can't be put back: {path.parent} is gone")
     state = read_state(path)
@@ -194,59 +214,73 @@ def _look_at(journal: Journal, change: FileChange) -> Standing:
 
 def _undo(run: Run, change: FileChange, standing: Standing) -> None:
     """Undo one change, and clear away what is no longer needed for it."""
-    run.remove_temporary(change)
-    match standing:
-        case "not ours":
-            return
-        case "changed since":
-            run.record("left", change)
-            return
-        case "restore":
-            run.check_sole_user()
-            if change.before is None:
-                run.fs.unlink(run.path(change))
-            else:
-                _restore(run, change, change.before)
-    run.fs.fsync_directory(run.path(change).parent)
+    path = run.path(change)
+    if standing == "changed since" and not path.parent.is_dir():
+        run.record("left", change)  # its partition is gone
+        return
+    with run.directory(change) as here:
+        run.remove_temporary(change, here)
+        match standing:
+            case "not ours":
+                return
+            case "changed since":
+                run.record("left", change)
+                return
+            case "restore":
+                run.check_sole_user()
+                if change.before is None:
+                    run.fs.unlink(path, dir_fd=here)
+                else:
+                    _restore(run, change, change.before, here)
+        run.fs.fsync_directory(path.parent, dir_fd=here)
     run.record("restored", change)
     if os.path.lexists(run.kept(change)):
-        run.fs.unlink(run.kept(change))
+        with run.kept_directory(change) as there:
+            run.fs.unlink(run.kept(change), dir_fd=there)
 
 
-def _restore(run: Run, change: FileChange, before: FileState) -> None:
+def _restore(run: Run, change: FileChange, before: FileState, here: int) -> None:
     """Put a kept file back under its name."""
-    temporary = run.temporary(change)
-    try:
-        is_same_file = second_name(run.kept(change), temporary, run.fs)
-        # A backup or a copy of the undo area may have touched what is kept there.
-        if not (is_same_file and _looks_as_before(temporary, before)):
-            run.dress(temporary, before)
-            _flush(temporary, run.fs)
-        run.fs.rename(temporary, run.path(change))
-    except BaseException:
-        discard(temporary, run.fs)
-        raise
+    temporary, kept = run.temporary(change), run.kept(change)
+
+    def dress(descriptor: int) -> None:
+        run.dress(descriptor, change, before, here)
+
+    with run.kept_directory(change) as there:
+        descriptor = open_file(kept, there)
+        try:
+            is_same_file = second_name(
+                kept,
+                temporary,
+                run.fs,
+                source_directory=there,
+                target_directory=here,
+                dress=dress,
+            )
+            # A backup or a copy of the undo area may have touched what is kept there. What has two
+            # names is dressed as what is kept: the other name may be anybody's by now.
+            if is_same_file and not _looks_as_before(os.fstat(descriptor), before):
+                dress(descriptor)
+                run.fs.fsync(descriptor)
+            run.fs.rename(temporary, run.path(change), dir_fd=here)
+        except BaseException:
+            discard(temporary, run.fs, here)
+            raise
+        finally:
+            os.close(descriptor)
 
 
-def _looks_as_before(path: Path, before: FileState) -> bool:
+def _looks_as_before(status: os.stat_result, before: FileState) -> bool:
     """Answer whether a kept file still has the times and the mode of the file that it was."""
-    status = os.stat(path)
-    mode = stat.S_IMODE(status.st_mode)
-    return (status.st_mtime_ns, mode) == (before.mtime_ns, before.mode)
-
-
-def _flush(path: Path, fs: FileSystem) -> None:
-    """Make a file's bytes and times durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fs.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return (status.st_mtime_ns, stat.S_IMODE(status.st_mode)) == (before.mtime_ns, before.mode)
 
 
 def _remove_empty_directories(run: Run) -> None:
     """Remove the directories that held kept files."""
-    kept = run.area / KEPT_DIRECTORY
-    for directory, _, _ in os.walk(kept, topdown=False):
-        with suppress(OSError):  # not empty: files were left, or a stranger put something there
-            run.fs.rmdir(Path(directory))
+    with opened_directory(run.area) as area, suppress(FileNotFoundError):
+        for inner, names, _, here in os.fwalk(KEPT_DIRECTORY, dir_fd=area, topdown=False):
+            for name in names:
+                with suppress(OSError):  # not empty: files were left, or a stranger put some there
+                    run.fs.rmdir(run.area / inner / name, dir_fd=here)
+        with suppress(OSError):
+            run.fs.rmdir(run.area / KEPT_DIRECTORY, dir_fd=area)

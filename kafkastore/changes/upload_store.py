@@ -327,7 +327,7 @@ def _finish(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
 
 
 def _check_mark(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
-    if mark.read(0, mark.size) != identity:
+    if mark.size != len(identity) or mark.read(0, mark.size) != identity:
         raise ChangeRefusedError(
             f"{new.url} holds an unfinished copy of something else, or of an earlier state: remove "
             "it, or name another place"

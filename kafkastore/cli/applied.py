@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from kafkastore.changes.apply import apply
+from kafkastore.changes.cut_areas import is_cut_area
 from kafkastore.changes.journal import Journal, find_journals
 from kafkastore.changes.parts import DonePart, Spread, apply_in_parts, resume_in_parts
 from kafkastore.changes.plan import Plan
@@ -57,7 +58,14 @@ def apply_plan(
     _tell("applied", journal, as_json=as_json)
 
 
-def finish(area: Path, *, as_json: bool, master: str | None = None) -> None:
+def finish(
+    area: Path,
+    *,
+    as_json: bool,
+    root: Path | None = None,
+    trust_area: bool = False,
+    master: str | None = None,
+) -> None:
     """Finish what was interrupted, applying or undoing, and say what was done.
 
     Parameters
@@ -66,26 +74,45 @@ def finish(area: Path, *, as_json: bool, master: str | None = None) -> None:
         The undo area.
     as_json : bool
         Say it as JSON.
+    root : path, optional
+        The directory that was changed, if the area does not lie beside it.
+    trust_area : bool
+        Take an area that others may have written.
     master : str, optional
         The Spark whose executors finish what was being applied; else, and to finish an undoing,
         threads do.
     """
-    journal = open_journal(area)
+    journal = open_journal(area, root)
+    if journal.is_finished:
+        _tell_nothing_done(journal, as_json=as_json)
+        return
     if master is None or journal.phase == "undoing":
         done = _run(
             "finishing",
             journal.plan,
             area,
-            lambda told: resume(journal, progress=told, threads=os.cpu_count() or 1),
+            lambda told: resume(
+                journal, trust_area=trust_area, progress=told, threads=os.cpu_count() or 1
+            ),
         )
     else:
         done = _run_on_spark(
-            master, "finishing", area, lambda spread: resume_in_parts(journal, spread)
+            master,
+            "finishing",
+            area,
+            lambda spread: resume_in_parts(journal, spread, trust_area=trust_area),
         )
     _tell(done.phase, done, as_json=as_json)
 
 
-def go_back(area: Path, *, leave_changed: bool, as_json: bool) -> int:
+def go_back(
+    area: Path,
+    *,
+    leave_changed: bool,
+    as_json: bool,
+    root: Path | None = None,
+    trust_area: bool = False,
+) -> int:
     """Undo a plan and say what was done.
 
     Parameters
@@ -96,35 +123,49 @@ def go_back(area: Path, *, leave_changed: bool, as_json: bool) -> int:
         Leave files that somebody changed since, rather than refuse.
     as_json : bool
         Say it as JSON.
+    root, trust_area : path, bool
+        As of `finish`.
 
     Returns
     -------
     int
         The exit code: 1 if files were left.
     """
-    journal = open_journal(area)
+    journal = open_journal(area, root)
+    if journal.phase == "undone" and not journal.left:
+        _tell_nothing_done(journal, as_json=as_json)
+        return 0
     done = _run(
         "undoing",
         journal.plan,
         area,
         lambda told: undo(
-            journal, leave_changed=leave_changed, progress=told, threads=os.cpu_count() or 1
+            journal,
+            trust_area=trust_area,
+            leave_changed=leave_changed,
+            progress=told,
+            threads=os.cpu_count() or 1,
         ),
     )
     _tell("undone", done, as_json=as_json)
     return 1 if done.left else 0
 
 
-def open_journal(area: Path) -> Journal:
-    """Open the journal in an undo area.
+def open_journal(area: Path, root: Path | None = None) -> Journal:
+    """Open the journal in an undo area, of the directory that was named.
 
     Raises
     ------
     NoJournalError
         If there is none.
     """
+    if is_cut_area(area):
+        raise NoJournalError(
+            f"{area} holds what a recovery cut, and the log may have grown since: nothing is put "
+            "back by itself; kafkastore changes remove deletes it"
+        )
     try:
-        return Journal.open(area)
+        return Journal.open(area, root)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoJournalError(
             f"{area} is no undo area; kafkastore changes list LOG_DIR names those of a directory"
@@ -181,6 +222,14 @@ def _left_behind(area: Path) -> str | None:
     )
 
 
+def _tell_nothing_done(journal: Journal, *, as_json: bool) -> None:
+    """Say that a change was applied or undone before, and nothing was left to do."""
+    if as_json:
+        _tell(journal.phase, journal, as_json=True)
+    else:
+        print(f"already {journal.phase}, nothing to do: {journal.area}")
+
+
 def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:
     """Say what was done, what not, and where the undo area lies."""
     files = len(journal.plan.changes)
@@ -189,7 +238,7 @@ def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:
             {
                 "kind": "result",
                 "outcome": outcome,
-                "root": journal.plan.root,
+                "root": str(journal.root) if files else journal.plan.root,
                 "job": journal.plan.job,
                 "files": files,
                 "left": sorted(journal.left),
@@ -201,11 +250,11 @@ def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:
         return
     if outcome == "applied":
         print(
-            f"done: {counted(files, 'file')} changed in {journal.plan.root}\n"
+            f"done: {counted(files, 'file')} changed in {journal.root}\n"
             f"undo area: {journal.area}\n"
             f"to go back: kafkastore changes undo {shlex.quote(str(journal.area))}"
         )
     else:
-        print(f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.plan.root}")
+        print(f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.root}")
     for path in sorted(journal.left):
         note(f"{path} was left alone: it, or what was kept of it, was changed since")

@@ -6,6 +6,14 @@ from pathlib import Path
 
 import click
 
+from kafkastore.changes.cut_areas import (
+    RECOVERY_JOB,
+    CutArea,
+    find_cut_areas,
+    is_cut_area,
+    kept_files,
+    remove_cut_area,
+)
 from kafkastore.changes.journal import Journal, find_half_removed, find_journals, remove
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
 from kafkastore.cli.applied import finish, go_back, open_journal
@@ -17,7 +25,15 @@ from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time
 from kafkastore.log.log_store import open_store
 
-_AREA = click.argument("area", metavar="AREA", type=ANY_PATH)
+_AREAS = click.argument("areas", metavar="AREA...", nargs=-1, required=True, type=ANY_PATH)
+_ROOT = click.option(
+    "--root", type=ANY_PATH, metavar="DIR",
+    help="The log directory that was changed, if AREA does not lie beside it.",
+)
+_TRUST = click.option(
+    "--trust-area", is_flag=True,
+    help="Take an undo area that others than you and root may have written.",
+)
 
 
 class _Commands(click.Group):
@@ -56,9 +72,11 @@ def command() -> None:
 def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) -> None:
     """List the changes to log directories or partition directories."""
     journals: dict[Path, Journal] = {}
+    cut_areas: dict[Path, CutArea] = {}
     for path in paths:
         open_store(path)  # complains about what is no log directory
         journals |= {each.area: each for each in find_journals(path, undo_dir)}
+        cut_areas |= {each.area: each for each in find_cut_areas(path, undo_dir)}
         for each in find_half_removed(path, undo_dir):
             note(
                 f"the removal of an undo area was interrupted; kafkastore changes remove "
@@ -75,67 +93,121 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
                     "files": len(journal.plan.changes),
                     "changed": len(journal.changed),
                     "left": sorted(journal.left),
-                    "kept_bytes": _kept_bytes(journal),
+                    "kept_bytes": _kept_bytes(journal.area),
                     "at_ms": journal.at_ms,
                 }
             )
-    elif not journals:
+        for cut in cut_areas.values():
+            write_json(
+                {
+                    "undo_area": str(cut.area),
+                    "root": str(cut.root),
+                    "job": RECOVERY_JOB,
+                    "phase": "applied",
+                    "files": cut.files,
+                    "changed": cut.files,
+                    "left": [],
+                    "kept_bytes": _kept_bytes(cut.area),
+                    "at_ms": cut.at_ms,
+                }
+            )
+    elif not journals and not cut_areas:
         print("nothing was changed, or its undo area is gone or elsewhere (--undo-dir)")
     else:
         print_table(
             ["undo area", "job", "state", "since", "files", "kept"],
-            (
-                [
-                    str(journal.area),
-                    journal.plan.job,
-                    journal.phase if journal.is_finished else f"interrupted while {journal.phase}",
-                    show_time(journal.at_ms),
-                    f"{len(journal.plan.changes):,}",
-                    show_size(_kept_bytes(journal)),
-                ]
-                for journal in journals.values()
-            ),
+            [
+                *(
+                    [
+                        str(journal.area),
+                        journal.plan.job,
+                        journal.phase
+                        if journal.is_finished
+                        else f"interrupted while {journal.phase}",
+                        show_time(journal.at_ms),
+                        f"{len(journal.plan.changes):,}",
+                        show_size(_kept_bytes(journal.area)),
+                    ]
+                    for journal in journals.values()
+                ),
+                *(
+                    [
+                        str(cut.area),
+                        RECOVERY_JOB,
+                        "applied",
+                        show_time(cut.at_ms),
+                        f"{cut.files:,}",
+                        show_size(_kept_bytes(cut.area)),
+                    ]
+                    for cut in cut_areas.values()
+                ),
+            ],
             right="files,kept",
         )
 
 
 @command.command("resume")
-@_AREA
+@_AREAS
+@_ROOT
+@_TRUST
 @json_option
-def resume_change(area: Path, as_json: bool) -> None:
-    """Finish a change, or an undoing, that was interrupted."""
-    finish(area, as_json=as_json)
+def resume_change(
+    areas: tuple[Path, ...], root: Path | None, trust_area: bool, as_json: bool
+) -> None:
+    """Finish changes, or undoings, that were interrupted."""
+    for area in areas:
+        finish(area, root=root, trust_area=trust_area, as_json=as_json)
 
 
 @command.command("undo")
-@_AREA
+@_AREAS
+@_ROOT
+@_TRUST
 @click.option("--leave-changed", is_flag=True,
               help="Leave files alone that somebody changed since, and restore the others.")
 @json_option
-def undo_change(area: Path, leave_changed: bool, as_json: bool) -> int:
-    """Put everything back as it was: bytes, modification times, absence."""
-    return go_back(area, leave_changed=leave_changed, as_json=as_json)
+def undo_change(
+    areas: tuple[Path, ...],
+    root: Path | None,
+    trust_area: bool,
+    leave_changed: bool,
+    as_json: bool,
+) -> int:
+    """Put everything back as it was: bytes, modification times, absence.
+
+    Of several changes to the same files give the newest first.
+    """
+    codes = [
+        go_back(
+            area, root=root, trust_area=trust_area, leave_changed=leave_changed, as_json=as_json
+        )
+        for area in areas
+    ]
+    return max(codes)
 
 
 @command.command("remove")
-@_AREA
+@_AREAS
+@_TRUST
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def remove_change(area: Path, yes: bool) -> None:
-    """Delete an undo area; what was replaced can't be brought back then."""
-    if REMOVED_MARK in area.name and area.is_dir():
-        remove(area)
-        print(f"removed {area}")
-        return
-    journal = open_journal(area)
-    if not yes:
-        check_can_confirm("changes remove")
-        kept = show_size(_kept_bytes(journal))
-        confirm(f"Delete {area} with {kept} of replaced files for ever?", "nothing was removed")
-    remove(journal)
-    print(f"removed {area}, {counted(len(journal.plan.changes), 'file')} can't be undone any more")
+def remove_change(areas: tuple[Path, ...], trust_area: bool, yes: bool) -> None:
+    """Delete undo areas; what was replaced can't be brought back then."""
+    for area in areas:
+        if REMOVED_MARK in area.name and area.is_dir():
+            remove(area, trust_area=trust_area)
+            print(f"removed {area}")
+            continue
+        is_of_recovery = is_cut_area(area)
+        files = kept_files(area) if is_of_recovery else len(open_journal(area).plan.changes)
+        if not yes:
+            check_can_confirm("changes remove")
+            kept = show_size(_kept_bytes(area))
+            confirm(f"Delete {area} with {kept} of replaced files for ever?", "nothing was removed")
+        (remove_cut_area if is_of_recovery else remove)(area, trust_area=trust_area)
+        print(f"removed {area}, {counted(files, 'file')} can't be undone any more")
 
 
-def _kept_bytes(journal: Journal) -> int:
+def _kept_bytes(area: Path) -> int:
     """Return the size of the replaced files in an undo area."""
-    kept = journal.area / KEPT_DIRECTORY
+    kept = area if is_cut_area(area) else area / KEPT_DIRECTORY
     return sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import click
 
+from kafkastore.cli.visible import visible
 from kafkastore.errors import (
     CorruptBatchError,
     CorruptCheckpointError,
@@ -79,13 +80,13 @@ def left_behind_is_told(left_behind: Callable[[], str | None]) -> Iterator[None]
 def tell(what: str) -> None:
     """Put one sentence on stderr, behind what was printed so far."""
     flush_quietly()
-    click.echo(f"kafkastore: {shown(' '.join(what.split()))}", err=True)
+    click.echo(f"kafkastore: {visible(shown(' '.join(what.split())))}", err=True)
 
 
 def note(what: str) -> None:
     """Put something on stderr that is no problem but good to know."""
     flush_quietly()
-    click.echo(f"note: {shown(' '.join(what.split()))}", err=True)
+    click.echo(f"note: {visible(shown(' '.join(what.split())))}", err=True)
 
 
 def flush_quietly() -> None:

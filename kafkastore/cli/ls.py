@@ -16,6 +16,8 @@ from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time, zone_option
+from kafkastore.cli.unfinished import note_unfinished
+from kafkastore.cli.visible import visible
 from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError, SegmentGoneError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.java_text import INT64_MAX
@@ -61,6 +63,7 @@ def command(
     time indexes; where those are missing or wrong, the headers of the log are read.
     """
     selection = select(paths, topics, partitions)
+    note_unfinished(paths)
     if offset is not None:
         _print_place(selection.only_log("--offset"), offset, as_json)
         return 0
@@ -214,12 +217,12 @@ def _print_rows(
     else:
         _print_partitions(listed, zone)
     for row in leftovers:
-        print(f"left over: {row['path']}, {row['what']}: {row['at_next_start']}")
+        print(visible(f"left over: {row['path']}, {row['what']}: {row['at_next_start']}"))
     for log_dir in selection.store.log_dirs:
         for skipped in log_dir.skipped:
-            print(f"not read: {skipped.path}, {skipped.reason}")
+            print(visible(f"not read: {skipped.path}, {skipped.reason}"))
         for damaged in log_dir.damaged_checkpoints:
-            print(f"damaged: {damaged.error}")
+            print(visible(f"damaged: {damaged.error}"))
 
 
 def _print_partitions(rows: Sequence[Row], zone: tzinfo | None) -> None:

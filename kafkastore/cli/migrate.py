@@ -332,5 +332,5 @@ def _resume(
         if not journals:
             note(f"nothing was interrupted in {path}")
         for journal in journals:
-            finish(journal.area, as_json=as_json, master=master)
+            finish(journal.area, root=journal.root, as_json=as_json, master=master)
     return 0

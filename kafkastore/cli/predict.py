@@ -17,6 +17,8 @@ from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.plan_options import index_interval_option
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
+from kafkastore.cli.unfinished import note_unfinished
+from kafkastore.cli.visible import visible
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.spark.jobs.checking import predict_partition
 from kafkastore.spark.jobs.places import place_of
@@ -65,6 +67,7 @@ def command(
     start. Ends with 1 when records would be lost or the broker would not start.
     """
     selection = select(paths, topics, partitions)
+    note_unfinished(paths)
     rules_of(broker)
     logs = logs_to_predict(selection.store, set(selection.topic_partitions))
     places = [place_of(log, is_weighed=master is not None) for log in logs]
@@ -81,7 +84,7 @@ def command(
             if as_json:
                 write_json(_as_json(each))
             elif each.outcome is not Outcome.IS_LOADED:
-                print("\n".join(_lines(each)))
+                print(visible("\n".join(_lines(each))))
     if not as_json:
         print(_summary(broker, counts, lost_bytes))
     return FOUND_PROBLEMS if any(counts[each] for each in _BAD) else 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
+from kafkastore.cli.visible import visible
+
 #: Rows above which a terminal gets plain lines too: laying out a folded table takes 1 ms a row.
 _MOST_ROWS = 1000
 _NARROWEST_PROSE = 30
@@ -26,7 +28,7 @@ def print_table(
     prose : str
         Names of columns that may be folded between words on a narrow terminal.
     """
-    cells = [list(row) for row in rows]
+    cells = [list(map(visible, row)) for row in rows]
     to_the_right = [name in right.split(",") for name in columns]
     is_prose = [name in prose.split(",") for name in columns]
     if sys.stdout.isatty() and len(cells) <= _MOST_ROWS:
@@ -113,8 +115,8 @@ class StreamedTable:
         self._print(cells)
 
     def _print(self, cells: Iterable[object]) -> None:
-        pairs = zip(self._formats, cells, strict=True)
-        sys.stdout.write("  ".join(each.format(str(cell)) for each, cell in pairs).rstrip() + "\n")
+        pairs = zip(self._formats, map(visible, map(str, cells)), strict=True)
+        sys.stdout.write("  ".join(each.format(cell) for each, cell in pairs).rstrip() + "\n")
 
 
 def show_size(size: int) -> str:

@@ -20,6 +20,8 @@ from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
+from kafkastore.cli.unfinished import note_unfinished
+from kafkastore.cli.visible import visible
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.spark.jobs import checking as jobs
@@ -108,6 +110,7 @@ def command(
     if threads is not None and master is not None:
         raise click.UsageError("--threads and --spark contradict each other")
     chosen = select(paths, topics, partitions).topic_partitions
+    note_unfinished(paths)
     counts = _Counts()
 
     def failed(topic_partition: TopicPartition | None, error: OSError | KafkaStoreError) -> None:
@@ -188,10 +191,10 @@ def _print_findings(findings: Iterator[Finding]) -> None:
     """Print findings one by one; what several files in a row have in common only once."""
     for (severity, *texts), group in groupby(findings, key=_common):
         what, consequence, remedy = texts
-        print(f"{severity.value}: {what}\n    {consequence}\n    remedy: {remedy}")
+        print(visible(f"{severity.value}: {what}\n    {consequence}\n    remedy: {remedy}"))
         for finding in group:
             at = "" if finding.position is None else f" at byte {finding.position}"
-            print(f"      {finding.path}{at}")
+            print(visible(f"      {finding.path}{at}"))
 
 
 def _common(finding: Finding) -> tuple[Severity, str, str, str]:

@@ -86,6 +86,17 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: object) -> bool:
+    """Answer whether Kafka allows a topic of that name.
+
+    Source: Kafka 2.4.0 ``Topic.validate``.
+    """
+    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
 class PartitionDirectory(NamedTuple):
     """What a partition directory's name says.
 

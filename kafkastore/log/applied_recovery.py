@@ -23,6 +23,30 @@ from kafkastore.segment.zeros import is_zero_from
 
 _CHUNK_BYTES = 1 << 20
 
+# Nobody but its owner says what a recovery has cut.
+_AREA_MODE = 0o755
+
+
+def cuts_of(loaded: RecoveredLog) -> dict[str, int]:
+    """Say where bytes would leave the logs of a partition: file, and from which byte on.
+
+    Zeros do not count, nor does what is left of an interrupted compaction; of a log that is split
+    all bytes go, to the logs that take its place.
+    """
+    logs = (
+        name
+        for name in loaded.deleted
+        if (file := parse_segment_file(name)) is not None
+        and (file.type_suffix, file.temporary) == (LOG_SUFFIX, "")
+    )
+    now_called = {target: name for name, target in loaded.renamed.items()}
+    cuts = {
+        name: size
+        for name, size in loaded.cut.items()
+        if not is_zero_from(loaded.path / now_called.get(name, name), size)
+    }
+    return dict.fromkeys(logs, 0) | cuts
+
 
 def apply_recovery(loaded: RecoveredLog, cut_area: Path, fs: FileSystem) -> None:
     """Alter a partition's files as `recover_log` has worked it out.
@@ -125,7 +149,7 @@ class _Kept:
         fs, target = self._fs, self._directory / name
         for directory in (self._area, self._directory):
             if not directory.exists():
-                fs.mkdir(directory)
+                fs.mkdir(directory, _AREA_MODE)
                 fs.fsync_directory(directory.parent)
         if target.exists():
             fs.unlink(target)  # of a recovery that was interrupted

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,8 +21,10 @@ from pathlib import Path
 
 from kafkastore.errors import (
     ChangeRefusedError,
+    CorruptBatchError,
     CorruptCheckpointError,
     KafkaStoreError,
+    LogWouldBeCutError,
     WriterFailedError,
 )
 from kafkastore.formats.broker_rules import parse_version, rules_of
@@ -33,15 +36,18 @@ from kafkastore.formats.checkpoints import (
 from kafkastore.formats.file_names import (
     CLEAN_SHUTDOWN_FILE,
     LOCK_FILE,
+    LOG_SUFFIX,
     META_PROPERTIES,
     PARTITION_METADATA,
     InvalidNameError,
     TopicPartition,
+    is_topic_name,
+    segment_file_name,
 )
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.fs import FileSystem, LockFile
-from kafkastore.log.applied_recovery import apply_recovery
+from kafkastore.log.applied_recovery import apply_recovery, cuts_of
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir import CHECKPOINTS, LogDir
 from kafkastore.log.log_writer import LogWriter
@@ -49,12 +55,12 @@ from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
 from kafkastore.remote.tree import refuse_remote
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.segment_writer import check_end
 from kafkastore.segment.small_file import read_if_there
 
 #: Behind the name of the log directory: where what a recovery cut is kept.
 CUT_MARK = ".kafkastore-cut-"
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _CLUSTER = re.compile(r"[a-zA-Z0-9._-]+")
 _KRAFT_ALONE = (4, 0)
 # Its offset index entries have the first offset of a batch.
@@ -122,10 +128,14 @@ class LogDirWriter:
         self._clock = clock
         self._fs = FileSystem() if fs is None else fs
         self._writers: dict[TopicPartition, LogWriter] = {}
-        self._is_half_opened = self._is_closed = False
+        # Those whose files are, or may be, altered.
+        self._begun: dict[TopicPartition, LogWriter] = {}
+        self._beginning = threading.RLock()
+        self._is_begun = self._is_half_opened = self._is_closed = False
         beside = self.path.absolute().parent if cut_dir is None else Path(cut_dir)
         self._cut_area = beside / f"{self.path.absolute().name}{CUT_MARK}{clock()}"
-        if not self.path.exists():
+        is_new = not self.path.exists()
+        if is_new:
             self._fs.mkdir(self.path)
         try:
             self._lock = LockFile(self.path / LOCK_FILE, create=True)
@@ -138,13 +148,10 @@ class LogDirWriter:
             self._recovery_points, self._log_start_offsets, self._high_watermarks = (
                 dict(LogDir(self.path).checkpoint(name).offsets) for name in CHECKPOINTS
             )
-            self._write_meta_properties(node_id, cluster_id)
-            marker = self.path / CLEAN_SHUTDOWN_FILE
-            self._was_clean = marker.exists()
-            if self._was_clean:
-                # Before anything else is altered: a crash from here on counts (KAFKA-10471).
-                self._fs.unlink(marker)
-                self._fs.fsync_directory(self.path)
+            self._meta_properties = self._new_meta_properties(node_id, cluster_id)
+            self._was_clean = (self.path / CLEAN_SHUTDOWN_FILE).exists()
+            if is_new:
+                self._begin()
         except BaseException:
             self._lock.close()
             raise
@@ -171,8 +178,11 @@ class LogDirWriter:
         *,
         topic_id: str | None = None,
         start_offset: int = 0,
+        recover: bool = False,
     ) -> LogWriter:
-        """Open a partition for writing; it is made if missing, and recovered if need be.
+        """Open a partition for writing; it is made if missing.
+
+        Nothing of one that is there is altered before the first append, or another alteration.
 
         Parameters
         ----------
@@ -187,6 +197,8 @@ class LogDirWriter:
             broker of a KRaft cluster takes the partition for a stray one.
         start_offset : int
             Where the log of a partition begins that is made.
+        recover : bool
+            Whether a log may be cut that has to be recovered; it is then recovered at once.
 
         Returns
         -------
@@ -202,16 +214,18 @@ class LogDirWriter:
         KafkaStoreError
             If the partition is open already, or can't be loaded, or is of a topic of another id, or
             the directory is closed.
+        LogWouldBeCutError
+            If bytes would leave the log, and `recover` is not set.
 
         Notes
         -----
         What a recovery cuts of a ``.log`` or drops is kept in a directory beside the log directory,
-        with `CUT_MARK` in its name.
+        with `CUT_MARK` in its name, which ``kafkastore changes list`` lists.
         """
         topic_partition = TopicPartition(topic, partition)
         if self._is_closed:
             raise WriterFailedError(f"the writer of {self.path} is closed")
-        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        if not is_topic_name(topic):
             raise InvalidNameError(f"{topic!r} is no name that Kafka allows a topic")
         if type(partition) is not int or not 0 <= partition <= INT32_MAX:
             raise InvalidNameError(f"{partition!r} is no number of a partition")
@@ -222,24 +236,53 @@ class LogDirWriter:
         log_config = LogConfig.of(config)
         path = self.path / str(topic_partition)
         metadata = None if topic_id is None else self._partition_metadata(path, topic_id)
-        create = partial(self._create, start_offset=start_offset)
-        loads = self._load if path.exists() else create
-        self._is_half_opened = True
+        is_new = not path.exists()
+        if is_new:
+            loaded = self._create(topic_partition, start_offset)
+        else:
+            loaded = self._load(topic_partition, log_config)
+            cuts = cuts_of(loaded)
+            if cuts and not recover:
+                raise LogWouldBeCutError(path, cuts, loaded.log_end_offset)
         writer = LogWriter(
-            loads(topic_partition, log_config),
+            loaded,
             topic_partition,
             log_config,
             rules=self._rules,
             reload=self._reload,
             clock=self._clock,
             fs=self._fs,
+            prepare=partial(self._prepare, loaded, metadata),
         )
         self._writers[topic_partition] = writer
-        if metadata is not None:
-            self._fs.replace_content(path / PARTITION_METADATA, metadata)
-        self._lower_recovery_point(writer)
-        self._is_half_opened = False
+        if is_new or recover or metadata is not None:
+            writer.begin()
         return writer
+
+    def _begin(self) -> None:
+        """Make the directory one that is written to: a crash from here on counts."""
+        with self._beginning:
+            if self._is_begun:
+                return
+            if self._meta_properties is not None:
+                self._fs.replace_content(self.path / META_PROPERTIES, self._meta_properties)
+            if self._was_clean:
+                # Before anything else is altered (KAFKA-10471).
+                self._fs.unlink(self.path / CLEAN_SHUTDOWN_FILE)
+                self._fs.fsync_directory(self.path)
+            self._is_begun = True
+
+    def _prepare(self, loaded: RecoveredLog, metadata: bytes | None, writer: LogWriter) -> None:
+        """Make a partition's files what loading has made of them, before they are written to."""
+        with self._beginning:
+            self._is_half_opened = True
+            self._begin()
+            apply_recovery(loaded, self._cut_area, self._fs)
+            if metadata is not None:
+                self._fs.replace_content(writer.path / PARTITION_METADATA, metadata)
+            self._begun[writer.topic_partition] = writer
+            self._lower_recovery_point(writer)
+            self._is_half_opened = False
 
     def checkpoint(self) -> None:
         """Write down the recovery points, log start offsets and high watermarks of all partitions.
@@ -255,11 +298,12 @@ class LogDirWriter:
         """
         if self._is_closed:
             raise WriterFailedError(f"the writer of {self.path} is closed")
-        self._write_checkpoints()
+        if self._is_begun:
+            self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
-        """Write down what is known of all partitions."""
-        for topic_partition, writer in self._writers.items():
+        """Write down what is known of all partitions that are written."""
+        for topic_partition, writer in self._begun.items():
             self._recovery_points[topic_partition] = writer.recovery_point
             self._high_watermarks[topic_partition] = writer.high_watermark
             self._log_start_offsets.pop(topic_partition, None)
@@ -268,20 +312,23 @@ class LogDirWriter:
         known = (self._recovery_points, self._log_start_offsets, self._high_watermarks)
         for name, offsets in zip(CHECKPOINTS, known, strict=True):
             self._fs.replace_content(self.path / name, pack_offset_checkpoint(offsets))
-        for writer in self._writers.values():
+        for writer in self._begun.values():
             writer.drop_old_snapshots()
 
     def close(self) -> None:
         """Close all writers, write checkpoints and clean-shutdown marker, give the lock back.
 
         The marker is left out, so that the next to come recovers, if a writer has failed, or if the
-        directory was not shut down in order and has partitions that were not opened.
+        directory was not shut down in order and has partitions that were not written. A directory
+        that nothing was written to stays as it is.
         """
         if self._is_closed:
             return
         self._is_closed = True
         try:
             self._close_writers()
+            if not self._is_begun:
+                return
             if self._is_half_opened or any(each.has_failed for each in self._writers.values()):
                 return
             self._write_checkpoints()
@@ -303,15 +350,14 @@ class LogDirWriter:
             raise failure
 
     def _is_whole(self) -> bool:
-        """Whether every partition in the directory has been opened."""
+        """Whether every partition in the directory has been recovered, if need be."""
         log_dir = LogDir(self.path)
-        return log_dir.partition_paths.keys() <= self._writers.keys()
+        return log_dir.partition_paths.keys() <= self._begun.keys()
 
-    def _write_meta_properties(self, node_id: int, cluster_id: str | None) -> None:
-        """Say whose directory this is, if nobody has."""
-        path = self.path / META_PROPERTIES
-        if path.exists():
-            return
+    def _new_meta_properties(self, node_id: int, cluster_id: str | None) -> bytes | None:
+        """Return what says whose directory this is; None where it is said."""
+        if (self.path / META_PROPERTIES).exists():
+            return None
         if type(node_id) is not int or not 0 <= node_id <= INT32_MAX:
             raise KafkaStoreError(f"{node_id!r} is no id of a broker, which is a number from 0 on")
         cluster = _random_id() if cluster_id is None else cluster_id
@@ -321,8 +367,7 @@ class LogDirWriter:
             lines = ["version=1", f"node.id={node_id}", f"directory.id={_random_id()}"]
         else:
             lines = ["version=0", f"broker.id={node_id}"]
-        text = "\n".join(["#", *lines, f"cluster.id={cluster}", ""])
-        self._fs.replace_content(path, text.encode())
+        return "\n".join(["#", *lines, f"cluster.id={cluster}", ""]).encode()
 
     def _partition_metadata(self, path: Path, topic_id: str) -> bytes | None:
         """Return what a partition's file is to say of its topic; None where it says so."""
@@ -343,11 +388,11 @@ class LogDirWriter:
             raise KafkaStoreError(f"{path} is of the topic with id {known}, not {topic_id}")
         return None
 
-    def _create(
-        self, topic_partition: TopicPartition, _: LogConfig, *, start_offset: int
-    ) -> RecoveredLog:
+    def _create(self, topic_partition: TopicPartition, start_offset: int) -> RecoveredLog:
         """Make a partition directory; its writer makes the first segment."""
         path = self.path / str(topic_partition)
+        self._is_half_opened = True  # until its writer is prepared
+        self._begin()
         self._fs.mkdir(path)
         self._fs.fsync_directory(self.path)
         return RecoveredLog(
@@ -365,14 +410,15 @@ class LogDirWriter:
         )
 
     def _load(self, topic_partition: TopicPartition, config: LogConfig) -> RecoveredLog:
-        """Load a partition as a broker does, and make its files so.
+        """Find out what a broker makes of a partition when it loads it.
 
         But where an index leads a broker behind the log's end, so that it would give the last
-        segment's offsets once more, that segment is recovered.
+        segment's offsets once more, that segment is recovered; and one that does not end in whole
+        batches.
         """
         log = PartitionLog(self.path / str(topic_partition), topic_partition)
         recovery_point = self._recovery_points.get(topic_partition, 0)
-        recover = partial(
+        load = partial(
             recover_log,
             log,
             self.version,
@@ -380,12 +426,17 @@ class LogDirWriter:
             log_start_offset=self._log_start_offsets.get(topic_partition, 0),
             now_ms=self._clock(),
         )
-        loaded = recover(clean=self._was_clean, recovery_point=recovery_point)
-        if self._was_clean and not loaded.segments[-1].is_recovered:
-            end = log.log_end_offset
-            if loaded.log_end_offset < end:
-                loaded = recover(clean=False, recovery_point=end)
-        apply_recovery(loaded, self._cut_area, self._fs)
+        loaded = load(clean=self._was_clean, recovery_point=recovery_point)
+        active = loaded.segments[-1]
+        if self._was_clean and not active.is_recovered:
+            try:
+                end = log.log_end_offset
+                if loaded.log_end_offset < end:
+                    return load(clean=False, recovery_point=end)
+                if segment_file_name(active.base_offset, LOG_SUFFIX) not in loaded.written:
+                    check_end(LogSegment(log.path, active.base_offset))
+            except CorruptBatchError:
+                return load(clean=False, recovery_point=recovery_point)
         return loaded
 
     def _reload(self, writer: LogWriter) -> RecoveredLog:

@@ -93,6 +93,9 @@ class LogWriter:
         Returns the wall clock, ms since 1970.
     fs : FileSystem
         What alters files.
+    prepare : callable
+        Called with the writer before the first alteration: makes the files what loading them has
+        made of them.
     """
 
     def __init__(
@@ -105,11 +108,14 @@ class LogWriter:
         reload: Callable[[LogWriter], RecoveredLog],
         clock: Callable[[], int],
         fs: FileSystem,
+        prepare: Callable[[LogWriter], None],
     ) -> None:
         self.path, self.topic_partition, self.config = loaded.path, topic_partition, config
         self._reload, self._clock = reload, clock
         self._append_rules = AppendRules(config, rules)
-        self._log = UnifiedLog(loaded, config, rules, now=clock(), fs=fs)
+        loaded.producers.on_high_watermark(loaded.log_end_offset)
+        self._loaded, self._rules, self._fs, self._prepare = loaded, rules, fs, prepare
+        self._opened: UnifiedLog | None = None
         self._failure: BaseException | None = None
         self._is_closed = False
 
@@ -125,42 +131,72 @@ class LogWriter:
     @property
     def log_start_offset(self) -> int:
         """First offset a reader may ask for."""
-        return self._log.log_start_offset
+        log = self._opened
+        return self._loaded.log_start_offset if log is None else log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
         """Offset the next record will get."""
-        return self._log.local.log_end_offset
+        log = self._opened
+        return self._loaded.log_end_offset if log is None else log.local.log_end_offset
 
     @property
     def high_watermark(self) -> int:
         """First offset not replicated: the log end, for this is the only replica."""
-        return self._log.local.log_end_offset
+        return self.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
         """First offset that is not decided: of the oldest open transaction, or the log end."""
-        return self._log.last_stable_offset
+        if self._opened is not None:
+            return self._opened.last_stable_offset
+        unstable = self._loaded.producers.first_unstable_offset
+        if unstable is None:
+            return self.log_end_offset
+        return max(unstable, self.log_start_offset)
 
     @property
     def recovery_point(self) -> int:
         """First offset not known to be flushed."""
-        return self._log.local.recovery_point
+        if self._opened is not None:
+            return self._opened.local.recovery_point
+        return min(self._loaded.recovery_point, self._loaded.log_end_offset)
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
         """Of the segments; the last is the active one's."""
-        return self._log.local.base_offsets
+        if self._opened is not None:
+            return self._opened.local.base_offsets
+        return tuple(segment.base_offset for segment in self._loaded.segments)
 
     @property
     def leader_epochs(self) -> tuple[EpochStart, ...]:
         """The leader epochs and their first offsets, rising."""
-        return self._log.epochs.entries
+        return self._loaded.leader_epochs if self._opened is None else self._opened.epochs.entries
 
     @property
     def has_failed(self) -> bool:
         """Whether an error has left files of which nobody can be sure."""
         return self._failure is not None
+
+    @property
+    def _log(self) -> UnifiedLog:
+        """The log; its files are opened, and altered, when it is first asked for."""
+        if self._opened is None:
+            try:
+                self._prepare(self)
+                self._opened = UnifiedLog(
+                    self._loaded, self.config, self._rules, now=self._clock(), fs=self._fs
+                )
+            except BaseException as error:
+                self._fail(error)
+                raise
+        return self._opened
+
+    def begin(self) -> None:
+        """Make the files ready to be written, as the first append does."""
+        with self._altering():
+            self._log  # noqa: B018
 
     def append(
         self,
@@ -448,8 +484,8 @@ class LogWriter:
 
     def drop_old_snapshots(self) -> None:
         """Drop the producer snapshots that a broker drops at a checkpoint."""
-        if self._failure is None:
-            self._log.drop_old_snapshots()
+        if self._failure is None and self._opened is not None:
+            self._opened.drop_old_snapshots()
 
     def close(self) -> None:
         """Write what a clean shutdown leaves: a producer snapshot, trimmed indexes, all durable.
@@ -459,10 +495,10 @@ class LogWriter:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._failure is not None:
+        if self._failure is not None or self._opened is None:
             return
         try:
-            self._log.close()
+            self._opened.close()
         except BaseException as error:
             self._fail(error)
             raise
@@ -480,7 +516,8 @@ class LogWriter:
     def _fail(self, error: BaseException) -> None:
         """Take nothing more: what the files hold is not known."""
         self._failure = error
-        self._log.local.close_files()
+        if self._opened is not None:
+            self._opened.local.close_files()
 
     @contextmanager
     def _altering(self) -> Iterator[None]:

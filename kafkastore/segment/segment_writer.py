@@ -156,7 +156,7 @@ class SegmentWriter:
         """
         writer = cls(directory, base_offset, limits, fs)
         segment = LogSegment(directory, base_offset)
-        _check_end(segment)
+        check_end(segment)
         offsets, times = segment.offset_index, segment.time_index
         try:
             writer._open_files(
@@ -401,7 +401,7 @@ class SegmentWriter:
         )
 
 
-def _check_end(segment: LogSegment) -> None:
+def check_end(segment: LogSegment) -> None:
     """Refuse a log with bytes behind its last whole batch."""
     with segment.open_as_broker() as log:
         end = position = segment.position_before(_FAR_OFFSET, log) if log.size else 0
@@ -410,8 +410,7 @@ def _check_end(segment: LogSegment) -> None:
             end = int(last["position"]) + int(last["size"])
         if end != log.size:
             raise CorruptBatchError(
-                "not shut down in order, open the log directory again to have it recovered:"
-                f" {log.size - end} bytes are no whole batch",
+                f"{log.size - end} bytes after the last whole batch",
                 position=end,
                 path=segment.log_path,
             )

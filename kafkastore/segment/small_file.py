@@ -1,14 +1,15 @@
-"""Small files, read whole: checkpoints, snapshots, transaction indexes.
+"""Small files, read whole: checkpoints, snapshots, transaction indexes, JSON of our own.
 
 How much is read of each is bounded by what it can hold: a sparse or a wrong file of any size costs
 no more memory than the largest right one.
 """
 from __future__ import annotations
 
+import errno
 import os
 from os import PathLike
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, NotAFileError
 from kafkastore.formats.file_names import (
     LOG_SUFFIX,
     META_PROPERTIES,
@@ -20,9 +21,10 @@ from kafkastore.formats.file_names import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kafkastore.formats.java_text import INT32_MAX
+from kafkastore.formats.json_text import MAX_JSON_BYTES
 from kafkastore.remote import reads
 from kafkastore.remote.sparse_files import status_of
-from kafkastore.segment.regular_file import open_regular
+from kafkastore.segment.regular_file import check_regular, open_regular
 
 READ_SIZE = 1 << 20
 
@@ -123,6 +125,36 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
         return _read(descriptor, path, kind, most)
     finally:
         os.close(descriptor)
+
+
+def read_own_file(path: str | PathLike[str], *, dir_fd: int | None = None) -> bytes:
+    """Read a file that this package has written: no symbolic link, and no larger than JSON may be.
+
+    With a `dir_fd` it is looked up by its name in that open directory.
+
+    Raises
+    ------
+    NotAFileError
+        If it is a symbolic link, or no regular file.
+    ValueError
+        If it is larger.
+    OSError
+        If it can't be read.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        name = path if dir_fd is None else os.path.basename(path)
+        descriptor = os.open(name, flags, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise NotAFileError(path, "a symbolic link") from error
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        check_regular(path, status)
+        if status.st_size > MAX_JSON_BYTES:
+            raise ValueError(f"{os.fspath(path)} has {status.st_size} bytes, too many to be ours")
+        return file.read(MAX_JSON_BYTES + 1)
 
 
 def _read(

@@ -277,14 +277,14 @@ class RecordedDisk(FileSystem):
         self._safe.files[node] = self.live.files[node] = file
         self._did(Names(self._node(path.parent), {path.name: node}))
 
-    def create(self, path: Path, mode: int = 0o644) -> int:
-        descriptor = super().create(path, mode)
+    def create(self, path: Path, mode: int = 0o644, **where: Any) -> int:
+        descriptor = super().create(path, mode, **where)
         self._new_file(path, descriptor)
         return descriptor
 
-    def open_append(self, path: Path) -> int:
+    def open_append(self, path: Path, **where: Any) -> int:
         is_new = not path.exists()
-        descriptor = super().open_append(path)
+        descriptor = super().open_append(path, **where)
         if is_new:
             self._new_file(path, descriptor)
         return descriptor
@@ -318,43 +318,43 @@ class RecordedDisk(FileSystem):
     def fsync(self, descriptor: int) -> None:
         self._flush(self._node_of(descriptor))
 
-    def fsync_directory(self, path: Path) -> None:
+    def fsync_directory(self, path: Path, **where: Any) -> None:
         self._flush(self._node(path))
 
-    def mkdir(self, path: Path) -> None:
-        super().mkdir(path)
+    def mkdir(self, path: Path, mode: int = 0o777, **where: Any) -> None:
+        super().mkdir(path, mode, **where)
         node = self._by_inode[path.stat().st_ino] = next(self._numbers)
         self._safe.entries[node], self.live.entries[node] = {}, {}
         self._did(Names(self._node(path.parent), {path.name: node}))
 
-    def link(self, source: Path, target: Path) -> None:
-        super().link(source, target)
+    def link(self, source: Path, target: Path, **where: Any) -> None:
+        super().link(source, target, **where)
         self._did(Names(self._node(target.parent), {target.name: self._node(source)}))
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename(self, source: Path, target: Path, **where: Any) -> None:
         assert source.parent == target.parent, "the model knows no rename between directories"
-        super().rename(source, target)
+        super().rename(source, target, **where)
         moved = {source.name: None, target.name: self._node(source)}
         self._did(Names(self._node(source.parent), moved))
 
-    def unlink(self, path: Path) -> None:
-        super().unlink(path)
+    def unlink(self, path: Path, **where: Any) -> None:
+        super().unlink(path, **where)
         self._did(Names(self._node(path.parent), {path.name: None}))
 
-    def rmdir(self, path: Path) -> None:
-        super().rmdir(path)
+    def rmdir(self, path: Path, **where: Any) -> None:
+        super().rmdir(path, **where)
         self._did(Names(self._node(path.parent), {path.name: None}))
 
-    def chmod(self, path: Path, mode: int) -> None:
+    def chmod(self, path: Path | int, mode: int) -> None:
         super().chmod(path, mode)
         self._of_file(path, "mode", mode)
 
-    def utime(self, path: Path, modified_ns: int) -> None:
+    def utime(self, path: Path | int, modified_ns: int) -> None:
         super().utime(path, modified_ns)
         self._of_file(path, "mtime_ns", modified_ns)
 
-    def _of_file(self, path: Path, name: str, value: int) -> None:
-        node = self._node(path)
+    def _of_file(self, path: Path | int, name: str, value: int) -> None:
+        node = self._node_of(path) if isinstance(path, int) else self._node(path)
         if node in self.live.files:  # of directories only the names are looked at
             self._did(Field(node, name, value))
 

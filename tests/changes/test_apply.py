@@ -510,7 +510,7 @@ def test_remove_deletes_a_finished_area_only(root, plan, planned, tmp_path):
 def test_a_removal_that_was_killed_is_listed_and_finished(root, plan):
     before = contents(root)
     for at in itertools.count(1):  # at 0 nothing has happened yet
-        path = root / "orders-0" / f"{at}.tmp"
+        path = root / "orders-0" / f"{at}.deleted"
         write(path, b"x", MTIME_NS)
         removal = change(root, f"orders-0/{path.name}", None, None)
         journal = apply(Plan(str(root), "test", (removal,)))
@@ -546,7 +546,7 @@ def test_copies_of_the_old_files_count_where_links_do_not_reach(root, plan, monk
         monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
 
     class NoLinks(FileSystem):
-        def link(self, source, target):
+        def link(self, source, target, **where):
             raise PermissionError(errno.EPERM, "Operation not permitted")
 
     disk_with(needed - 1)
@@ -657,7 +657,7 @@ def test_the_lock_above_a_partition_directory_counts_also_through_a_link(root, t
 def test_a_place_that_may_not_be_written_to_is_refused_in_one_sentence(root, plan, monkeypatch):
     before = contents(root)
 
-    def read_only(path, *_):
+    def read_only(path, *_, **where):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr(os, "mkdir", read_only)

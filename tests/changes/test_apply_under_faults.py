@@ -148,7 +148,7 @@ def test_links_that_are_not_allowed_are_replaced_by_copies_at_every_place(
     before = contents(root)
 
     class NoLinks(CountingFileSystem):
-        def link(self, source, target):
+        def link(self, source, target, **where):
             raise PermissionError(errno.EPERM, "Operation not permitted")
 
         def clone(self, descriptor, source):

@@ -255,3 +255,10 @@ def test_sockets_and_lost_and_found_are_skipped_and_named(root, destination):
     os.mkfifo(root / "orders-0" / "pipe")
     assert copy_store(root, destination).skipped == (".lock", "lost+found", "orders-0/pipe")
     assert contents(destination) == wanted(root)
+
+
+def test_a_copied_file_has_permission_bits_only(root, destination):
+    (root / "orders-0" / "00000000000000000000.log").chmod(0o6755)
+    copy_store(root, destination)
+    copied = destination / "orders-0" / "00000000000000000000.log"
+    assert copied.stat().st_mode & 0o7777 == 0o755

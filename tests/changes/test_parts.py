@@ -200,10 +200,10 @@ def test_a_part_stops_when_its_driver_goes_and_whoever_is_next_waits_for_it(
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(FileSystem):
-        def rename(self, source, target):
+        def rename(self, source, target, **where):
             begun.set()
             go_on.wait(20)
-            super().rename(source, target)
+            super().rename(source, target, **where)
 
     found = []
 
@@ -336,8 +336,8 @@ def test_a_part_may_be_read_while_its_lines_go_into_the_journal(root, plan):
     seen = []
 
     class Reading(FileSystem):
-        def fsync_directory(self, path):
-            super().fsync_directory(path)
+        def fsync_directory(self, path, **where):
+            super().fsync_directory(path, **where)
             seen.extend(len(each.changed) for each in find_journals(root))
 
     apply_in_parts(plan, on(fs := Reading()), fs=fs)

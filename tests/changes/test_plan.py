@@ -19,20 +19,23 @@ from kafkastore.changes.plan import (
 STATE = FileState(24, "0" * 64, 1_456_000_000_123_456_789, 0o644, 1000, 1000)
 
 sizes = st.integers(0, 1 << 62)
+owners = st.integers(0, (1 << 32) - 2)
 states = st.builds(
     FileState,
     sizes,
     st.text("0123456789abcdef", min_size=64, max_size=64),
     st.integers(-(1 << 62), 1 << 62),
     st.integers(0, 0o777),
-    sizes,
-    sizes,
+    owners,
+    owners,
 )
-# Names as the operating system may give them: also surrogates, for bytes that are no UTF-8.
-names = st.text(st.characters(exclude_characters="/\0"), min_size=1, max_size=30).filter(
-    lambda name: name not in (".", "..", ".lock", ".kafka_cleanshutdown")
+# Topics as the operating system may name them: also surrogates, for bytes that are no UTF-8.
+topics = st.text(st.characters(exclude_characters="/\0"), min_size=1, max_size=30)
+names = st.sampled_from(
+    ("00000000000000000042.log", "42.timeindex", "00000000000000000000.index.deleted",
+     "00000000000000000000-0000000001.checkpoint", "leader-epoch-checkpoint", "any name.swap")
 )
-paths = names | st.tuples(names, names).map("/".join)
+paths = st.tuples(topics.map("{}-7".format), names).map("/".join)
 reliances = st.lists(st.builds(Reliance, paths, sizes, sizes), max_size=2).map(tuple)
 changes = st.one_of(
     st.builds(
@@ -40,7 +43,7 @@ changes = st.one_of(
         paths,
         st.none() | states,
         states,
-        st.builds(Inline, st.binary()) | st.builds(Rebuilt, sizes),
+        st.builds(Inline, st.binary()) | st.builds(Rebuilt, st.integers(0, (1 << 31) - 1)),
         st.text(),
         reliances,
     ),
@@ -91,7 +94,7 @@ def test_a_plan_never_names_what_no_job_may_change(path):
     with pytest.raises(InvalidPlanError):
         FileChange(path, None, STATE, Inline(b""), "")
     with pytest.raises(InvalidPlanError):
-        FileChange("t-0/x", None, STATE, Inline(b""), "", (Reliance("../" + path, 1, 1),))
+        FileChange("t-0/0.log", None, STATE, Inline(b""), "", (Reliance("../" + path, 1, 1),))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +110,12 @@ def test_a_plan_never_names_what_no_job_may_change(path):
 )
 def test_a_change_that_contradicts_itself_is_refused(before, after, content):
     with pytest.raises(InvalidPlanError):
-        FileChange("t-0/x", before, after, content, "")
+        FileChange("t-0/0.log", before, after, content, "")
 
 
 def test_a_file_is_changed_once_by_a_plan():
-    change = FileChange("t-0/x", STATE, None, None, "")
-    with pytest.raises(InvalidPlanError, match="t-0/x is changed twice"):
+    change = FileChange("t-0/0.log", STATE, None, None, "")
+    with pytest.raises(InvalidPlanError, match=r"t-0/0\.log is changed twice"):
         Plan("/d", "test", (change, change))
 
 
@@ -127,22 +130,22 @@ def test_a_printed_plan_says_what_happens_to_each_file_and_why():
         "/d",
         "migrate (auto)",
         (
-            FileChange("t-0/a.timeindex", None, small, Inline(b""), "it is missing"),
-            FileChange("t-0/b.timeindex", STATE, small, Rebuilt(4096), "it is empty"),
-            FileChange("t-0/c.index", STATE, None, None, "its log is gone"),
+            FileChange("t-0/0.timeindex", None, small, Inline(b""), "it is missing"),
+            FileChange("t-0/1.timeindex", STATE, small, Rebuilt(4096), "it is empty"),
+            FileChange("t-0/2.index", STATE, None, None, "its log is gone"),
         ),
     )
     assert str(plan).splitlines() == [
         "migrate (auto) of /d: 3 files, 24 new bytes",
-        "  create t-0/a.timeindex, 12 bytes: it is missing",
-        "  replace t-0/b.timeindex, 24 -> 12 bytes: it is empty",
-        "  remove t-0/c.index, 24 bytes: its log is gone",
+        "  create t-0/0.timeindex, 12 bytes: it is missing",
+        "  replace t-0/1.timeindex, 24 -> 12 bytes: it is empty",
+        "  remove t-0/2.index, 24 bytes: its log is gone",
     ]
 
 
 def test_plans_of_several_partitions_are_merged_in_order():
-    one = Plan("/d", "test", (FileChange("t-0/x", STATE, None, None, ""),))
-    two = Plan("/d", "test", (FileChange("t-1/x", STATE, None, None, ""),))
+    one = Plan("/d", "test", (FileChange("t-0/0.log", STATE, None, None, ""),))
+    two = Plan("/d", "test", (FileChange("t-1/0.log", STATE, None, None, ""),))
     assert Plan.merged([one, two]).changes == one.changes + two.changes
     with pytest.raises(InvalidPlanError):
         Plan.merged([one, Plan("/e", "test", ())])
@@ -164,9 +167,11 @@ def test_json_with_a_wrong_value_anywhere_is_refused_or_read_as_a_plan():
         "/d",
         "test",
         (
-            FileChange("t-0/x", STATE, STATE, Inline(b"abc"), "why", (Reliance("t-0/y", 1, 2),)),
-            FileChange("t-0/z", STATE, STATE, Rebuilt(4096), "why"),
-            FileChange("t-0/w", STATE, STATE, Prefix(3), "why"),
+            FileChange(
+                "t-0/0.log", STATE, STATE, Inline(b"abc"), "why", (Reliance("t-0/1.log", 1, 2),)
+            ),
+            FileChange("t-0/2.log", STATE, STATE, Rebuilt(4096), "why"),
+            FileChange("t-0/3.log", STATE, STATE, Prefix(3), "why"),
         ),
     )
     for place in positions_of(json.loads(plan.to_json())):

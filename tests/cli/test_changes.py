@@ -3,16 +3,20 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from changes.faults import Crash, CrashingFileSystem
 from cli.running import Run, assert_one_sentence
 
+from kafkastore import LogDirWriter, migration
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import find_journals, remove
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.record_batch import Record, TimestampType
 from kafkastore.fs import FileSystem
 
 
@@ -51,20 +55,20 @@ class FullAtTheFourth(FileSystem):
     def __init__(self) -> None:
         self.room = 4  # the plan is the first
 
-    def create(self, path: Path, mode: int = 0o644) -> int:
+    def create(self, path: Path, mode: int = 0o644, **where: Any) -> int:
         if self.room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         self.room -= 1
-        return super().create(path, mode)
+        return super().create(path, mode, **where)
 
 
 class TakenAtTheFourth(FullAtTheFourth):
     """Another process comes after three files."""
 
-    def create(self, path: Path, mode: int = 0o644) -> int:
+    def create(self, path: Path, mode: int = 0o644, **where: Any) -> int:
         if self.room == 0:
             raise ChangeRefusedError("process 12345 holds .lock")
-        return super().create(path, mode)
+        return super().create(path, mode, **where)
 
 
 @pytest.mark.parametrize("fs", [FullAtTheFourth(), TakenAtTheFourth()], ids=["full", "taken"])
@@ -111,3 +115,101 @@ def test_a_directory_in_the_place_of_a_command_gets_the_command_that_is_meant(
     ran = run("changes", journal.area)
     assert_one_sentence(ran, f"did you mean kafkastore changes undo {journal.area}?")
     assert_one_sentence(run("changes", "lst"), "No such command 'lst'")
+
+
+def test_what_was_undone_or_applied_before_is_said_so_and_nothing_is_done(
+    run: Run, sample_copy: Path
+) -> None:
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (journal,) = find_journals(sample_copy)
+    assert run("changes", "resume", journal.area).out == (
+        f"already applied, nothing to do: {journal.area}\n"
+    )
+    assert run("changes", "undo", journal.area).out == f"undone: 11 files in {sample_copy}\n"
+    (undone,) = find_journals(sample_copy)
+    again = run("changes", "undo", journal.area)
+    assert (again.code, again.out) == (0, f"already undone, nothing to do: {journal.area}\n")
+    (row,) = run("changes", "undo", journal.area, "--json").lines
+    assert row["outcome"] == "undone"
+    assert find_journals(sample_copy) == (undone,)
+
+
+def test_several_areas_are_undone_and_removed_at_once(run: Run, sample_copy: Path) -> None:
+    other = sample_copy.with_name("other")
+    shutil.copytree(sample_copy, other)
+    for path in (sample_copy, other):
+        run("migrate", path, "--in-place", "--yes")
+    areas = [journal.area for path in (sample_copy, other) for journal in find_journals(path)]
+    assert run("changes", "undo", *areas).out.count("undone: 11 files") == 2
+    assert run("changes", "remove", *areas, "--yes").out.count("removed") == 2
+    assert not any(area.exists() for area in areas)
+
+
+def test_an_area_elsewhere_is_undone_where_the_root_is_named(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    undo_dir = tmp_path / "undo"
+    undo_dir.mkdir()
+    run("migrate", sample_copy, "--in-place", "--yes", "--undo-dir", undo_dir)
+    (area,) = undo_dir.iterdir()
+    assert_one_sentence(run("changes", "undo", area), "(--root)")
+    assert run("changes", "undo", area, "--root", sample_copy).code == 0
+
+
+def test_an_area_that_others_may_write_is_taken_with_an_option(
+    run: Run, sample_copy: Path
+) -> None:
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (journal,) = find_journals(sample_copy)
+    (journal.area / "plan.json").chmod(0o666)
+    for verb, options in (("undo", ()), ("remove", ("--yes",))):
+        refused = run("changes", verb, journal.area, *options)
+        assert_one_sentence(refused, "may be written by others", "--trust-area")
+        assert run("changes", verb, journal.area, "--trust-area", *options).code == 0
+    assert not journal.area.exists()
+
+
+def test_a_plan_nested_too_deep_is_one_sentence(run: Run, sample_copy: Path) -> None:
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (journal,) = find_journals(sample_copy)
+    (journal.area / "plan.json").write_text("[" * 200_000)
+    for verb in ("undo", "resume", "remove"):
+        assert_one_sentence(run("changes", verb, journal.area), "nested deeper")
+
+
+@pytest.mark.parametrize("command", ["ls", "predict", "verify"])
+def test_commands_that_only_look_say_that_a_change_is_unfinished(
+    run: Run, sample_copy: Path, command: str
+) -> None:
+    assert "unfinished" not in run(command, sample_copy).err
+    plan = migration.plan(migration.survey(sample_copy))
+    with pytest.raises(Crash):
+        apply(plan, fs=CrashingFileSystem(40))
+    (journal,) = find_journals(sample_copy)
+    looked = run(command, sample_copy)
+    assert f"kafkastore changes resume {journal.area} finishes it" in looked.err
+    assert f"kafkastore changes undo {journal.area} goes back" in looked.err
+    run("changes", "resume", journal.area)
+    assert "unfinished" not in run(command, sample_copy).err
+
+
+def test_what_a_writer_s_recovery_cut_is_listed_and_removed(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    record = Record(0, 1, TimestampType.CREATE_TIME, b"k", b"v", (), None)
+    with LogDirWriter(root) as log_dir:
+        log_dir.writer("t", 0).append_records([record])
+    log = root / "t-0" / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes() + b"torn")
+    with LogDirWriter(root, clock=lambda: 1_700_000_000_000) as log_dir:
+        log_dir.writer("t", 0, recover=True)
+    (row,) = run("changes", "list", root, "--json").lines
+    area = Path(row["undo_area"])
+    assert area.parent == root.parent
+    assert (row["job"], row["files"], row["kept_bytes"]) == ("recovery (LogDirWriter)", 1, 4)
+    assert row["at_ms"] == 1_700_000_000_000
+    listed = run("changes", "list", root).out
+    assert str(area) in listed
+    assert_one_sentence(run("changes", "undo", area), "nothing is put back by itself")
+    assert run("changes", "remove", area, "--yes").code == 0
+    assert not area.exists()
+    assert "nothing was changed" in run("changes", "list", root).out

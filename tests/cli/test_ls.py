@@ -249,3 +249,17 @@ def test_a_segment_that_is_deleted_while_it_is_listed_is_no_failure(
         if options == ["--segments"]:
             listed = [line.split() for line in ran.out.splitlines() if line.startswith("t-0 ")]
             assert [row[1] for row in listed] == ["3", "6"]
+
+
+@pytest.mark.parametrize("command", ["ls", "verify", "predict"])
+def test_a_name_is_never_an_order_to_the_terminal(
+    run: Run, sample_copy: Path, command: str
+) -> None:
+    (directory, *_) = sorted(path for path in sample_copy.iterdir() if path.is_dir())
+    directory.rename(directory.with_name("evil\x1b]0;title\x07\x9b2J-0"))
+    (sample_copy / "left\x1b[2J").mkdir()
+    ran = run(command, sample_copy)
+    assert not {"\x1b", "\x07", "\x9b"} & {*ran.out, *ran.err}
+    if command == "ls":
+        assert r"evil\x1b]0;title\x07\x9b2J" in ran.out
+        assert r"left\x1b[2J" in ran.out

@@ -362,11 +362,11 @@ class Failing(FileSystem):
     def __init__(self, left: int, failure: BaseException) -> None:
         self.left, self.failure = left, failure
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename(self, source: Path, target: Path, **where: Any) -> None:
         self.left -= 1
         if self.left < 0:
             raise self.failure
-        super().rename(source, target)
+        super().rename(source, target, **where)
 
 
 @pytest.mark.parametrize(

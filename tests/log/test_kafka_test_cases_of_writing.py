@@ -208,7 +208,7 @@ def written(tmp_path):
 def recovered(root):
     """The log behind the recovery that a writer's opening is."""
     with kafkastore.LogDirWriter(root, version="2.4") as log_dir:
-        log_dir.writer("t", 0, {"index.interval.bytes": 0})
+        log_dir.writer("t", 0, {"index.interval.bytes": 0}, recover=True)
     return kafkastore.open(root)["t-0"]
 
 

@@ -11,10 +11,10 @@ import kafkastore
 from kafkastore.checks.findings import Severity
 from kafkastore.errors import (
     ChangeRefusedError,
-    CorruptBatchError,
     CorruptCheckpointError,
     InvalidConfigError,
     KafkaStoreError,
+    LogWouldBeCutError,
     OutOfOrderSequenceError,
     WriterFailedError,
 )
@@ -213,6 +213,69 @@ def test_producers_are_known_again(root):
         assert writer.last_stable_offset == writer.log_end_offset == 3
 
 
+def damaged(root):
+    """A killed writer's log of 50 records, with a wrong byte in the second segment's last batch."""
+    log_dir = open_dir(root)
+    writer = log_dir.writer("t", 0, SMALL)
+    writer.append_records(new_records(50), batch_bytes=200)
+    base = writer.base_offsets[1]
+    abandon(log_dir)
+    broken = root / "t-0" / f"{base:020d}.log"
+    broken.write_bytes(broken.read_bytes()[:-1] + b"\xff")
+    return broken
+
+
+def every_file(root):
+    """Bytes and modification times; the lock says nothing."""
+    return {
+        path: (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def test_a_log_that_a_recovery_would_cut_is_not_opened_unasked(root):
+    broken = damaged(root)
+    before = every_file(root)
+    with open_dir(root) as log_dir, pytest.raises(LogWouldBeCutError) as raised:
+        log_dir.writer("t", 0, SMALL)
+    error = raised.value
+    assert error.path == broken.parent
+    assert 0 < error.cuts[broken.name] < broken.stat().st_size
+    assert error.log_end_offset < 50
+    assert every_file(root) == before
+    assert not kept(root)
+    with open_dir(root) as log_dir:
+        writer = log_dir.writer("t", 0, SMALL, recover=True)
+        assert writer.log_end_offset == error.log_end_offset
+    assert kept(root).keys() == {
+        f"{name}.from-{position}" if position else name for name, position in error.cuts.items()
+    }
+
+
+def test_nothing_is_touched_before_the_first_append(root):
+    write_some(root, "t")
+    write_some(root, "u")
+    before = every_file(root)
+    with open_dir(root) as log_dir:
+        t, u = log_dir.writer("t", 0, SMALL), log_dir.writer("u", 0, SMALL)
+        assert (t.log_start_offset, t.log_end_offset, t.recovery_point) == (0, 50, 50)
+        assert t.last_stable_offset == t.high_watermark == 50
+        assert len(t.base_offsets) > 1
+        assert [epoch.epoch for epoch in t.leader_epochs] == [0]
+        log_dir.checkpoint()
+        assert every_file(root) == before
+    assert every_file(root) == before
+    with open_dir(root) as log_dir:
+        t, u = log_dir.writer("t", 0, SMALL), log_dir.writer("u", 0, SMALL)
+        t.append_records(new_records(1))
+        assert not (root / MARKER).exists()
+        assert u.log_end_offset == 50
+    assert (root / MARKER).exists()
+    after = every_file(root)
+    assert all(after[path] == before[path] for path in before if path.parent.name == "u-0")
+
+
 def test_what_a_recovery_cuts_is_kept_beside_the_directory(root):
     log_dir = open_dir(root)
     writer = log_dir.writer("t", 0, SMALL)
@@ -224,7 +287,7 @@ def test_what_a_recovery_cuts_is_kept_beside_the_directory(root):
     broken.write_bytes(content[:-1] + b"\xff")
     lost = gone.read_bytes()
     with open_dir(root) as log_dir:
-        writer = log_dir.writer("t", 0, SMALL)
+        writer = log_dir.writer("t", 0, SMALL, recover=True)
         end = writer.log_end_offset
         assert bases[1] < end < bases[2]
     cut = broken.stat().st_size
@@ -244,11 +307,19 @@ def test_nothing_is_appended_behind_bytes_that_are_no_batch_though_the_marker_sa
     (log,) = (root / "t-0").glob("*.log")
     whole = log.read_bytes()
     log.write_bytes(whole + (whole[:100] if tail == "torn" else tail))
-    with open_dir(root) as log_dir, pytest.raises(CorruptBatchError) as raised:
-        log_dir.writer("t", 0)
-    assert raised.value.position == len(whole)
+    before = every_file(root)
     with open_dir(root) as log_dir:
-        assert log_dir.writer("t", 0).append_records(new_records(3)).first_offset == 20
+        if any(log.read_bytes()[len(whole) :]):
+            with pytest.raises(LogWouldBeCutError) as raised:
+                log_dir.writer("t", 0)
+            assert raised.value.cuts == {log.name: len(whole)}
+            assert raised.value.log_end_offset == 20
+        else:
+            log_dir.writer("t", 0)
+    assert every_file(root) == before
+    with open_dir(root) as log_dir:
+        writer = log_dir.writer("t", 0, recover=True)
+        assert writer.append_records(new_records(3)).first_offset == 20
     assert offsets(root) == list(range(23))
     if tail == "torn":
         assert kept(root) == {f"{log.name}.from-{len(whole)}": whole[:100]}
@@ -263,7 +334,7 @@ def test_what_is_cut_is_kept_where_the_caller_says(root, tmp_path):
     kept_in = tmp_path / "elsewhere"
     kept_in.mkdir()
     with LogDirWriter(root, clock=Clock(), cut_dir=kept_in) as log_dir:
-        assert log_dir.writer("t", 0, SMALL).log_end_offset == 3
+        assert log_dir.writer("t", 0, SMALL, recover=True).log_end_offset == 3
     (cut,) = kept_in.rglob("*.from-*")
     assert cut.read_bytes() == b"torn" + bytes(2 << 20)
     assert not kept(root)
@@ -280,8 +351,8 @@ def test_a_directory_that_was_not_closed_stays_unclean_until_all_of_it_was_opene
         log_dir.writer("t", 0, SMALL)
     assert not (root / MARKER).exists(), "nobody has looked at the other partition"
     with open_dir(root) as log_dir:
-        log_dir.writer("t", 0, SMALL)
-        log_dir.writer("u", 0, SMALL)
+        log_dir.writer("t", 0, SMALL, recover=True)
+        log_dir.writer("u", 0, SMALL, recover=True)
     assert (root / MARKER).exists()
     points = checkpoint(root, "recovery-point-offset-checkpoint")
     assert points == {("t", 0): 53, ("u", 0): 50}
@@ -320,7 +391,7 @@ def test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appen
     abandon(log_dir)
     active.write_bytes(active.read_bytes()[:-1] + b"\xff")
     with open_dir(root) as log_dir:
-        assert 20 <= log_dir.writer("t", 0, SMALL).log_end_offset < 30
+        assert 20 <= log_dir.writer("t", 0, SMALL, recover=True).log_end_offset < 30
     assert not list(kafkastore.verify(root))
 
 
@@ -343,7 +414,7 @@ def test_leftovers_and_padded_indexes_of_a_killed_broker_are_put_in_order(golden
         for topic_partition, path in kafkastore.open(logs).log_dirs[0].partition_paths.items():
             topic = topic_partition.topic
             config = case.answers["topic_config"].get(topic, {})
-            writer = log_dir.writer(*topic_partition, config)
+            writer = log_dir.writer(*topic_partition, config, recover=True)
             recovered = kafkastore.open(case.logs)[topic_partition]
             assert writer.log_end_offset == recovered.log_end_offset, path
     for log in kafkastore.open(case.logs):

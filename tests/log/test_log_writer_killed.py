@@ -57,7 +57,7 @@ def test_what_was_flushed_before_a_kill_is_there_and_nothing_is_invented(tmp_pat
         if number % 4:
             continue  # the next child recovers
         with LogDirWriter(root) as log_dir:
-            writer = log_dir.writer("t", 0, CONFIG)
+            writer = log_dir.writer("t", 0, CONFIG, recover=True)
             assert writer.log_end_offset >= last_acknowledged(acks)
             grown = max(grown, writer.log_end_offset)
         (log,) = kafkastore.open(root)

@@ -43,10 +43,10 @@ class Run:
         self.epoch = 0
         self.open()
 
-    def open(self):
+    def open(self, *, recover=False):
         fs = UnsyncedFileSystem()
         self.log_dir = LogDirWriter(self.root, self.version, clock=self.clock, fs=fs)
-        self.writer = self.log_dir.writer("t", 0, self.config)
+        self.writer = self.log_dir.writer("t", 0, self.config, recover=recover)
 
     def read(self):
         (log,) = kafkastore.open(self.root)
@@ -143,14 +143,11 @@ class Run:
 
     def reopen(self):
         self.log_dir.close()
-        trouble = [
-            finding
-            for finding in kafkastore.verify(self.root)
-            # Cut within a gap, with a start behind it: a broker drops such a log, too.
-            if "below its start" not in finding.what
-        ]
+        findings = list(kafkastore.verify(self.root))
+        # Cut within a gap, with a start behind it: a broker drops such a log, too.
+        trouble = [finding for finding in findings if "below its start" not in finding.what]
         assert {finding.severity for finding in trouble} <= {kafkastore.Severity.STYLE}
-        self.open()
+        self.open(recover=len(trouble) < len(findings))
         self.model.flushed = len(self.model.batches)
         self.flushed_sizes = log_sizes(self.writer.path)
         self.end_is_found_again()
@@ -164,7 +161,7 @@ class Run:
         self.model.flushed = max(self.model.flushed, before)
         abandon(self.log_dir)
         lose_what_was_not_flushed(self.writer.path, self.flushed_sizes, self.rng)
-        self.open()
+        self.open(recover=True)
         # By itself, so that batches below the log start offset are seen, too.
         (log,) = kafkastore.open(self.writer.path)
         found = [

@@ -124,7 +124,7 @@ class Work:
 def check_found(root, work):
     """What the next writer finds, and that it and a reader can go on with it."""
     with LogDirWriter(root, clock=Clock(), fs=UnsyncedFileSystem()) as log_dir:
-        writer = log_dir.writer("t", 0, CONFIG)
+        writer = log_dir.writer("t", 0, CONFIG, recover=True)
         end = writer.log_end_offset
         assert work.kept <= end <= 30
         writer.append_records(new_records(4))

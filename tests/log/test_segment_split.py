@@ -185,7 +185,7 @@ def test_a_writer_goes_on_behind_a_split(written, version):
     log = written(Log((whole,)))
     root = log.path.parent
     with LogDirWriter(root, version, fs=UnsyncedFileSystem()) as log_dir:
-        writer = log_dir.writer("t", 0)
+        writer = log_dir.writer("t", 0, recover=True)
         assert writer.base_offsets == (0, FAR)
         writer.append(THIRTY[0].data)
     left = kafkastore.open(root)["t", 0]

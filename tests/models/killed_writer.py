@@ -27,7 +27,7 @@ def work(root, acks, seed):
     """Append until killed."""
     rng = random.Random(seed)
     with LogDirWriter(root) as log_dir:
-        writer = log_dir.writer("t", 0, CONFIG)
+        writer = log_dir.writer("t", 0, CONFIG, recover=True)
         flushed = writer.log_end_offset
         while True:
             end = writer.log_end_offset

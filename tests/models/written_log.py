@@ -16,7 +16,7 @@ class UnsyncedFileSystem(FileSystem):
     def fsync(self, descriptor):
         pass
 
-    def fsync_directory(self, path):
+    def fsync_directory(self, path, **where):
         pass
 
 

@@ -32,7 +32,7 @@ NEVER_A_STORE_S_FILE = {
     "kafkastore/remote/sparse_files.py": "it writes what was fetched",
     "kafkastore/remote/tree.py": "the lock of the temporary directory",
     "kafkastore/fs.py": "alters; a remote store is refused before",
-    "kafkastore/changes/undo.py": "undo areas and what was changed: local",
+    "kafkastore/changes/opened_directory.py": "undo areas and what was changed: local",
     "kafkastore/changes/journal.py": "undo areas: local",
     "kafkastore/changes/part_journals.py": "undo areas: local",
     "kafkastore/changes/sole_user.py": "a directory, to be locked",

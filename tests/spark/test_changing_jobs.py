@@ -20,6 +20,7 @@ import kafkastore
 from kafkastore import migration
 from kafkastore.changes.journal import find_journals
 from kafkastore.changes.parts import apply_in_parts
+from kafkastore.changes.plan import InvalidPlanError
 from kafkastore.changes.undo_area import temporary_beside
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.cli.__main__ import cli
@@ -355,3 +356,15 @@ def test_parts_say_where_they_do_not_see_the_storage(logs, in_process):
     assert journal.phase == "applying"
     assert all("this machine does not see the driver's storage" in str(p.error) for p in done)
     assert contents(logs) == before
+
+
+@pytest.mark.parametrize("plan", [planning.survey, planning.plan_reindex])
+def test_an_executor_answers_for_its_own_partition_only(logs, plan):
+    """What is planned for one partition would else be applied in another."""
+
+    def swapped(work, items, *, weigh):
+        answers = [work(item) for item in items]
+        return iter([*answers[1:], answers[0]])
+
+    with pytest.raises(InvalidPlanError, match="answered for"):
+        plan(swapped, logs)

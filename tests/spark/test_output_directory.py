@@ -130,7 +130,7 @@ def test_two_runs_do_not_write_one_output(tmp_path):
 @pytest.fixture
 def saved(tmp_path):
     """Saved steps of a run over a store of one file, which was planned to be replaced."""
-    write(tmp_path / "store" / "t-0" / "a.timeindex", b"old", 7)
+    write(tmp_path / "store" / "t-0" / "0.timeindex", b"old", 7)
     write(tmp_path / "store" / "t-0" / f"{0:020}.log", b"log", 7)
     (tmp_path / "working").mkdir()
     saved = SavedSteps(tmp_path / "working")
@@ -153,7 +153,7 @@ def test_steps_are_taken_over_where_nothing_has_changed(saved, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [f"t-0/{0:020}.log", "t-0/a.timeindex", "t-0/new", "meta.properties"]
+    "name", [f"t-0/{0:020}.log", "t-0/0.timeindex", "t-0/new", "meta.properties"]
 )
 def test_steps_are_not_taken_over_where_any_file_has_changed(saved, tmp_path, name):
     write(tmp_path / "store" / name, b"new", 8)
@@ -167,30 +167,30 @@ def test_steps_are_not_taken_over_with_other_options(saved, tmp_path):
 
 def test_files_that_the_plans_name_may_change(saved, tmp_path):
     root = tmp_path / "store"
-    made = change(root, "t-0/a.timeindex", Inline(b"time"), b"time")
+    made = change(root, "t-0/0.timeindex", Inline(b"time"), b"time")
     plan = Plan(str(root), "migrate (auto)", (replace(made, relies_on=()),))
     saved.write_plans([plan], [root])
-    write(root / "t-0" / "a.timeindex", b"time", 9)
+    write(root / "t-0" / "0.timeindex", b"time", 9)
     write(root / "t-0" / f"kafkastore-{plan.id}.a.timeindex.new", b"ti", 9)
     assert take_over(saved, tmp_path) == {"now": 1}
-    assert saved.read_plans() == [plan]
+    assert saved.read_plans([root]) == [plan]
     write(root / "t-0" / f"{0:020}.log", b"log", 8)
     assert take_over(saved, tmp_path) is None
 
 
 def test_files_that_the_plans_name_may_not_change_where_copies_are_migrated(saved, tmp_path):
     root = tmp_path / "store"
-    made = change(root, "t-0/a.timeindex", Inline(b"time"), b"time")
+    made = change(root, "t-0/0.timeindex", Inline(b"time"), b"time")
     saved.write_plans([Plan(str(root), "migrate (auto)", (replace(made, relies_on=()),))], [])
     assert take_over(saved, tmp_path) == {"now": 1}
-    write(root / "t-0" / "a.timeindex", b"time", 9)
+    write(root / "t-0" / "0.timeindex", b"time", 9)
     assert take_over(saved, tmp_path) is None
 
 
-@pytest.mark.parametrize("name", ["t-0/new", "t-0/a.timeindex"])
+@pytest.mark.parametrize("name", ["t-0/new", "t-0/0.timeindex"])
 def test_a_file_that_changes_between_start_and_plan_is_noticed(saved, tmp_path, name):
     root = tmp_path / "store"
-    made = change(root, "t-0/a.timeindex", Inline(b"time"), b"time")
+    made = change(root, "t-0/0.timeindex", Inline(b"time"), b"time")
     write(root / name, b"new", 8)
     saved.write_plans([Plan(str(root), "migrate (auto)", (replace(made, relies_on=()),))], [root])
     assert take_over(saved, tmp_path) is None
@@ -202,3 +202,23 @@ def test_what_cannot_be_looked_at_has_a_state_too(tmp_path):
     (tmp_path / "t-0" / "round").symlink_to(tmp_path)
     assert state_of(tmp_path) == state_of(tmp_path) != state_of(tmp_path / "t-0")
     assert state_of(tmp_path / "gone") == state_of(tmp_path / "gone")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "[]", '{"a": '])
+def test_saved_steps_that_no_run_writes_are_refused(saved, tmp_path, text):
+    (tmp_path / "working" / ".steps" / "survey.json").write_text(text)
+    with pytest.raises(ChangeRefusedError, match="run without --resume"):
+        saved.read("survey")
+
+
+def test_saved_steps_that_others_may_write_are_refused(saved, tmp_path):
+    (tmp_path / "working" / ".steps").chmod(0o777)
+    with pytest.raises(ChangeRefusedError, match="may be written by others"):
+        saved.read("started")
+
+
+def test_saved_plans_are_applied_to_the_run_s_own_stores_only(saved, tmp_path):
+    saved.write_plans([Plan(str(tmp_path / "elsewhere"), "migrate", ())], [tmp_path / "store"])
+    with pytest.raises(ChangeRefusedError, match="plans of other directories"):
+        saved.read_plans([tmp_path / "store"])
+    assert len(saved.read_plans([tmp_path / "elsewhere"])) == 1

@@ -5,14 +5,14 @@ They are the plans that this process would make by itself, change for change.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from kafkastore import migration
-from kafkastore.changes.plan import FileChange, Plan
+from kafkastore.changes.plan import FileChange, InvalidPlanError, Plan
 from kafkastore.checks.reindex import (
     ReindexedPartition,
     UnindexedBytes,
@@ -70,7 +70,10 @@ def survey(
         for place in places
     ]
     job = partial(survey_place, read_logs=read_logs, index_interval_bytes=index_interval_bytes)
-    surveyed = _told(run, job, asked, lambda each: each[0], failed)
+    surveyed = []
+    for (place, _), each in _told(run, job, asked, lambda each: each[0], failed):
+        _check_within(place, [each.directory])
+        surveyed.append(each)
     return replace(found, partitions=tuple(surveyed))
 
 
@@ -134,7 +137,8 @@ def plan_reindex(
         reindex_place, rules=rules, index_interval_bytes=interval, up_to_damage=up_to_damage
     )
     changes: list[FileChange] = []
-    for each in _told(run, job, places_in(path, partitions), lambda place: place, failed):
+    for place, each in _told(run, job, places_in(path, partitions), lambda place: place, failed):
+        _check_within(place, (os.path.dirname(change.path) for change in each.changes))
         changes += each.changes
         if found is not None:
             for unindexed in each.unindexed:
@@ -208,21 +212,30 @@ def directory_of(place: Place) -> str:
     return "" if place.root is None else os.path.basename(place.path)
 
 
+def _check_within(place: Place, directories: Iterable[str]) -> None:
+    """Refuse what an executor sends for another partition than the one that it was given."""
+    for directory in directories:
+        if directory != directory_of(place):
+            raise InvalidPlanError(
+                f"an executor that was given {place.path} answered for {directory!r}"
+            )
+
+
 def _told(
     run: Run,
     job: Callable[[Item], Result],
     items: Sequence[Item],
     place: Callable[[Item], Place],
     failed: Fail | None,
-) -> Iterator[Result]:
-    """Yield what comes of partitions; tell of those that can't be read."""
+) -> Iterator[tuple[Item, Result]]:
+    """Yield partitions and what comes of them; tell of those that can't be read."""
     if failed is None:
-        yield from run(job, items, weigh=lambda each: place(each).bytes)
+        yield from zip(items, run(job, items, weigh=lambda each: place(each).bytes), strict=True)
         return
     found = run(partial(attempt, job), items, weigh=lambda each: place(each).bytes)
     for item, each in zip(items, found, strict=True):
         if not isinstance(each, Failed):
-            yield each
+            yield item, each
         elif isinstance(each.error, FAILURES):
             failed(place(item), each.error)
         else:

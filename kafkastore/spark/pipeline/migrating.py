@@ -123,7 +123,7 @@ def migrate_stores(
     if run.is_copied:
         undo_dir = run.working / UNDO_FOLDER
         undo_dir.mkdir(exist_ok=True)
-    plans = _plan(run, spark, run.saved.read_plans())
+    plans = _plan(run, spark, run.saved.read_plans(list(map(run.location, run.result.stores))))
     total = sum(_directories(plan) for plan in plans)
     with run.step("migrate", "partitions", total) as step:
 

@@ -19,7 +19,11 @@ from typing import Any
 
 import kafkastore
 from kafkastore.changes.plan import Plan
+from kafkastore.changes.undo_area import check_own
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem
+from kafkastore.segment.small_file import read_own_file
 from kafkastore.spark.pipeline.output_directory import STEPS
 
 _STARTED = "started"
@@ -97,23 +101,52 @@ class SavedSteps:
         texts = [plan.to_json() for plan in plans]
         self.write(_PLANS, {"others": others, "plans": texts})
 
-    def read_plans(self) -> list[Plan] | None:
-        """Return the plans that were kept."""
+    def read_plans(self, roots: Sequence[Path]) -> list[Plan] | None:
+        """Return the plans that were kept, each of the store that it is to be applied to.
+
+        Raises
+        ------
+        ChangeRefusedError
+            If one is of another directory.
+        """
         value = self.read(_PLANS)
-        return None if value is None else [Plan.from_json(text) for text in value["plans"]]
+        if value is None:
+            return None
+        plans = [Plan.from_json(text) for text in value["plans"]]
+        if [os.path.realpath(plan.root) for plan in plans] != list(map(os.path.realpath, roots)):
+            raise ChangeRefusedError(
+                f"{self._path(_PLANS)} has plans of other directories; run without --resume"
+            )
+        return plans
 
     def write(self, name: str, value: object) -> None:
         """Keep a value of JSON's types, whole and durable."""
-        self._folder.mkdir(exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        check_own(self._folder, os.lstat(self._folder), is_directory=True)
         text = json.dumps(value, default=_listed)
         FileSystem().replace_content(self._path(name), text.encode())
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return what was kept under a name."""
+        """Return what was kept under a name.
+
+        Raises
+        ------
+        ChangeRefusedError
+            If others than this user and root may have written it, or it is not what a run keeps.
+        """
+        path = self._path(name)
         try:
-            value: dict[str, Any] = json.loads(self._path(name).read_bytes())
+            check_own(self._folder, os.lstat(self._folder), is_directory=True)
+            check_own(path, os.lstat(path), is_directory=False)
+            value = parse_json(read_own_file(path))
         except FileNotFoundError:
             return None
+        except ValueError as error:
+            raise ChangeRefusedError(
+                f"{path} can't be read ({error}); run without --resume, which removes it"
+            ) from error
+        if not isinstance(value, dict):
+            raise ChangeRefusedError(f"{path} must be an object; run without --resume")
         return value
 
     def _path(self, name: str) -> Path:

@@ -223,7 +223,8 @@ def _take_over(
     if resume:
         also = saved.take_over(options, paths)
         if result.is_in_place:
-            finished = finish_other_plans(result.stores, saved.read_plans(), undo_dir)
+            plans = saved.read_plans(list(map(Path, paths)))
+            finished = finish_other_plans(result.stores, plans, undo_dir)
         if any(each.files for each in finished):
             saved.discard()  # found and planned when those files were half done
             also = None

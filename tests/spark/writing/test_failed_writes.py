@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from models.unprivileged import give_to_nobody
 from spark.writing.writes import TWO, batch, faults, names, row, values, write, writer
 
 import kafkastore
 from kafkastore.errors import ChangeRefusedError, InvalidRecordError
 from kafkastore.fs import FileSystem
 from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.spark.source.writing.committed_logs import CommittedLogs
 
 
 @pytest.mark.parametrize("partition", [0, 1])
@@ -193,3 +195,36 @@ def test_a_job_of_another_machine_is_left_alone(target):
     (target.parent / ".logs2.kafkastore-0").mkdir()
     writer(target).abort([])
     assert names(target.parent) == [".logs2.kafkastore-0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        "[]",
+        '{"is_new": false, "ends": [["../../elsewhere/t", 0, 3]]}',
+        '{"is_new": false, "ends": [["t", "0/../../elsewhere-0", 3]]}',
+        '{"is_new": false, "ends": [["t", 0, "3"]]}',
+    ],
+)
+def test_what_is_to_be_moved_is_partitions_by_kafka_s_names(tmp_path, text):
+    (tmp_path / "staged").mkdir()
+    (tmp_path / "staged" / "committed").write_text(text)
+    committed = CommittedLogs(tmp_path / "staged", tmp_path / "logs")
+    for step in (committed.finish, committed.take_back):
+        with pytest.raises(ChangeRefusedError, match="committed"):
+            step()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_another_user_s_write_left_is_not_moved(target):
+    write(target, TWO)
+    made = writer(target)
+    (made.job.path / "log-dir" / "evil-0").mkdir(parents=True)
+    (made.job.path / "committed").write_text('{"is_new": false, "ends": [["evil", 0, 0]]}')
+    abandoned(made)
+    give_to_nobody(made.job.path)
+    before = values(target)
+    writer(target).abort([])
+    assert values(target) == before
+    assert (made.job.path / "log-dir" / "evil-0").is_dir()

@@ -19,10 +19,13 @@ from kafkastore.formats.file_names import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
+    is_topic_name,
 )
+from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem
 from kafkastore.log.log_dir import CHECKPOINTS, LogDir
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.small_file import read_own_file
 
 LOG_DIR, _COMMITTED = "log-dir", "committed"
 
@@ -108,9 +111,16 @@ class CommittedLogs:
         self._file.unlink()
 
     def _read(self) -> tuple[bool, dict[TopicPartition, int]]:
-        committed = json.loads(self._file.read_bytes())
-        ends = {TopicPartition(topic, number): end for topic, number, end in committed["ends"]}
-        return committed["is_new"], ends
+        try:
+            committed = parse_json(read_own_file(self._file))
+            ends = {TopicPartition(topic, number): end for topic, number, end in committed["ends"]}
+            is_new = committed["is_new"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ChangeRefusedError(f"{self._file} is not what a write keeps: {error}") from error
+        for each, end in ends.items():
+            if not is_topic_name(each.topic) or {type(each.partition), type(end)} != {int}:
+                raise ChangeRefusedError(f"{self._file} names {each!r}, which is no partition")
+        return is_new is True, ends
 
     def _staged(self, topic_partition: TopicPartition) -> Path:
         return self._log_dir / str(topic_partition)

@@ -20,6 +20,7 @@ import json
 import os
 import platform
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,11 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, NotAFileError
 from kafkastore.formats.file_names import LOCK_FILE, TopicPartition, parse_segment_file
+from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem, LockFile, lock_holder
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir import MARKS, LogDir
+from kafkastore.segment.small_file import read_own_file
 from kafkastore.spark.source.writing.committed_logs import (
     LOG_DIR,
     CommittedLogs,
@@ -160,7 +163,7 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
         raise _nowhere(place, error) from error
     prefix = f".{place.name}.kafkastore-"
     for path in sorted(place.parent.iterdir()):
-        if path.name.startswith(prefix) and _is_dead(path):
+        if path.name.startswith(prefix) and _is_of_this_user(path) and _is_dead(path):
             _settle(path, place)
     check_target(place)
     if lock_holder(place / LOCK_FILE) is not None:
@@ -264,18 +267,28 @@ def _namespace() -> str:
     return ""
 
 
+def _is_of_this_user(path: Path) -> bool:
+    """Whether nobody but this user and root can have made a staging directory, or filled it.
+
+    What another user has left is for that user to finish: it says what is to be moved.
+    """
+    status = os.lstat(path)
+    is_private = not status.st_mode & stat.S_IWOTH
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in (0, os.geteuid()) and is_private
+
+
 def _is_dead(path: Path) -> bool:
     """Whether the driver of a job is gone for certain; what is on another machine may live."""
     if path.name.endswith(_REMOVED):
         return True
     try:
-        owner = json.loads((path / _OWNER).read_bytes())
+        owner = parse_json(read_own_file(path / _OWNER))
         if (owner["host"], owner["namespace"]) != (platform.node(), _namespace()):
             return False
         os.kill(owner["pid"], 0)
     except ProcessLookupError:
         return True
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, NotAFileError):
         return False
     return False
 

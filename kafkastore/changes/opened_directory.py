@@ -1,0 +1,87 @@
+"""Directories opened without following symbolic links, to alter files nowhere else.
+
+Between a look at a directory and a change in it, whoever may write to the directory above can put a
+symbolic link in its place.  What is altered by a descriptor and a name is altered in the directory
+that was looked at.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafkastore.errors import ChangeRefusedError
+
+# Enough to go through a directory, and allowed where its names may not be listed.
+_PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
+
+
+@contextmanager
+def opened_directory(path: Path) -> Iterator[int]:
+    """Open a directory by its real path, of which no part may be a symbolic link.
+
+    Parameters
+    ----------
+    path : Path
+        As `os.path.realpath` gives it; a link that somebody has put into it since is refused.
+
+    Yields
+    ------
+    int
+        The descriptor, for `dir_fd`.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If a part is a symbolic link, or no directory.
+    FileNotFoundError
+        If it is gone.
+    """
+    descriptor = os.open(path.anchor, _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        last = len(path.parts) - 1
+        for number, part in enumerate(path.parts[1:], 1):
+            access = os.O_RDONLY if number == last else _PATH_ONLY
+            try:
+                inner = os.open(part, flags | access, dir_fd=descriptor)
+            except OSError as error:
+                error.filename = os.fspath(path)
+                if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                    raise
+                above = Path(*path.parts[: number + 1])
+                raise ChangeRefusedError(
+                    f"{above} is a symbolic link, or not a directory: files are only altered in "
+                    "directories that are really there"
+                ) from error
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_file(path: Path, dir_fd: int) -> int:
+    """Open a regular file for reading, by its name in an open directory; no symbolic link.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If it is something else.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path.name, flags, dir_fd=dir_fd)
+    except OSError as error:
+        error.filename = os.fspath(path)
+        if error.errno != errno.ELOOP:
+            raise
+        raise ChangeRefusedError(f"{path} is a symbolic link; move it away") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ChangeRefusedError(f"{path} is not a regular file; move it away")
+    return descriptor

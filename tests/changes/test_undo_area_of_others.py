@@ -1,0 +1,325 @@
+"""An undo area is data that somebody else may have written, and `undo` is often run by root.
+
+Each test writes what an attacker would, and looks at what must not have happened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from changes.faults import Crash, CrashingFileSystem, count_calls
+from changes.small_store import change, contents, write
+from models.unprivileged import NOBODY, give_to_nobody
+
+from kafkastore.changes.apply import apply
+from kafkastore.changes.journal import Journal, find_journals, find_unfinished, remove
+from kafkastore.changes.plan import Inline, InvalidPlanError, Plan
+from kafkastore.changes.undo import resume, undo
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import FileSystem
+
+PATH = "orders-0/00000000000000000000.index"
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def rewrite(area: Path, alter: Callable[[dict[str, Any]], None]) -> None:
+    """Change the plan in an area as an attacker would."""
+    value = json.loads((area / "plan.json").read_bytes())
+    alter(value)
+    (area / "plan.json").write_text(json.dumps(value))
+
+
+def interrupted(plan: Plan) -> Path:
+    """Apply half of a plan."""
+    calls = count_calls(lambda fs: undo(apply(plan, fs=fs)))
+    with pytest.raises(Crash):
+        apply(plan, fs=CrashingFileSystem(calls // 4))
+    (journal,) = find_journals(plan.root)
+    assert journal.phase == "applying"
+    return journal.area
+
+
+@pytest.fixture
+def elsewhere(root: Path) -> Path:
+    """Another directory, with the same files."""
+    copy = root.parent / "elsewhere" / "kafka-logs-1"
+    for path, (data, mtime_ns, _) in contents(root).items():
+        write(copy / path, data, mtime_ns)
+    return copy
+
+
+@pytest.mark.parametrize("verb", [undo, resume])
+def test_what_a_plan_says_of_its_root_counts_for_nothing(
+    root: Path, plan: Plan, elsewhere: Path, verb: Callable[..., Journal]
+) -> None:
+    area = apply(plan).area if verb is undo else interrupted(plan)
+    before, there = contents(root), contents(elsewhere)
+    rewrite(area, lambda value: value.update(root=str(elsewhere)))
+    with pytest.raises(ChangeRefusedError, match="does not lie beside"):
+        verb(area)
+    assert (contents(root), contents(elsewhere)) == (before, there)
+
+
+def test_a_root_that_is_named_is_the_one_that_is_undone(root: Path, plan: Plan) -> None:
+    before = contents(root)
+    journal = apply(plan, root.parent.parent)
+    area = Path(journal.area)
+    with pytest.raises(ChangeRefusedError, match="name the log directory"):
+        undo(area)
+    moved = root.rename(root.with_name("mounted-elsewhere"))
+    assert undo(area, root=moved).phase == "undone"
+    assert contents(moved) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../kafka-logs-1/orders-0/00000000000000000000.log",
+        "/etc/passwd",
+        "cron.d/evil",
+        "orders-0/../../passwd",
+        "orders-0/evil",
+        "orders-0/inner-0/00000000000000000000.log",
+        "meta.properties",
+        "passwd",
+        "orders-0/00000000000000000000.log\0",
+    ],
+)
+def test_a_plan_s_paths_are_those_that_kafka_gives_a_partition_s_files(
+    root: Path, plan: Plan, path: str
+) -> None:
+    area = apply(plan).area
+    before = contents(root)
+    rewrite(area, lambda value: value["changes"][0].update(path=path))
+    with pytest.raises(InvalidPlanError):
+        undo(area)
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o1755, 0o100644])
+def test_a_plan_gives_no_file_more_than_permission_bits(
+    root: Path, plan: Plan, mode: int
+) -> None:
+    area = interrupted(plan)
+    rewrite(area, lambda value: value["changes"][-3]["after"].update(mode=mode))
+    with pytest.raises(InvalidPlanError, match="permission bits only"):
+        resume(area)
+
+
+@pytest.mark.parametrize("given", [{"mode": 0o777}, {"user": 4711}, {"group": 4711}])
+def test_a_file_gets_owners_and_mode_of_a_file_beside_it_and_no_others(
+    root: Path, plan: Plan, given: dict[str, int]
+) -> None:
+    area = interrupted(plan)
+    before = contents(root)
+    rewrite(area, lambda value: [each["after"] and each["after"].update(given)
+                                 for each in value["changes"]])
+    with pytest.raises(ChangeRefusedError, match="of a file in its directory"):
+        resume(area)
+    assert contents(root) == before
+
+
+def test_a_file_loses_setuid_when_it_is_replaced(root: Path) -> None:
+    path = root / PATH
+    path.chmod(0o6755)
+    apply(Plan(str(root), "test", (change(root, PATH, Inline(b"new"), b"new"),)))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, '{"changes": ' + "[" * 200_000, "[" * 500 + "]" * 500]
+)
+@pytest.mark.parametrize("name", ["plan.json", "journal.jsonl"])
+def test_json_nested_deeper_than_ours_is_refused_in_one_sentence(
+    root: Path, plan: Plan, name: str, text: str
+) -> None:
+    area = apply(plan).area
+    (area / name).write_text(text)
+    if name == "plan.json":
+        with pytest.raises(InvalidPlanError, match="nested deeper"):
+            undo(area)
+    else:
+        assert Journal.open(area).phase == "applying"
+
+
+def test_a_plan_larger_than_any_of_ours_is_not_read(root: Path, plan: Plan) -> None:
+    area = apply(plan).area
+    os.truncate(area / "plan.json", 1 << 40)
+    with pytest.raises(InvalidPlanError, match="too many to be ours"):
+        undo(area)
+
+
+@needs_root
+@pytest.mark.parametrize("verb", [undo, remove])
+def test_an_area_of_another_user_is_only_taken_when_asked(
+    root: Path, plan: Plan, verb: Callable[..., object]
+) -> None:
+    planned_before = contents(root)
+    area = apply(plan).area
+    applied = contents(root)
+    give_to_nobody(area)
+    with pytest.raises(ChangeRefusedError, match=f"belongs to user {NOBODY}"):
+        verb(area)
+    assert contents(root) == applied
+    verb(area, trust_area=True)
+    assert contents(root) == (planned_before if verb is undo else applied)
+
+
+@pytest.mark.parametrize("inner", ["", "plan.json", "journal.jsonl", "kept", "kept/orders-0"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_an_area_that_others_may_write_to_is_only_taken_when_asked(
+    root: Path, plan: Plan, inner: str, mode: int
+) -> None:
+    before = contents(root)
+    area = apply(plan).area
+    path = area / inner
+    path.chmod(stat.S_IMODE(path.stat().st_mode) | mode)
+    with pytest.raises(ChangeRefusedError, match="may be written by others"):
+        undo(area)
+    undo(area, trust_area=True)
+    assert contents(root) == before
+
+
+def test_an_area_is_nobody_else_s_to_write_whatever_the_umask(root: Path, plan: Plan) -> None:
+    old = os.umask(0)
+    try:
+        area = apply(plan).area
+    finally:
+        os.umask(old)
+    undo(area)
+
+
+@needs_root
+def test_an_area_that_somebody_made_before_is_not_written_to(root: Path, plan: Plan) -> None:
+    area = apply(plan).area
+    remove(undo(area))
+    area.mkdir()
+    (area / "plan.json").write_text(plan.to_json())
+    give_to_nobody(area)
+    before = contents(root)
+    with pytest.raises(ChangeRefusedError, match=f"belongs to user {NOBODY}"):
+        apply(plan)
+    assert contents(root) == before
+
+
+def link_to(path: Path, target: Path) -> None:
+    """Put a symbolic link in the place of a directory that somebody moved away."""
+    path.rename(path.with_name(path.name + ".moved"))
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("verb", ["apply", "undo", "resume"])
+def test_a_partition_directory_that_became_a_link_is_refused(
+    root: Path, plan: Plan, elsewhere: Path, verb: str
+) -> None:
+    work: Callable[[], object] = partial(apply, plan)
+    if verb == "undo":
+        work = partial(undo, apply(plan))
+    elif verb == "resume":
+        work = partial(resume, interrupted(plan))
+    link_to(root / "orders-1", elsewhere / "orders-1")
+    before, there = contents(root), contents(elsewhere)
+    with pytest.raises(ChangeRefusedError, match="symbolic link"):
+        work()
+    assert (contents(root), contents(elsewhere)) == (before, there)
+
+
+class SwappedBefore(FileSystem):
+    """Somebody puts a link in the place of a directory just before one call."""
+
+    def __init__(self, name: str, swap: Callable[[], None]) -> None:
+        self._name, self._swap = name, swap
+        self.happened = False
+
+    def _at(self, name: str) -> None:
+        if name == self._name and not self.happened:
+            self.happened = True
+            self._swap()
+
+    def create(self, path: Path, mode: int = 0o644, **where: Any) -> int:
+        if path.suffix == ".new" and path.name.startswith("kafkastore-"):
+            self._at("create")
+        return super().create(path, mode, **where)
+
+    def link(self, source: Path, target: Path, **where: Any) -> None:
+        if where:
+            self._at("link")
+        super().link(source, target, **where)
+
+    def rename(self, source: Path, target: Path, **where: Any) -> None:
+        if where:
+            self._at("rename")
+        super().rename(source, target, **where)
+
+    def unlink(self, path: Path, **where: Any) -> None:
+        if where:
+            self._at("unlink")
+        super().unlink(path, **where)
+
+
+@pytest.mark.parametrize(
+    ("verb", "call"),
+    [
+        (apply, "create"),
+        (apply, "link"),
+        (apply, "rename"),
+        (apply, "unlink"),
+        (undo, "link"),
+        (undo, "rename"),
+        (undo, "unlink"),
+    ],
+)
+def test_a_link_that_appears_at_any_call_leads_nowhere(
+    root: Path, plan: Plan, elsewhere: Path, call: str, verb: Callable[..., Journal]
+) -> None:
+    """The directory that was looked at is altered, or nothing is."""
+    journal = apply(plan) if verb is undo else None
+    there = contents(elsewhere)
+    fs = SwappedBefore(call, lambda: link_to(root / "orders-0", elsewhere / "orders-0"))
+    with suppress(ChangeRefusedError):  # not where nothing more is done in that directory
+        verb(plan if journal is None else journal, fs=fs)
+    assert fs.happened
+    assert contents(elsewhere) == there
+
+
+def test_a_kept_directory_that_is_a_link_is_neither_written_nor_removed(
+    root: Path, plan: Plan, elsewhere: Path
+) -> None:
+    area = apply(plan).area
+    there = contents(elsewhere)
+    link_to(area / "kept", elsewhere)
+    for verb in (undo, remove):
+        with pytest.raises(ChangeRefusedError, match="must be a directory"):
+            verb(area, trust_area=True)
+    assert contents(elsewhere) == there
+
+
+def test_removing_takes_undo_areas_only_and_links_for_what_they_are(
+    root: Path, plan: Plan, elsewhere: Path
+) -> None:
+    there = contents(elsewhere)
+    with pytest.raises(ChangeRefusedError, match="not named as an undo area"):
+        remove(elsewhere)
+    area = apply(plan).area
+    (area / "kept" / "orders-0" / "link").symlink_to(elsewhere)
+    remove(area)
+    assert not area.exists()
+    assert contents(elsewhere) == there
+
+
+def test_unfinished_changes_are_found_without_their_plans(root: Path, plan: Plan) -> None:
+    assert list(find_unfinished(root)) == []
+    area = interrupted(plan)
+    assert list(find_unfinished(root)) == [(area, "applying")]
+    assert list(find_unfinished(root / "orders-0")) == [(area, "applying")]
+    (area / "plan.json").write_bytes(b"[" * 1000)
+    assert list(find_unfinished(root)) == [(area, "applying")]
