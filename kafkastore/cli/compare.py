@@ -153,8 +153,9 @@ def command(
     if save_mtimes is not None:
         write_mtimes(save_mtimes, _logs(selection))
     problems = Problems(on_corrupt)
+    is_streamed = output is None and (as_json or not summary)
     compared = _compared(
-        selection, how, mtimes_file, master, problems, to_stdout=output is None
+        selection, how, mtimes_file, master, problems, is_streamed=is_streamed
     )
     if form is not None and output is not None:
         with written_whole(output) as stream:
@@ -203,7 +204,7 @@ def _compared(
     master: str | None,
     problems: Problems,
     *,
-    to_stdout: bool,
+    is_streamed: bool,
 ) -> Compared:
     """Ask partition by partition; name those that cannot be read."""
     partitions = selection.topic_partitions
@@ -215,7 +216,7 @@ def _compared(
         how=how.arguments(),
         on_corrupt=problems.on_corrupt,
     )
-    with executor(master, "comparing", while_printing=to_stdout) as run:
+    with executor(master, "comparing", while_printing=is_streamed) as run:
         found = run(partial(attempt, compare), items, weigh=weight)
         for partition, each in zip(partitions, found, strict=True):
             if isinstance(each, Failed):
