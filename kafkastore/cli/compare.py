@@ -61,7 +61,7 @@ class _How(NamedTuple):
     legacy: LegacyView
 
     def times_for(self, log: PartitionLog) -> Sequence[int]:
-        """Return the times that were given, or some spread over the partition."""
+        """Return the times that were given, or some at which answers can differ."""
         return times_for(log, self.times, self.samples, self.legacy.mtimes)
 
     def arguments(self) -> dict[str, Any]:
@@ -83,7 +83,8 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
 )
 @click.option(
     "--samples", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
-    help="Without --at: so many times, spread over each partition's records and segments.",
+    help="Without --at: so many times, half of them spread over each partition's records, the "
+    "others where answers can differ.",
 )
 @click.option(
     "--rules", callback=_check_rules, default="2.4", show_default=True, metavar="VERSION",
