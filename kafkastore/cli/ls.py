@@ -228,8 +228,8 @@ def _print_rows(
     for line in few_lines(lines, verbose=verbose):
         print(line)
     skipped = (each for log_dir in selection.store.log_dirs for each in log_dir.skipped)
-    lines = ((each.reason, f"not read: {each.path}, {each.reason}") for each in skipped)
-    for line in few_lines(lines, verbose=verbose):
+    unread = ((each.reason, f"not read: {each.path}, {each.reason}") for each in skipped)
+    for line in few_lines(unread, verbose=verbose):
         print(line)
     for log_dir in selection.store.log_dirs:
         for damaged in log_dir.damaged_checkpoints:
