@@ -8,6 +8,7 @@ import numpy as np
 
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.arguments import whole_number
+from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import SMALLEST_READ
@@ -52,7 +53,7 @@ def sample_times(
     if around:
         marks = {*known, *modified, *_marks(log)}
         beyond = 1 if stamps else 0  # before the first record and behind the last one
-        first, last = max(known[0] - beyond, 0), known[-1] + beyond
+        first, last = max(known[0] - beyond, 0), min(known[-1] + beyond, INT64_MAX)
         near = {
             mark + step for mark in marks for step in (-1, 0, 1) if first <= mark + step <= last
         }

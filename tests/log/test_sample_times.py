@@ -53,6 +53,12 @@ def test_times_lie_around_index_entries_and_the_last_batch(tmp_path):
     assert {19, 20, 21} <= times
 
 
+def test_no_time_is_below_0_or_above_what_64_bits_hold(tmp_path):
+    largest = (1 << 63) - 1
+    times = sample_times(opened(tmp_path, [0, -1, largest]), 2, 100, [-5])
+    assert times == [0, 1, largest - 1, largest]
+
+
 def test_without_timestamps_modification_times_are_all_there_is(tmp_path):
     log = opened(tmp_path, [-1, -1])
     assert sample_times(log, 3) == []
