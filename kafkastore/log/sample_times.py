@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 
-from kafkastore.errors import CorruptIndexError
+from kafkastore.errors import CorruptionError
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.batch_reading import first_timestamp
@@ -82,13 +83,13 @@ def _first_and_largest(segment: LogSegment) -> Iterator[int]:
     """Yield the timestamps of a segment's first batch, and the largest one, where there are."""
     if not segment.size:
         return
-    with segment.open_log() as log:
+    with segment.open_log() as log, suppress(CorruptionError):  # who reads on will meet it
         for run in log.runs(first_read=SMALLEST_READ):
             first = int(run.headers["max_timestamp"][0])
             if first >= 0:
                 yield first
             break
-    largest = segment.largest_record_timestamp()
+    largest = segment.largest_record_timestamp("trust")
     if largest is not None:
         yield largest
 
@@ -96,12 +97,10 @@ def _first_and_largest(segment: LogSegment) -> Iterator[int]:
 def _marks(log: PartitionLog) -> Iterator[int]:
     """Yield the timestamps of the segments' last batches and of their time indexes' entries."""
     for segment in log.segments:
-        last = first_timestamp(log, segment.next_offset - 1, segment.next_offset)
-        if last is not None:
-            yield last
-        try:
-            index = segment.time_index
-            stamps = [] if index is None else index.entries()["timestamp"].tolist()
-        except CorruptIndexError:  # nothing in it is a time to ask for
-            continue
-        yield from _evenly(stamps, _MOST_ENTRIES)
+        with suppress(CorruptionError):
+            last = first_timestamp(log, segment.next_offset - 1, segment.next_offset)
+            if last is not None:
+                yield last
+        with suppress(CorruptionError):  # nothing in such an index is a time to ask for
+            if (index := segment.time_index) is not None:
+                yield from _evenly(index.entries()["timestamp"].tolist(), _MOST_ENTRIES)
