@@ -42,11 +42,16 @@ def sample_times(
     -------
     list of int
         ms since 1970, rising; fewer where there are not so many.
+
+    Raises
+    ------
+    CorruptionError
+        If no segment can be read.
     """
     spread = whole_number("spread", spread, 0)
     around = whole_number("around", around, 0)
     modified = [each for each in modified if each >= 0]
-    stamps = sorted({stamp for segment in log.segments for stamp in _first_and_largest(segment)})
+    stamps = _stamps(log)
     known = stamps or sorted(set(modified))
     if not known:
         return []
@@ -60,6 +65,20 @@ def sample_times(
         }
         chosen.update(_evenly(sorted(near - chosen), around))
     return sorted(chosen)
+
+
+def _stamps(log: PartitionLog) -> list[int]:
+    """List timestamps of the segments that can be read; raise where none can."""
+    found: set[int] = set()
+    corrupt: CorruptionError | None = None
+    for segment in log.segments:
+        try:
+            found.update(_first_and_largest(segment))
+        except CorruptionError as error:
+            corrupt = corrupt or error
+    if corrupt is not None and not found:
+        raise corrupt
+    return sorted(found)
 
 
 def _spread_over(known: Sequence[int], count: int) -> Iterator[int]:
@@ -83,7 +102,7 @@ def _first_and_largest(segment: LogSegment) -> Iterator[int]:
     """Yield the timestamps of a segment's first batch, and the largest one, where there are."""
     if not segment.size:
         return
-    with segment.open_log() as log, suppress(CorruptionError):  # who reads on will meet it
+    with segment.open_log() as log:
         for run in log.runs(first_read=SMALLEST_READ):
             first = int(run.headers["max_timestamp"][0])
             if first >= 0:
