@@ -1,7 +1,8 @@
 """Plans, as people and machines read them."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from kafkastore.changes.plan import FileChange, Plan, change_to_json
@@ -44,25 +45,29 @@ def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
         f"{show_size(plan.new_bytes)} of new bytes"
     )
     groups = alike(plan.changes, _kind, verbose=verbose)
-    print_table(["change", "file", "bytes", "why"], _rows(groups), right="bytes", prose="why")
+    rows = _rows(plan, groups)
+    print_table(["change", "file", "bytes", "why"], rows, right="bytes", prose="why")
     if any(group.more for group in groups):
         print("--verbose lists every file")
 
 
-def _rows(groups: Iterable[Alike[FileChange]]) -> Iterator[list[str]]:
-    """Yield a row for each file, and one for those left out."""
-    for group in groups:
-        for each in group.shown:
+def _rows(plan: Plan, groups: Sequence[Alike[FileChange]]) -> Iterator[list[str]]:
+    """Yield a row for each file to be shown, in the plan's order, then one for those left out."""
+    shown = {each.path for group in groups for each in group.shown}
+    for each in plan.changes:
+        if each.path in shown:
             yield [action(each), each.path, _sizes(each), each.reason]
+    for group in groups:
         if group.more:
-            what, suffix, reason = _kind(group.shown[0])
-            yield [what, f"{group.more:,} more {suffix}", "", reason]
+            first = group.shown[0]
+            what, suffix, _ = _kind(first)
+            yield [what, f"{group.more:,} more {suffix}", "", first.reason]
 
 
 def _kind(change: FileChange) -> tuple[str, str, str]:
-    """Return what changes that are alike have in common."""
+    """Return what changes have in common whose reasons differ in nothing but numbers."""
     path = PurePosixPath(change.path)
-    return action(change), path.suffix or path.name, change.reason
+    return action(change), path.suffix or path.name, re.sub(r"\d+", "#", change.reason)
 
 
 def action(change: FileChange) -> str:
