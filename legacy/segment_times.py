@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkastore.formats.arguments import check_kind
@@ -62,31 +62,3 @@ def segment_times(
             mtime -= mtime % 1000
         times.append(SegmentTime(segment.base_offset, mtime))
     return tuple(times)
-
-
-def spread_times(log: PartitionLog, count: int, modified: Iterable[SegmentTime]) -> list[int]:
-    """Choose times evenly from the first to the last that a partition knows of.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition: its segments' largest timestamps count.
-    count : int
-        How many.
-    modified : iterable of SegmentTime
-        When its segments were last modified.
-
-    Returns
-    -------
-    list of int
-        ms since 1970, rising; fewer where there are not so many.
-    """
-    moments: list[int | None] = [mtime for _, mtime in modified]
-    moments += [segment.largest_record_timestamp("trust") for segment in log.segments]
-    known = [each for each in moments if each is not None and each >= 0]
-    if not known:
-        return []
-    first, last = min(known), max(known)
-    if count == 1:
-        return [last]
-    return sorted({first + (last - first) * step // (count - 1) for step in range(count)})

@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import numpy as np
 from kafkastore.migration.survey import PartitionSurvey, Survey
 
 from kafkastore.changes.content import chunks_of
@@ -25,9 +24,8 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import open_store
 from kafkastore.log.lookup.rules import broker_rules
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.sample_times import sample_times
 from kafkastore.log.side_by_side import side_by_side
-from kafkastore.segment.log_file import SMALLEST_READ
-from kafkastore.segment.log_segment import LogSegment
 
 #: The brokers that are asked: the version that most rules here are of, and the newest one.
 BROKERS = ("2.4", "4.1")
@@ -270,52 +268,6 @@ def as_planned(log: PartitionLog, changes: Iterable[FileChange]) -> Iterator[Par
                 file.writelines(chunks_of(change.content, old / name))
             os.utime(new / name, ns=(change.after.mtime_ns, change.after.mtime_ns))
         yield PartitionLog(new, log.topic_partition, log.log_dir)
-
-
-def sample_times(log: PartitionLog, samples: int = SAMPLES) -> list[int]:
-    """Choose times that lie among a partition's records, as many in each segment as in another.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    samples : int
-        How many.
-
-    Returns
-    -------
-    list of int
-        ms since 1970, rising, from the first to the newest record's; fewer where these are closer
-        together; none where no record has a timestamp.
-    """
-    samples = whole_number("samples", samples, 1)
-    known = sorted({stamp for segment in log.segments for stamp in _first_and_last(segment)})
-    if not known:
-        return []
-    places = np.linspace(0, len(known) - 1, samples if len(known) > 1 else 1)
-    whole = places.astype(int)
-    # In whole numbers: a float does not hold every time to the ms.
-    return sorted(
-        {
-            known[at] + int((known[min(at + 1, len(known) - 1)] - known[at]) * (place - at))
-            for at, place in zip(whole.tolist(), places.tolist(), strict=True)
-        }
-    )
-
-
-def _first_and_last(segment: LogSegment) -> Iterator[int]:
-    """Yield the timestamps of a segment's first batch, and the largest one, where there are."""
-    if not segment.size:
-        return
-    with segment.open_log() as log:
-        for run in log.runs(first_read=SMALLEST_READ):
-            first = int(run.headers["max_timestamp"][0])
-            if first >= 0:
-                yield first
-            break
-    largest = segment.largest_record_timestamp()
-    if largest is not None:
-        yield largest
 
 
 def _offsets(log: PartitionLog, times: Sequence[int], rules: str) -> list[int | None]:

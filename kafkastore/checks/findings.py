@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import shlex
 from pathlib import Path
 from typing import NamedTuple
@@ -52,6 +53,11 @@ class Finding(NamedTuple):
     what: str
     consequence: str
     remedy: str
+
+
+def kind_of(finding: Finding) -> tuple[Severity, str]:
+    """Return what findings have in common that differ in nothing but numbers and places."""
+    return finding.severity, re.sub(r"\d+", "#", finding.what)
 
 
 def command(name: str, directory: Path) -> str:

@@ -61,7 +61,7 @@ class _How(NamedTuple):
     legacy: LegacyView
 
     def times_for(self, log: PartitionLog) -> Sequence[int]:
-        """Return the times that were given, or some spread over the partition."""
+        """Return the times that were given, or some at which answers can differ."""
         return times_for(log, self.times, self.samples, self.legacy.mtimes)
 
     def arguments(self) -> dict[str, Any]:
@@ -83,7 +83,8 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
 )
 @click.option(
     "--samples", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
-    help="Without --at: so many times, spread over each partition's records and segments.",
+    help="Without --at: so many times, half of them spread over each partition's records, the "
+    "others where answers can differ.",
 )
 @click.option(
     "--rules", callback=_check_rules, default="2.4", show_default=True, metavar="VERSION",
@@ -153,8 +154,9 @@ def command(
     if save_mtimes is not None:
         write_mtimes(save_mtimes, _logs(selection))
     problems = Problems(len(selection.topic_partitions), on_corrupt)
+    is_streamed = output is None and (as_json or not summary)
     compared = _compared(
-        selection, how, mtimes_file, master, problems, to_stdout=output is None
+        selection, how, mtimes_file, master, problems, is_streamed=is_streamed
     )
     if form is not None and output is not None:
         with written_whole(output) as stream:
@@ -203,7 +205,7 @@ def _compared(
     master: str | None,
     problems: Problems,
     *,
-    to_stdout: bool,
+    is_streamed: bool,
 ) -> Compared:
     """Ask partition by partition; name those that cannot be read."""
     partitions = selection.topic_partitions
@@ -215,7 +217,7 @@ def _compared(
         how=how.arguments(),
         on_corrupt=problems.on_corrupt,
     )
-    with executor(master, "comparing", while_printing=to_stdout) as run:
+    with executor(master, "comparing", while_printing=is_streamed) as run:
         found = run(partial(attempt, compare), items, weigh=weight)
         for partition, each in zip(partitions, found, strict=True):
             if isinstance(each, Failed):

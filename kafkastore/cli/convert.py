@@ -10,6 +10,7 @@ import click
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS
+from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.plan_options import (
     carry_out,
@@ -44,6 +45,7 @@ from kafkastore.migration import UNTIMED, UnconvertedSegment, Untimed, plan_conv
 )
 @index_interval_option("Kafka's setting of that name.")
 @rewriting_options("convert")
+@verbose_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -58,6 +60,7 @@ def command(
     in_place: bool,
     yes: bool,
     undo_dir: Path | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Rewrite messages of the formats 0 and 1 as record batches, which brokers of 4.x serve as is.
@@ -88,13 +91,15 @@ def command(
         )
         if copy_to is not None:
             planned = replace(planned, root=os.path.abspath(copy_to))
-        print_plan(planned, as_json=as_json)
+        print_plan(planned, as_json=as_json, verbose=verbose)
         plans.append(planned)
-    for each in unconverted:
-        if as_json:
+    if as_json:
+        for each in unconverted:
             write_json({"kind": "unconverted", **each._asdict()})
-        else:
-            print(f"{each.path} is left as it is: {each.reason}")
+    else:
+        lines = ((None, f"{each.path} is left as it is: {each.reason}") for each in unconverted)
+        for line in few_lines(lines, verbose=verbose):
+            print(line)
     code = FOUND_PROBLEMS if unconverted else 0
     changes = sum(len(planned.changes) for planned in plans)
     if not changes or (work is paths and not in_place):

@@ -78,7 +78,9 @@ def command(
     committed = committed_of(
         selection, groups, given, problems, narrowed=bool(topics or partitions)
     )
-    found = _measured(selection, committed, until, isolation, master, problems)
+    found = _measured(
+        selection, committed, until, isolation, master, problems, is_streamed=as_json
+    )
     places = set()
     if as_json:
         for each in found:
@@ -165,6 +167,8 @@ def _measured(
     isolation: Isolation,
     master: str | None,
     problems: Problems,
+    *,
+    is_streamed: bool,
 ) -> Iterator[PartitionLag]:
     """Measure partition by partition; what can't be read is told."""
     items = [
@@ -175,7 +179,7 @@ def _measured(
         measure_lag, now=now, isolation=isolation, on_corrupt=problems.on_corrupt
     )
     job = partial(attempt, measure)
-    with executor(master, "reading", while_printing=True) as run:
+    with executor(master, "reading", while_printing=is_streamed) as run:
         for key, found in zip(committed, run(job, items, weigh=weigh), strict=True):
             if isinstance(found, Failed):
                 problems.add(f"{key.topic}-{key.partition}", found.error)

@@ -61,7 +61,9 @@ def command(
     selection = select(paths, topics, partitions)
     other = None if created_in is None else open_store(created_in)
     problems = Problems(len(selection.topic_partitions), on_corrupt)
-    found = _measured(selection, create_time_header, other, master, problems)
+    found = _measured(
+        selection, create_time_header, other, master, problems, is_streamed=as_json
+    )
     if as_json:
         for each in found:
             write_json(_as_json(each))
@@ -76,6 +78,8 @@ def _measured(
     created_in: LogStore | None,
     master: str | None,
     problems: Problems,
+    *,
+    is_streamed: bool,
 ) -> Iterator[Latency]:
     """Measure partition by partition, and sum up by topic; what can't be read is told."""
     items = []
@@ -94,7 +98,7 @@ def _measured(
         is_elsewhere=created_in is not None,
         on_corrupt=problems.on_corrupt,
     )
-    with executor(master, "reading", while_printing=True) as run:
+    with executor(master, "reading", while_printing=is_streamed) as run:
         found = run(partial(attempt, job), items, weigh=weigh_both)
         places = (item.copies[0] for item in items)
         of_topic = zip(places, found, strict=True)

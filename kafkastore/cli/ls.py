@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kafkastore.cli.failures import UNREADABLE, sentence, tell
+from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import Selection, select, selection_options
@@ -46,6 +47,7 @@ Row = dict[str, Any]
     help="Names and sizes only: no file is opened, so no end offsets and no times.",
 )
 @zone_option
+@verbose_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -55,6 +57,7 @@ def command(
     offset: int | None,
     quick: bool,
     zone: tzinfo | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """List the partitions of log directories, or of partition directories.
@@ -80,7 +83,7 @@ def command(
         elif row["kind"] != "error":
             shown.append(row)
     if not as_json:
-        _print_rows(selection, shown, segments, zone)
+        _print_rows(selection, shown, segments, zone, verbose=verbose)
     return UNREADABLE if failed else 0
 
 
@@ -204,7 +207,12 @@ def _size_of(path: Path) -> int | None:
 
 
 def _print_rows(
-    selection: Selection, rows: Sequence[Row], segments: bool, zone: tzinfo | None
+    selection: Selection,
+    rows: Sequence[Row],
+    segments: bool,
+    zone: tzinfo | None,
+    *,
+    verbose: bool,
 ) -> None:
     """Print what was found as tables."""
     for log_dir in selection.store.log_dirs:
@@ -216,11 +224,17 @@ def _print_rows(
         _print_segments(listed, zone)
     else:
         _print_partitions(listed, zone)
-    for row in leftovers:
-        print(visible(f"left over: {row['path']}, {row['what']}: {row['at_next_start']}"))
+    kinds = ((row, (row["what"], row["at_next_start"])) for row in leftovers)
+    lines = (
+        (kind, f"left over: {row['path']}, {': '.join(kind)}") for row, kind in kinds
+    )
+    for line in few_lines(lines, verbose=verbose):
+        print(visible(line))
+    skipped = (each for log_dir in selection.store.log_dirs for each in log_dir.skipped)
+    unread = ((each.reason, f"not read: {each.path}, {each.reason}") for each in skipped)
+    for line in few_lines(unread, verbose=verbose):
+        print(visible(line))
     for log_dir in selection.store.log_dirs:
-        for skipped in log_dir.skipped:
-            print(visible(f"not read: {skipped.path}, {skipped.reason}"))
         for damaged in log_dir.damaged_checkpoints:
             print(visible(f"damaged: {damaged.error}"))
 

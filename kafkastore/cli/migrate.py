@@ -15,6 +15,7 @@ from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import finish, go_back, unfinished
 from kafkastore.cli.copies import check_upload, make_copy, upload_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
+from kafkastore.cli.few_lines import FEW, few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.mtimes import (
     load_mtimes,
@@ -57,9 +58,6 @@ from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
 
 _UNREAD: LeftReason = "the log can't be read to its end"
 
-#: How many rows of answers people are shown.
-_MOST_ROWS = 5
-
 
 @click.command()
 @paths_argument(required=False)
@@ -86,6 +84,7 @@ _MOST_ROWS = 5
 @click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
               help="Put everything back that lies in this undo area.")
 @spark_option
+@verbose_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -105,6 +104,7 @@ def command(
     resume: bool,
     undo_area: Path | None,
     master: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Plan time indexes for log directories from before them, and make them where asked to.
@@ -145,7 +145,7 @@ def command(
         if isinstance(copy_to, Path):
             found = [each.moved_to(copy_to) for each in found]
         for each in found:
-            _show(each, mode, as_json=as_json)
+            _show(each, mode, as_json=as_json, verbose=verbose)
         plans = [each.plan for each in found]
         changes = sum(len(planned.changes) for planned in plans)
         is_done = not dry_run and (copy_to is not None or in_place)
@@ -233,10 +233,11 @@ def _survey(path: Path, here: Collection[TopicPartition], how: _How) -> Survey:
     return found
 
 
-def _show(found: _Found, mode: Mode, *, as_json: bool) -> None:
+def _show(found: _Found, mode: Mode, *, as_json: bool, verbose: bool) -> None:
     """Print what was found, the plan, and the answers before and after."""
-    for warning in found.survey.warnings:
-        note(str(warning))
+    warnings = ((each.kind, str(each)) for each in found.survey.warnings)
+    for line in few_lines(warnings, verbose=verbose or as_json):
+        note(line)
     if not as_json:
         segments = [each for part in found.survey.partitions for each in part.segments]
         without = sum(each.time_index != "present" for each in segments)
@@ -245,14 +246,14 @@ def _show(found: _Found, mode: Mode, *, as_json: bool) -> None:
             f"{counted(len(found.survey.partitions), 'partition')}, "
             f"{without:,} without time index entries"
         )
-    print_plan(found.plan, as_json=as_json)
+    print_plan(found.plan, as_json=as_json, verbose=verbose)
     for segment in left_segments(found.survey, mode) if as_json else ():
         write_json({"kind": "unmigrated", "root": found.plan.root, **segment._asdict()})
     if found.answers is not None:
         if as_json:
             _write_answers(found.answers, found.plan.root)
         else:
-            _print_answers(found.answers)
+            _print_answers(found.answers, verbose=verbose)
 
 
 def _write_answers(found: Answers, root: str) -> None:
@@ -275,11 +276,15 @@ def _write_answers(found: Answers, root: str) -> None:
         })
 
 
-def _print_answers(found: Answers) -> None:
-    """Print how many answers are right, and the first that change or are wrong."""
-    for partition in found.partitions:
-        if partition.problem is not None:
-            note(f"{partition.topic_partition} is not asked for times: {partition.problem}")
+def _print_answers(found: Answers, *, verbose: bool) -> None:
+    """Print how many answers are right, and those that change or are wrong."""
+    problems = (
+        (None, f"{each.topic_partition} is not asked for times: {each.problem}")
+        for each in found.partitions
+        if each.problem is not None
+    )
+    for line in few_lines(problems, verbose=verbose):
+        note(line)
     asked = f"{len(found.partitions):,} of {counted(found.changed_partitions, 'partition')} asked"
     if not found.summaries:
         print(f"answers: no record has a timestamp to ask for; {asked}")
@@ -295,9 +300,10 @@ def _print_answers(found: Answers) -> None:
     rows = [*_rows(found)]
     if rows:
         columns = ["partition", "time", "brokers", "correct", "before", "after"]
-        print_table(columns, rows[:_MOST_ROWS], right="correct,before,after")
-    if len(rows) > _MOST_ROWS:
-        print(f"... and {len(rows) - _MOST_ROWS:,} more; --json has all")
+        shown = rows if verbose else rows[:FEW]
+        print_table(columns, shown, right="correct,before,after")
+        if len(rows) > len(shown):
+            print(f"... and {len(rows) - len(shown):,} more like these; --verbose lists all")
 
 
 def _rows(found: Answers) -> Iterable[list[str]]:

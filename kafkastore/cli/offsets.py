@@ -187,7 +187,7 @@ def command(
     logs = watched(problems.logs(selection), mtimes_file, mtimes)
     total = len(selection.topic_partitions) * len(targets)
     question = Question(targets, tuple(rules), isolation, explain, legacy, on_corrupt)
-    found = _answers(logs, total, question, problems)
+    found = _answers(logs, total, question, problems, is_streamed=as_json or explain)
     if as_json:
         for each in found:
             for answer in each.answers:
@@ -239,10 +239,15 @@ def _without_repetitions(names: Sequence[str]) -> list[str]:
 
 
 def _answers(
-    logs: Iterable[PartitionLog], total: int, question: Question, problems: Problems
+    logs: Iterable[PartitionLog],
+    total: int,
+    question: Question,
+    problems: Problems,
+    *,
+    is_streamed: bool,
 ) -> Iterator[Answers]:
     """Ask every partition for every time; name those that cannot be read."""
-    with progress("times", total, while_printing=True) as advance:
+    with progress("times", total, while_printing=is_streamed) as advance:
         for log in logs:
             skipped: list[SkippedBytes] = []
             asked = (_answers_of(log, target, question, skipped) for target in question.targets)

@@ -177,6 +177,12 @@ def _print_result(result: PipelineResult) -> None:
         "\nlegacy, kip-33, 2.4: right answers of all times asked. An arrow: before and after the "
         "migration."
     )
+    for row in result.summary():
+        if row.not_asked:
+            print(
+                f"{row.store}: {row.not_asked:,} of {counted(row.partitions, 'partition')} not "
+                f"asked, {row.damaged:,} damaged; the numbers are of the others"
+            )
     print(f"\nreport   {result.report}")
     print(f"records  {result.records}")
     for store in result.stores:

@@ -1,13 +1,18 @@
 """Plans, as people and machines read them."""
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
 from kafkastore.changes.plan import FileChange, Plan, change_to_json
+from kafkastore.cli.few_lines import Alike, alike
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.tables import counted, print_table, show_size
 
 
-def print_plan(plan: Plan, *, as_json: bool) -> None:
-    """Print a plan: all that would be altered.
+def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
+    """Print a plan: what would be altered.
 
     Parameters
     ----------
@@ -15,6 +20,8 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
         The plan.
     as_json : bool
         As JSON: a line for the plan, and a line for each change as the plan itself keeps it.
+    verbose : bool
+        Name every file; else, of those that change alike, a few.
     """
     if as_json:
         write_json(
@@ -37,12 +44,30 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
         f"{plan.job}: {counted(len(plan.changes), 'file')}, "
         f"{show_size(plan.new_bytes)} of new bytes"
     )
-    print_table(
-        ["change", "file", "bytes", "why"],
-        ([action(each), each.path, _sizes(each), each.reason] for each in plan.changes),
-        right="bytes",
-        prose="why",
-    )
+    groups = alike(plan.changes, _kind, verbose=verbose)
+    rows = _rows(plan, groups)
+    print_table(["change", "file", "bytes", "why"], rows, right="bytes", prose="why")
+    if any(group.more for group in groups):
+        print("--verbose lists every file")
+
+
+def _rows(plan: Plan, groups: Sequence[Alike[FileChange]]) -> Iterator[list[str]]:
+    """Yield a row for each file to be shown, in the plan's order, then one for those left out."""
+    shown = {each.path for group in groups for each in group.shown}
+    for each in plan.changes:
+        if each.path in shown:
+            yield [action(each), each.path, _sizes(each), each.reason]
+    for group in groups:
+        if group.more:
+            first = group.shown[0]
+            what, suffix, _ = _kind(first)
+            yield [what, f"{group.more:,} more {suffix}", "", first.reason]
+
+
+def _kind(change: FileChange) -> tuple[str, str, str]:
+    """Return what changes have in common whose reasons differ in nothing but numbers."""
+    path = PurePosixPath(change.path)
+    return action(change), path.suffix or path.name, re.sub(r"\d+", "#", change.reason)
 
 
 def action(change: FileChange) -> str:

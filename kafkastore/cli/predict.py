@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 
 from kafkastore.checks.predict import Outcome, Prediction, logs_to_predict, predict_beside
 from kafkastore.cli.failures import FOUND_PROBLEMS
+from kafkastore.cli.few_lines import alike, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.plan_options import index_interval_option
@@ -51,6 +53,7 @@ _BAD = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS)
 )
 @index_interval_option("The topics' setting of that name.")
 @spark_option
+@verbose_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -59,6 +62,7 @@ def command(
     broker: str,
     index_interval_bytes: int,
     master: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Say what the next start of a broker would do to log directories; nothing is altered.
@@ -72,22 +76,54 @@ def command(
     logs = logs_to_predict(selection.store, set(selection.topic_partitions))
     places = [place_of(log, is_weighed=master is not None) for log in logs]
     job = partial(predict_partition, broker=broker, index_interval_bytes=index_interval_bytes)
-    counts: Counter[Outcome] = Counter()
-    lost_bytes = 0
-    with executor(master, "predicting", while_printing=True) as run:
-        for each in chain(
-            predict_beside(selection.store, broker),
-            run(job, places, weigh=lambda place: place.bytes),
-        ):
-            counts[each.outcome] += 1
-            lost_bytes += each.lost_bytes
-            if as_json:
+    total = _Total()
+    with executor(master, "predicting", while_printing=as_json or verbose) as run:
+        found = total.counting(
+            chain(
+                predict_beside(selection.store, broker),
+                run(job, places, weigh=lambda place: place.bytes),
+            )
+        )
+        if as_json:
+            for each in found:
                 write_json(_as_json(each))
-            elif each.outcome is not Outcome.IS_LOADED:
-                print(visible("\n".join(_lines(each))))
+        else:
+            _print(found, verbose=verbose)
     if not as_json:
-        print(_summary(broker, counts, lost_bytes))
-    return FOUND_PROBLEMS if any(counts[each] for each in _BAD) else 0
+        print(_summary(broker, total))
+    return FOUND_PROBLEMS if any(total.outcomes[each] for each in _BAD) else 0
+
+
+@dataclass
+class _Total:
+    """What a start does to all directories together."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    lost_bytes: int = 0
+
+    def counting(self, found: Iterable[Prediction]) -> Iterator[Prediction]:
+        """Count predictions as they go by."""
+        for each in found:
+            self.outcomes[each.outcome] += 1
+            self.lost_bytes += each.lost_bytes
+            yield each
+
+
+def _print(found: Iterable[Prediction], *, verbose: bool) -> None:
+    """Tell what happens to directories that are not loaded as they are."""
+    shown = (each for each in found if each.outcome is not Outcome.IS_LOADED)
+    if verbose:
+        for each in shown:
+            print(visible("\n".join(_lines(each))))
+        return
+    groups = alike(shown, lambda each: each.outcome, verbose=False)
+    order = list(Outcome)
+    for group in sorted(groups, key=lambda group: order.index(group.shown[0].outcome)):
+        for each in group.shown:
+            print(visible("\n".join(_lines(each))))
+        if group.more:
+            are = _ARE[group.shown[0].outcome]
+            print(f"... and {group.more:,} more {are}; --verbose lists all")
 
 
 def _lines(each: Prediction) -> Iterator[str]:
@@ -135,16 +171,18 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names):,} files ({', '.join(names[:_MOST_NAMES])}{more})"
 
 
-def _summary(broker: str, counts: Counter[Outcome], lost_bytes: int) -> str:
+def _summary(broker: str, total: _Total) -> str:
     parts = []
     for outcome in Outcome:
-        if count := counts[outcome]:
+        if count := total.outcomes[outcome]:
             said = f"{count:,} {(_SAID if count == 1 else _ARE)[outcome]}"
             is_lossy = outcome is Outcome.LOSES_RECORDS
-            parts.append(f"{said} ({counted(lost_bytes, 'byte')})" if is_lossy else said)
-    total = sum(counts.values())
-    many = "directory" if total == 1 else "directories"
-    return f"a broker of {broker} and {total:,} {many}: {'; '.join(parts) or 'nothing'}"
+            parts.append(f"{said} ({counted(total.lost_bytes, 'byte')})" if is_lossy else said)
+    many = "directory" if total.outcomes.total() == 1 else "directories"
+    return (
+        f"a broker of {broker} and {total.outcomes.total():,} {many}: "
+        f"{'; '.join(parts) or 'nothing'}"
+    )
 
 
 def _as_json(each: Prediction) -> dict[str, Any]:

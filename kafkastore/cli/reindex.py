@@ -1,7 +1,7 @@
 """``kafkastore reindex``: indexes made anew from the logs."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from kafkastore.changes.plan import Plan
 from kafkastore.checks.reindex import UnindexedBytes, plan_reindex
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS
+from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.on_spark import executor, session_of, spark_option
 from kafkastore.cli.plan_options import (
@@ -40,6 +41,7 @@ from kafkastore.formats.file_names import TopicPartition
               help="Index a log that is broken up to there, rather than leave it alone.")
 @mending_options
 @spark_option
+@verbose_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -52,6 +54,7 @@ def command(
     yes: bool,
     undo_dir: Path | None,
     master: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Make .index, .timeindex and .txnindex anew where they are not what the log gives.
@@ -68,9 +71,8 @@ def command(
     with nullcontext() if master is None else session_of(master):
         plans = [_plan(path, topics, partitions, how, unindexed.append) for path in paths]
         for planned in plans:
-            print_plan(planned, as_json=as_json)
-        for each in unindexed:
-            _show(each, as_json=as_json)
+            print_plan(planned, as_json=as_json, verbose=verbose)
+        _show(unindexed, as_json=as_json, verbose=verbose)
         code = FOUND_PROBLEMS if any(not each.is_indexed for each in unindexed) else 0
         if not dry_run and any(planned.changes for planned in plans):
             if not yes:
@@ -134,17 +136,23 @@ def _plan_on_spark(
         )
 
 
-def _show(unindexed: UnindexedBytes, *, as_json: bool) -> None:
-    """Say what is behind the indexed part of a log."""
+def _show(unindexed: Sequence[UnindexedBytes], *, as_json: bool, verbose: bool) -> None:
+    """Say what is behind the indexed parts of logs."""
     if as_json:
-        write_json({"kind": "unindexed", **unindexed._asdict()})
+        for each in unindexed:
+            write_json({"kind": "unindexed", **each._asdict()})
         return
+    lines = ((each.is_indexed, _line(each)) for each in unindexed)
+    for line in few_lines(lines, verbose=verbose):
+        print(line)
+
+
+def _line(unindexed: UnindexedBytes) -> str:
     left = unindexed.size - unindexed.valid_bytes
     if not unindexed.is_indexed and not unindexed.valid_bytes:
-        print(f"{unindexed.path}: {unindexed.reason}; left alone")
-        return
+        return f"{unindexed.path}: {unindexed.reason}; left alone"
     outcome = "indexed up to there" if unindexed.is_indexed else "left alone"
-    print(
+    return (
         f"{unindexed.path}: {counted(left, 'byte')} from byte {unindexed.valid_bytes:,} on "
         f"{'is' if left == 1 else 'are'} no whole batches: {unindexed.reason}; {outcome}"
     )

@@ -11,6 +11,7 @@ from kafkastore.checks.mending import Damage, LeftAlone
 from kafkastore.checks.repair import KEEP, plan_repair
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
+from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.plan_options import (
     carry_out,
@@ -65,6 +66,7 @@ class _Outcome:
 )
 @index_interval_option("Kafka's setting of that name.")
 @mending_options
+@verbose_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -75,6 +77,7 @@ def command(
     dry_run: bool,
     yes: bool,
     undo_dir: Path | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Mend damaged logs, and the files beside them that are not what their logs say.
@@ -97,12 +100,15 @@ def command(
 
     outcome = planned(like or KEEP)
     if like is None and outcome.damages:
-        _show_choice([outcome, planned(_BROKER)], as_json=as_json)
+        _show_choice([outcome, planned(_BROKER)], as_json=as_json, verbose=verbose)
         return max(FOUND_PROBLEMS, outcome.exit_code)
-    for damage in outcome.damages:
-        _show(damage, as_json=as_json)
+    if as_json:
+        for damage in outcome.damages:
+            write_json({"kind": "damage", **damage._asdict()})
+    else:
+        _print_damages(outcome, verbose=verbose)
     for plan in outcome.plans:
-        print_plan(plan, as_json=as_json)
+        print_plan(plan, as_json=as_json, verbose=verbose)
     _tell_left(outcome, as_json=as_json)
     if not dry_run and outcome.files:
         if not yes:
@@ -134,7 +140,7 @@ def _plan(
         )
 
 
-def _show_choice(outcomes: list[_Outcome], *, as_json: bool) -> None:
+def _show_choice(outcomes: list[_Outcome], *, as_json: bool, verbose: bool) -> None:
     """Say what either way costs."""
     for outcome in outcomes:
         if as_json:
@@ -149,9 +155,7 @@ def _show_choice(outcomes: list[_Outcome], *, as_json: bool) -> None:
             )
             continue
         print(f"--like {outcome.like}")
-        for damage in outcome.damages:
-            print("    ", end="")
-            _show(damage, as_json=False)
+        _print_damages(outcome, "    ", verbose=verbose)
     if as_json:
         _tell_left(outcomes[0], as_json=True)
         return
@@ -176,14 +180,17 @@ def _tell_left(outcome: _Outcome, *, as_json: bool) -> None:
             tell(f"left alone: {reason}" if name in reason else f"{name} is left alone: {reason}")
 
 
-def _show(damage: Damage, *, as_json: bool) -> None:
+def _print_damages(outcome: _Outcome, indent: str = "", *, verbose: bool) -> None:
     """Say what is broken, and what becomes of it."""
-    if as_json:
-        write_json({"kind": "damage", **damage._asdict()})
-        return
+    lines = ((None, _line(each)) for each in outcome.damages)
+    for line in few_lines(lines, verbose=verbose):
+        print(f"{indent}{line}")
+
+
+def _line(damage: Damage) -> str:
     missing = damage.end_offset - damage.first_offset
     offsets = f", {counted(missing, 'offset')} from {damage.first_offset} on" if missing else ""
-    print(
+    return (
         f"{damage.path}: {counted(damage.size, 'byte')} from byte {damage.position:,} on{offsets}: "
         f"{damage.what}"
     )

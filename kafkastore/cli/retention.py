@@ -10,6 +10,7 @@ import click
 
 from kafkastore.cli.durations import parse_duration
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
+from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import Selection, select, selection_options
@@ -74,6 +75,7 @@ def _parse_retention_ms(
 @click.option("--segments", is_flag=True, help="One row for each segment.")
 @relative_option
 @zone_option
+@verbose_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -87,6 +89,7 @@ def command(
     segments: bool,
     relative_to: str,
     zone: tzinfo | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Tell what a broker's retention would delete, and what keeps the rest; nothing is altered.
@@ -103,7 +106,7 @@ def command(
     selection = select(paths, topics, partitions)
     (at,) = resolve([moment], selection, relative_to)
     failures: list[str] = []
-    found = _judged(selection, options, at, version, failures)
+    found = _judged(selection, options, at, version, failures, is_streamed=as_json)
     if any(log.log_dir is None for log in selection.logs()):
         note(
             "a partition directory by itself has no checkpoints and no clean-shutdown marker; its "
@@ -123,17 +126,24 @@ def command(
     else:
         shown = list(found)
         doubtful = any(map(_is_doubtful, shown))
-        _print(shown, config, at, version, segments, zone)
+        _print(shown, config, at, version, segments, zone, verbose=verbose)
     for failure in failures:
         tell(failure)
     return UNREADABLE if failures else FOUND_PROBLEMS if doubtful else 0
 
 
 def _judged(
-    selection: Selection, options: Options, now: int, version: str, failures: list[str]
+    selection: Selection,
+    options: Options,
+    now: int,
+    version: str,
+    failures: list[str],
+    *,
+    is_streamed: bool,
 ) -> Iterator[PartitionRetention]:
     """Judge the chosen partitions; what can't be read by what is wrong."""
-    with progress("judging", len(selection.topic_partitions), while_printing=True) as advance:
+    total = len(selection.topic_partitions)
+    with progress("judging", total, while_printing=is_streamed) as advance:
         for topic_partition in selection.topic_partitions:
             try:
                 log = selection.store.partitions[topic_partition]
@@ -206,6 +216,8 @@ def _print(
     version: str,
     segments: bool,
     zone: tzinfo | None,
+    *,
+    verbose: bool,
 ) -> None:
     """Print a table, what is to be known besides, and a summary."""
     print(
@@ -217,9 +229,13 @@ def _print(
         _print_segments(found, zone)
     else:
         _print_partitions(found)
-    for each in found:
-        for remark in _remarks(each, zone):
-            print(f"{each.topic_partition}: {remark}")
+    remarks = (
+        (kind, f"{each.topic_partition}: {remark}")
+        for each in found
+        for kind, remark in _remarks(each, zone)
+    )
+    for line in few_lines(remarks, verbose=verbose):
+        print(line)
     fates = [fate for each in found for fate in each.segments]
     going = [fate for fate in fates if fate.goes_by is not None]
     print(
@@ -292,14 +308,16 @@ def _verdict(fate: SegmentFate) -> str:
     return "stays"
 
 
-def _remarks(found: PartitionRetention, zone: tzinfo | None) -> Iterator[str]:
-    """Say what somebody should know who relies on retention."""
-    doubtful: dict[object, list[SegmentFate]] = {}
+def _remarks(
+    found: PartitionRetention, zone: tzinfo | None
+) -> Iterator[tuple[tuple[object, ...], str]]:
+    """Say what somebody should know who relies on retention; before it, of what kind it is."""
+    doubtful: dict[tuple[object, ...], list[SegmentFate]] = {}
     for fate in filter(_is_wrong, found.segments):
         doubtful.setdefault((fate.dated_by, fate.doubt), []).append(fate)
-    for alike in doubtful.values():
+    for kind, alike in doubtful.items():
         behind = sum(each.base_offset > alike[0].base_offset for each in found.segments)
-        yield _doubt(alike[0], len(alike) - 1, behind, zone)
+        yield kind, _doubt(alike[0], len(alike) - 1, behind, zone)
     blocker = found.blocker
     if blocker is None:
         return
@@ -310,12 +328,12 @@ def _remarks(found: PartitionRetention, zone: tzinfo | None) -> Iterator[str]:
     else:
         until = f"which stays until {show_time(blocker.expires_at, zone)}"
     if over:
-        yield (
+        yield (stop.reason, True), (
             f"the time of {counted(len(over), 'segment')} ({_size(over)}) is over, but nothing "
             f"goes before segment {blocker.base_offset}, {until}"
         )
     else:
-        yield f"the time of segment {blocker.base_offset} is over, {until}"
+        yield (stop.reason, False), f"the time of segment {blocker.base_offset} is over, {until}"
 
 
 def _doubt(fate: SegmentFate, more: int, behind: int, zone: tzinfo | None) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -11,10 +11,17 @@ from typing import Any
 
 import click
 
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.findings import Finding, Severity, kind_of
 from kafkastore.checks.partition_check import CheckedPartition
 from kafkastore.checks.verify import verify
-from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
+from kafkastore.cli.failures import (
+    FOUND_PROBLEMS,
+    UNREADABLE,
+    flush_quietly,
+    sentence,
+    tell,
+)
+from kafkastore.cli.few_lines import Alike, Groups, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.progress import progress
@@ -91,6 +98,7 @@ class _Counts:
     help="Exit with 1 when something is as bad as this, or worse.",
 )
 @spark_option
+@verbose_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -100,6 +108,7 @@ def command(
     threads: int | None,
     fail_on: str,
     master: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Check the files of log directories against each other; nothing is altered.
@@ -127,10 +136,11 @@ def command(
         "sample": sample,
         "failed": failed,
     }
-    with ExitStack() as stack:
+    groups = Groups(kind_of)
+    with _shown(groups), ExitStack() as stack:
         if master is None:
             advance = stack.enter_context(
-                progress("verifying", len(chosen), while_printing=True)
+                progress("verifying", len(chosen), while_printing=as_json or verbose)
             )
 
             def advanced(partition: CheckedPartition) -> None:
@@ -146,9 +156,13 @@ def command(
             for finding in found:
                 write_json(_as_json(finding))
             write_json(_summary_as_json(counts))
-        else:
+        elif verbose:
             _print_findings(found)
-            print(_summary(counts))
+        else:
+            for finding in found:
+                groups.add(finding)
+    if not as_json:
+        print(_summary(counts))
     for failure in counts.failures:
         tell(failure)
     if counts.failures:
@@ -195,6 +209,37 @@ def _print_findings(findings: Iterator[Finding]) -> None:
         for finding in group:
             at = "" if finding.position is None else f" at byte {finding.position}"
             print(visible(f"      {finding.path}{at}"))
+
+
+@contextmanager
+def _shown(groups: Groups[Finding]) -> Iterator[None]:
+    """Print findings when the work ends, be it by Ctrl-C or an error: the worst first."""
+    try:
+        yield
+    finally:
+        order = [*reversed(Severity)]
+        for group in sorted(groups, key=lambda each: order.index(each.shown[0].severity)):
+            _print_group(group)
+        flush_quietly()  # what ends with an error may drop what is not written yet
+
+
+def _print_group(group: Alike[Finding]) -> None:
+    """Print findings that differ in numbers and places: what the first one says, and where."""
+    first = group.shown[0]
+    times = f", {group.count:,} times" if group.more else ""
+    # The last one too: the first ones may all be of one partition.
+    remedies = {each.remedy for each in (*group.shown, group.last) if each is not None}
+    likewise = ", and likewise for the others" if len(remedies) > 1 else ""
+    print(
+        f"{first.severity.value}{times}: {first.what}\n    {first.consequence}\n"
+        f"    remedy: {first.remedy}{likewise}"
+    )
+    for each in group.shown:
+        at = "" if each.position is None else f" at byte {each.position}"
+        what = "" if each.what == first.what else f": {each.what}"
+        print(f"      {each.path}{at}{what}")
+    if group.more:
+        print(f"      ... and {group.more:,} more like these; --verbose lists all")
 
 
 def _common(finding: Finding) -> tuple[Severity, str, str, str]:

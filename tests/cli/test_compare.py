@@ -232,3 +232,19 @@ def test_a_partition_with_nothing_to_draw_does_not_keep_others_from_being_drawn(
     alone = run("compare", sample_root, "--topic", "up-empty", "--plot", tmp_path / "alone.svg")
     assert_one_sentence(alone, "name two")
     assert not (tmp_path / "alone.svg").exists()
+
+
+def test_times_are_chosen_where_a_migration_finds_wrong_answers(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    """Not behind the last record, as where all files have the modification time of a copy."""
+    copy = tmp_path / "copy"
+    shutil.copytree(sample_root, copy, copy_function=shutil.copyfile)
+    *_, total = run("compare", copy, "--summary", "--json").lines
+    assert total["broker_differs"] >= 5
+    rows = run("compare", copy, "--topic", "up", "--json").lines
+    behind = [row for row in rows if row["correct"] is None]
+    assert len(rows) == 20
+    assert len(behind) <= 2
+    before = [each for each in run("migrate", copy, "--json").lines if each["kind"] == "answers"]
+    assert before[0]["right_before"] < before[0]["times"]

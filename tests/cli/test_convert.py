@@ -19,9 +19,10 @@ def files_of(root: Path) -> dict[str, tuple[bytes, int]]:
 def test_without_being_asked_to_it_changes_nothing(run: Run, sample_copy: Path) -> None:
     before = files_of(sample_copy)
     for options in ([], ["--dry-run"], ["--codec", "zstd"]):
-        ran = run("convert", sample_copy, *options)
+        ran = run("convert", sample_copy, *options, "--verbose")
         assert ran.code == 0
         assert ran.out.count("it has messages of format 1") == 10
+        assert "\nreplace  5 more .log " in run("convert", sample_copy, *options).out
     assert files_of(sample_copy) == before
 
 

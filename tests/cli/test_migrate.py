@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,34 @@ def test_a_plan_is_printed_and_nothing_is_done(
     before = files_of(sample_copy.parent)
     ran = run("migrate", sample_copy, *options)
     assert ran.code == 0
-    assert ran.out.count("\ncreate  up-") == 11
+    assert ran.out.count("\ncreate  up-") == 6
+    assert "\ncreate  5 more .timeindex " in ran.out
     assert "11 segments of 4 partitions, 11 without time index entries" in ran.out
     assert ran.out.endswith("--copy-to DEST migrates a copy, --in-place this directory\n")
     assert files_of(sample_copy.parent) == before
+
+
+def test_verbosely_every_file_of_the_plan_and_every_answer_is_printed(
+    run: Run, sample_copy: Path
+) -> None:
+    out = run("migrate", sample_copy, "--verbose").out
+    assert out.count("\ncreate  up-") == 11
+    assert out.count("2.4, 4.1") == 8
+    assert "more" not in out
+
+
+def test_what_is_printed_of_a_plan_does_not_grow_with_the_partitions(
+    run: Run, sample_copy: Path
+) -> None:
+    for number in range(2, 40):
+        shutil.copytree(sample_copy / "up-1", sample_copy / f"up-{number}")
+    out = run("migrate", sample_copy).out
+    assert len(out.splitlines()) < 25
+    assert "4 partitions" not in out
+    assert "125 segments of 42 partitions" in out
+    assert len(run("migrate", sample_copy, "--verbose", "--samples", 0).out.splitlines()) > 125
+    found = run("migrate", sample_copy, "--json", "--samples", 0).lines
+    assert sum(each["kind"] == "change" for each in found) == 125
 
 
 def test_the_plan_printed_is_the_plan_applied(run: Run, sample_copy: Path) -> None:
@@ -325,7 +350,7 @@ def test_answers_before_and_after_are_told(run: Run, sample_copy: Path) -> None:
         "1 of 1 partition asked\n" in ran.out
     )
     assert ran.out.count("2.4, 4.1") == 5
-    assert "\n... and 1 more; --json has all\n" in ran.out
+    assert "\n... and 1 more like these; --verbose lists all\n" in ran.out
     lines = run("migrate", sample_copy, "--topic", "up-0", "--json").lines
     assert [each for each in lines if each["kind"] == "answers"] == [
         {"kind": "answers", "root": str(sample_copy), "rules": rules, "times": 9,

@@ -26,7 +26,9 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(run: Run, sample_copy: Path)
     before = files_of(sample_copy)
     ran = run("reindex", sample_copy, "--dry-run")
     assert ran.code == 0
-    assert ran.out.count("\ncreate   up-") == 11
+    assert ran.out.count("\ncreate   up-") == 5
+    assert "\ncreate   6 more .timeindex " in ran.out
+    assert run("reindex", sample_copy, "--dry-run", "--verbose").out.count("\ncreate   up-") == 11
     assert files_of(sample_copy) == before
 
 

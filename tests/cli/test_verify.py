@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,42 @@ def test_findings_say_where_what_and_what_to_do(run: Run, sample_root: Path) -> 
     ran = run("verify", sample_root)
     assert ran.code == 1
     lines = ran.out.splitlines()
-    assert lines[0].startswith("wrong-answers: the time index is missing")
-    assert lines[2] == f"    remedy: kafkastore migrate --in-place {sample_root}/up-0"
+    assert lines[0].startswith("wrong-answers, 10 times: the time index is missing")
+    assert lines[2] == (
+        f"    remedy: kafkastore migrate --in-place {sample_root}/up-0, and likewise for the others"
+    )
     assert lines[3] == f"      {sample_root}/up-0/00000000000000000000.timeindex"
-    assert lines[-1] == "4 partitions verified: 10 wrong-answers"
+    assert lines[8:] == [
+        "      ... and 5 more like these; --verbose lists all",
+        "4 partitions verified: 10 wrong-answers",
+    ]
+
+
+def test_verbosely_every_finding_is_printed_as_it_is_found(run: Run, sample_root: Path) -> None:
+    lines = run("verify", sample_root, "--verbose").out.splitlines()
+    places = [each["path"] for each in run("verify", sample_root, "--json").lines[:-1]]
+    assert [line.strip() for line in lines if line.endswith(".timeindex")] == places
+    assert sum(line.startswith("wrong-answers: ") for line in lines) == 3
+
+
+def test_findings_are_printed_the_worst_first_and_those_alike_together(
+    run: Run, sample_copy: Path
+) -> None:
+    for number, name in enumerate(("up-0", "up-1")):
+        log = max((sample_copy / name).glob("*.log"))
+        os.truncate(log, log.stat().st_size - 7 - number)
+    ran = run("verify", sample_copy)
+    heads = [line for line in ran.out.splitlines() if not line.startswith(" ")]
+    severities = [line.partition(":")[0].partition(",")[0] for line in heads[:-1]]
+    order = ["data-loss-risk", "wrong-answers", "slow", "style"]
+    assert severities == sorted(severities, key=order.index)
+    assert severities[0] == "data-loss-risk" != severities[-1]
+    (alike,) = [block for block in ran.out.split("\ndata-loss-risk") if "up-1/" in block
+                and "behind the last whole batch" in block]
+    first, other = [line for line in alike.splitlines() if ".log at byte " in line]
+    assert "/up-0/" in first
+    assert "/up-1/" in other
+    assert other.endswith("bytes behind the last whole batch"), "it has numbers of its own"
 
 
 def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) -> None:

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 from kafkastore.migration import answers, partition_answers, plan, survey
-from kafkastore.migration.answers import as_planned, sample_times
+from kafkastore.migration.answers import as_planned
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
@@ -13,6 +13,7 @@ from models.record_strategies import in_a_row
 import kafkastore
 from kafkastore.changes.apply import apply
 from kafkastore.log.lookup.rules import UnknownRulesError
+from kafkastore.log.sample_times import sample_times
 
 from .directories import contents, data
 

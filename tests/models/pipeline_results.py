@@ -13,7 +13,6 @@ from kafkastore.spark.jobs.partition_jobs import (
     PartitionRow,
     answer_times,
     survey_partition,
-    times_to_ask,
 )
 from kafkastore.spark.jobs.places import open_place, places_of
 from kafkastore.spark.jobs.reading import SegmentRow
@@ -32,11 +31,12 @@ def store_of(root: Path, name: str = "store") -> StoreResult:
     """What a run finds in a directory; the migration changed nothing."""
     store = StoreResult(name, str(root), str(root))
     for place in places_of(name, kafkastore.open(root)):
-        row = survey_partition(place)
+        row = survey_partition(place, spread=5)
         store.partitions.append(row)
-        key = TopicPartition(place.topic, place.partition)
-        store.before[key] = answer_times((place, times_to_ask(row, 5)), now=NOW).rows
-        store.after[key] = store.before[key]
+        if row.error is None:
+            key = TopicPartition(place.topic, place.partition)
+            store.before[key] = answer_times((place, row.times), now=NOW).rows
+            store.after[key] = store.before[key]
         store.findings_before += verify_log(open_place(place))
     store.findings_after = store.findings_before
     return store

@@ -2,6 +2,7 @@
 import json
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +11,9 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
+from kafkastore.log.sample_times import sample_times
 from kafkastore.spark.jobs.checking import ToCheck, check_place
-from kafkastore.spark.jobs.partition_jobs import (
-    answer_times,
-    survey_partition,
-    times_to_ask,
-)
+from kafkastore.spark.jobs.partition_jobs import MOST_TIMES, answer_times, survey_partition
 from kafkastore.spark.jobs.places import places_of
 from kafkastore.spark.jobs.reading import MOST_SAMPLES, Reading
 
@@ -126,27 +124,35 @@ def test_checkpoints_bound_a_partition_and_are_read_again_when_they_change(golde
     assert survey_partition(place).log_start_offset == last
 
 
-def test_times_lie_around_segments_and_over_records(places):
-    row = survey_partition(places[0])
-    times = times_to_ask(row, 3)
-    assert times == sorted(set(times))
-    for segment in row.segments:
-        for mark in (segment.last_modified_ms, segment.largest_timestamp):
-            assert {mark - 1, mark, mark + 1} <= set(times)
-    stamps = sorted(stamp for stamp, _ in row.samples)
-    assert {stamps[0], stamps[-1]} <= set(times)
-    few = times_to_ask(row, 100, most=10)
-    assert len(few) == 10
-    assert (few[0], few[-1]) == (min(times), max(times))
+def test_a_survey_chooses_the_times_that_a_comparison_chooses(places):
+    for place in places:
+        log = kafkastore.open(place.root)[place.topic, place.partition]
+        modified = [segment.last_modified_ms for segment in log.segments]
+        assert survey_partition(place, spread=7).times == tuple(
+            sample_times(log, 7, MOST_TIMES - 7, modified)
+        )
+        assert survey_partition(place).times == ()
+
+
+def test_what_can_not_be_read_is_not_to_be_asked(places, writable_copy):
+    copy = writable_copy(Path(places[0].root))
+    (place, *_) = places_of("s", kafkastore.open(copy))
+    log = min(Path(place.path).glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    row = survey_partition(place, spread=7)
+    assert row.error is not None
+    assert row.times == ()
 
 
 def test_answers_are_those_of_the_lookups(places):
     place = places[0]
     log = kafkastore.open(place.root)[place.topic, place.partition]
-    times = times_to_ask(survey_partition(place), 5)
+    times = survey_partition(place, spread=5).times
     answers = answer_times((place, times), now=NOW)
     assert answers.error is None
-    assert [row.timestamp for row in answers.rows] == times
+    assert tuple(row.timestamp for row in answers.rows) == times
     for row in answers.rows:
         (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, row.timestamp, 1, NOW) or [None]
         assert row.legacy == legacy

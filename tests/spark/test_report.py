@@ -39,7 +39,14 @@ from kafkastore.spark.pipeline.report import (
     render,
     size,
 )
-from kafkastore.spark.pipeline.results import AnswerColumns, PipelineResult, StoreResult
+from kafkastore.spark.pipeline.results import (
+    AnswerColumns,
+    PipelineResult,
+    StoreResult,
+    agreement,
+)
+from kafkastore.spark.pipeline.run import Run
+from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.spread import Place
 from kafkastore.time_axes import LAST_DATE_MS, MOST_TICKS, time_ticks
 
@@ -104,6 +111,58 @@ def test_the_report_of_a_real_directory_needs_nothing_else(golden, version):
     assert "up-compressed-0" in " ".join(page.text)
     has_no_times = "No record of store has a timestamp" in " ".join(page.text)
     assert has_no_times is (version == "0.8.2.2")
+
+
+def harmed(root):
+    """A store with one partition of four that can't be read to its end."""
+    log = sorted((root / "up-1").glob("*.log"))[1]
+    data = bytearray(log.read_bytes())
+    data[400] ^= 1
+    log.write_bytes(data)
+    return store_of(root)
+
+
+def test_a_damaged_partition_is_shown_as_such_and_as_not_asked(golden, writable_copy):
+    store = harmed(writable_copy(golden("0.10.0.1", "upgrade", "answers").logs))
+    assert len(store.after) == 3
+    summary = store.summary()
+    assert (summary.partitions, summary.damaged, summary.not_asked) == (4, 1, 1)
+    text = re.sub(r"\s+", " ", " ".join(page_of(result_with(store)).text))
+    assert "1 damaged" in text
+    assert "1 partition not asked" in text
+    assert "3 of 4" in text
+    assert "up-1 damaged" in text
+
+
+def test_percentages_are_of_what_was_asked_before_and_of_what_was_asked_after(golden):
+    store = store_of(golden("0.10.0.1", "upgrade", "answers").logs)
+    half, whole = (agreement(each.values()) for each in (store.before, store.after))
+    assert half == whole
+    store.after = {
+        key: rows for key, rows in store.after.items() if key != TopicPartition("up", 0)
+    }
+    before, after = store.summary().before, store.summary().after
+    assert before.asked > after.asked
+    assert store.summary().not_asked == 1
+    shares = [100 * each.broker / each.asked for each in (before, after)]
+    text = re.sub(r"\s+", " ", " ".join(page_of(result_with(store)).text))
+    assert f"{shares[0]:.1f} → {shares[1]:.1f}" in text
+
+
+def test_a_fault_that_is_met_in_each_step_is_one_problem(tmp_path):
+    store = StoreResult("s", "/logs", str(tmp_path / "out" / "migrated" / "s"))
+    result = PipelineResult(tmp_path / "out", "auto", 0, [store])
+    run = Run(result, tmp_path / ".working", SavedSteps(tmp_path), None)
+    place = Place("s", None, "/logs/t-3", "t", 3, 0)
+    run.fail_partition(place, "/logs/t-3/0.log is broken at byte 7", "read to its end")
+    run.fail_partition(place, "/logs/t-3/0.log is broken at byte 7", "verified")
+    copy = tmp_path / ".working" / "migrated" / "s"
+    run.fail_partition(place, f"{copy}/t-3/0.log is broken at byte 7", "verified")
+    assert store.problems == [
+        "t-3 could not be read to its end or verified: /logs/t-3/0.log is broken at byte 7"
+    ]
+    run.fail_partition(place, "/logs/t-3/9.log is broken at byte 7", "verified")
+    assert len(store.problems) == 2
 
 
 @bounded(10)

@@ -89,7 +89,7 @@ def report(request: pytest.FixtureRequest, golden: Any, tmp_path_factory: Any) -
     """A report of two real directories, or of 2,000 partitions of 20 segments."""
     if request.param == "real":
         result = result_with(
-            store_of(golden("0.10.0.1", "upgrade", "answers").logs, "0.10.0.1"),
+            store_of(golden("0.10.0.1", "upgrade", "answers").logs, "kafka-logs-of-disk-1"),
             store_of(golden("0.8.2.2", "upgrade", "answers").logs, "0.8.2.2"),
         )
     else:
@@ -207,6 +207,15 @@ def test_the_report_can_be_read_at_a_desk_and_on_a_phone(
         assert image.size == (window.width, window.height)
         assert max(ImageStat.Stat(image.convert("RGB")).stddev) > 10
         assert len(image.convert("RGB").getcolors(1 << 24) or ()) > 50
+    page.close()
+
+
+def test_at_a_desk_every_table_is_seen_whole(chromium: Browser, report: Path) -> None:
+    page = looked_at(chromium, report, WINDOWS["desk"])
+    clipped = page.evaluate("""[...document.querySelectorAll(".wide")]
+        .filter(each => !each.closest("details:not([open])"))
+        .filter(each => each.scrollWidth > each.clientWidth).map(each => each.ariaLabel)""")
+    assert clipped == []
     page.close()
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from kafkastore import legacy
+from kafkastore.log.sample_times import sample_times
 from kafkastore.spark.jobs.places import FAILURES, open_place
 from kafkastore.spark.jobs.reading import Reading, SegmentRow
 from kafkastore.spark.spread import Place
 
 BROKER_RULES = "2.4"
+#: Times that a partition is asked for at most, unless they are given.
+MOST_TIMES = 200
 
 
 class PartitionRow(NamedTuple):
@@ -36,6 +37,8 @@ class PartitionRow(NamedTuple):
         Records spread over the log, in offset order, those without timestamp left out.
     error : str or None
         Why the survey is not complete.
+    times : tuple of int
+        Times to ask for offsets, ms since 1970, rising; none of a partition that can't be read.
     """
 
     place: Place
@@ -46,6 +49,7 @@ class PartitionRow(NamedTuple):
     readable_end: int | None
     samples: tuple[tuple[int, int], ...]
     error: str | None
+    times: tuple[int, ...] = ()
 
 
 class AnswerRow(NamedTuple):
@@ -81,18 +85,22 @@ class Answers(NamedTuple):
     error: str | None
 
 
-def survey_partition(place: Place) -> PartitionRow:
+def survey_partition(place: Place, *, spread: int = 0) -> PartitionRow:
     """Read one partition once: what its segments hold, how far it can be read, records to sample.
 
     Parameters
     ----------
     place : Place
+    spread : int
+        How many of the times to ask for lie spread over its records, the others where answers can
+        differ. 0: no times are chosen.
 
     Returns
     -------
     PartitionRow
     """
     reading = Reading()
+    times: list[int] = []
     try:
         log = open_place(place)
         reading.begin(log)
@@ -101,6 +109,9 @@ def survey_partition(place: Place) -> PartitionRow:
             stamps = batch.column(1).fill_null(-1000).cast("int64").to_numpy() // 1000
             reading.add(batch.column(0).to_numpy(), stamps)
         log_end_offset, readable_end, error = log.log_end_offset, None, None
+        if spread:
+            modified = [segment.last_modified_ms for segment in log.segments]
+            times = sample_times(log, spread, max(MOST_TIMES - spread, 0), modified)
     except FAILURES as failure:
         log_end_offset = readable_end = reading.next_offset
         error = str(failure)
@@ -113,6 +124,7 @@ def survey_partition(place: Place) -> PartitionRow:
         readable_end,
         reading.samples(),
         error,
+        tuple(times),
     )
 
 
@@ -156,37 +168,3 @@ def _offset(found: object) -> int | None:
     """Return the offset of a look-up's answer."""
     offset: int | None = getattr(found, "offset", None)
     return offset
-
-
-def times_to_ask(row: PartitionRow, quantiles: int, most: int = 200) -> list[int]:
-    """Choose times at which the rules may differ, for one partition.
-
-    Parameters
-    ----------
-    row : PartitionRow
-        Its survey.
-    quantiles : int
-        How many times spread evenly over its records.
-    most : int
-        How many times at most; of more, every so manieth.
-
-    Returns
-    -------
-    list of int
-        ms since 1970, rising: each segment's modification time and largest timestamp, and the
-        quantiles, all of them also one ms before and after.
-    """
-    marks: set[int] = set()
-    for segment in row.segments:
-        marks.add(segment.last_modified_ms)
-        if segment.largest_timestamp is not None:
-            marks.add(segment.largest_timestamp)
-    stamps = sorted(timestamp for timestamp, _ in row.samples)
-    if stamps and quantiles:
-        places = np.linspace(0, len(stamps) - 1, quantiles).round().astype(int).tolist()
-        marks.update(stamps[place] for place in places)
-    times = sorted({mark + step for mark in marks for step in (-1, 0, 1) if mark + step >= 0})
-    if len(times) > most:
-        kept = np.linspace(0, len(times) - 1, most).round().astype(int).tolist()
-        times = [times[number] for number in kept]
-    return times

@@ -12,10 +12,10 @@ from kafkastore.kip_33.latency import Latency, latency_of
 from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.legacy.offset_request import clock
-from kafkastore.legacy.segment_times import spread_times
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_store import AnyPartition, LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.sample_times import sample_times
 from kafkastore.spark.jobs.places import (
     Copies,
     Paths,
@@ -74,9 +74,10 @@ def compare(
     paths : path-like or list of path-like
         Log directories or partition directories, of one broker.
     times : sequence of int
-        ms since 1970. None: `samples` times spread over each partition's records and segments.
+        ms since 1970. None: `samples` times, half of them spread over each partition's records,
+        the others where answers can differ.
     samples : int
-        How many.
+        How many at most.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     now, mtimes, broker_rules, legacy_rules, whole_seconds
@@ -152,7 +153,7 @@ def compare_readable(
 def times_for(
     log: PartitionLog, times: Sequence[int], samples: int, mtimes: Mapping[str, int] | None
 ) -> Sequence[int]:
-    """Return the times that were given, or some spread over a partition.
+    """Return the times that were given, or some between a partition's first and its largest.
 
     Parameters
     ----------
@@ -165,7 +166,10 @@ def times_for(
     sequence of int
         ms since 1970.
     """
-    return times or spread_times(log, samples, segment_times(log, mtimes))
+    if times:
+        return times
+    modified = [mtime for _, mtime in segment_times(log, mtimes)]
+    return sample_times(log, samples - samples // 2, samples // 2, modified)
 
 
 def comparison_schema() -> pa.Schema:

@@ -1,7 +1,6 @@
 """A store in the few numbers that the report shows, however large it is."""
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.findings import Finding, Severity, kind_of
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 from kafkastore.spark.pipeline.results import NOTHING, RULES, StoreResult, column
@@ -346,8 +345,7 @@ def grouped(store: StoreResult) -> list[FindingGroup]:
     findings = [(each, False) for each in store.findings_before]
     findings += [(each, True) for each in store.findings_after]
     for finding, is_after in findings:
-        key = finding.severity, re.sub(r"\d+", "#", finding.what)
-        groups.setdefault(key, []).append((finding, is_after))
+        groups.setdefault(kind_of(finding), []).append((finding, is_after))
     order = list(Severity)
     return sorted(
         (

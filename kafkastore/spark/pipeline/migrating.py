@@ -151,35 +151,37 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
     with run.step("plan", "partitions", total) as step:
         plans: list[Plan] = [] if known is None else known
 
-        def make() -> list[tuple[list[str], list[str]]]:
+        def make() -> list[tuple[list[str], list[tuple[str, str]]]]:
             plans.clear()
             told, before = [], 0
             for store in run.result.stores:
                 work = partial(spread, spark, tell=behind(step.tell, before, total))
-                plan, warnings, problems = _plan_of(run, store, work)
+                plan, warnings, failures = _plan_of(run, store, work)
                 plans.append(plan)
-                told.append((warnings, problems))
+                told.append((warnings, failures))
                 before += len(store.partitions)
             stores = [store.path for store in run.result.stores]
             run.saved.write_plans(plans, stores if run.result.is_in_place else ())
             return told
 
-        told: list[tuple[list[str], list[str]]] = step.result(make, list)
-        for store, (warnings, problems) in zip(run.result.stores, told, strict=True):
+        told: list[tuple[list[str], list[tuple[str, str]]]] = step.result(make, list)
+        for store, (warnings, failures) in zip(run.result.stores, told, strict=True):
             store.warnings.extend(warnings)
-            store.problems.extend(problems)
+            for whose, error in failures:
+                run.fail(store, whose, error, "surveyed for the migration")
         count = sum(len(plan.changes) for plan in plans)
         step.summary = f"{count:,} files to make, mode {run.result.mode}"
     return plans
 
 
-def _plan_of(run: Run, store: StoreResult, work: Work) -> tuple[Plan, list[str], list[str]]:
-    """Plan one store; return the plan, warnings, and what could not be surveyed."""
-    problems: list[str] = []
+def _plan_of(
+    run: Run, store: StoreResult, work: Work
+) -> tuple[Plan, list[str], list[tuple[str, str]]]:
+    """Plan one store; return the plan, warnings, and which partitions failed and why."""
+    failures: list[tuple[str, str]] = []
 
     def failed(place: Place, error: Exception) -> None:
-        what = "surveyed for the migration"
-        problems.append(run.problem(place, str(error), what))
+        failures.append((f"{place.topic}-{place.partition}", str(error)))
 
     found = planning.survey(
         work,
@@ -188,7 +190,7 @@ def _plan_of(run: Run, store: StoreResult, work: Work) -> tuple[Plan, list[str],
         failed=failed,
     )
     warnings = [run.final(str(warning)) for warning in found.warnings]
-    return migration.plan(found, run.result.mode), warnings, problems
+    return migration.plan(found, run.result.mode), warnings, failures
 
 
 def _apply(

@@ -100,4 +100,4 @@ def _compare(run: Run, store: StoreResult) -> None:
         written = store.rows_written.get(TopicPartition(row.place.topic, row.place.partition), 0)
         if written != row.records:
             what = "written as it was read"
-            run.fail(row.place, f"{written:,} rows of {row.records:,} records", what)
+            run.fail_partition(row.place, f"{written:,} rows of {row.records:,} records", what)

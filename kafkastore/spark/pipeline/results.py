@@ -115,12 +115,14 @@ class SummaryRow(NamedTuple):
         Its name.
     partitions, segments, bytes, records : int
         What is in it.
+    damaged, not_asked : int
+        Partitions that can't be read to their ends, and partitions not asked for offsets.
     findings_before, findings_after : int
         Findings above ``style``.
     files_made, bytes_made : int
         By the migration.
     before, after : Agreement
-        Right answers before the migration and after it.
+        Right answers of the partitions asked, before the migration and after it.
     problems : int
         What went wrong on the way.
     """
@@ -130,6 +132,8 @@ class SummaryRow(NamedTuple):
     segments: int
     bytes: int
     records: int
+    damaged: int
+    not_asked: int
     findings_before: int
     findings_after: int
     files_made: int
@@ -199,6 +203,11 @@ class StoreResult:
         """How many segments there are."""
         return sum(len(row.segments) for row in self.partitions)
 
+    def _is_not_asked(self, row: PartitionRow) -> bool:
+        """Whether a partition can't be read, or gave no answers."""
+        key = TopicPartition(row.place.topic, row.place.partition)
+        return row.error is not None or (bool(row.segments) and not self.after.get(key))
+
     def summary(self) -> SummaryRow:
         """Return the store in numbers."""
         return SummaryRow(
@@ -207,6 +216,8 @@ class StoreResult:
             self.segments,
             self.bytes,
             self.records,
+            sum(row.error is not None for row in self.partitions),
+            sum(self._is_not_asked(row) for row in self.partitions),
             _above_style(self.findings_before),
             _above_style(self.findings_after),
             self.files_made,

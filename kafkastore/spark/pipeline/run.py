@@ -92,6 +92,7 @@ class Run:
         self.saved = saved
         self.progress = progress or Silent()
         self._stores = {store.name: store for store in result.stores}
+        self._failures: dict[tuple[str, str, str], dict[str, None]] = {}
         self.is_copied = False
 
     @contextmanager
@@ -144,15 +145,26 @@ class Run:
         """Name places in the output as they are called when the run is done."""
         return text.replace(f"{self.working}{os.sep}", f"{self.result.out}{os.sep}")
 
-    def fail(self, place: Place, error: str, what: str) -> None:
+    def fail_partition(self, place: Place, error: str, what: str) -> None:
         """Note what could not be done with a partition."""
-        self.store(place).problems.append(self.problem(place, error, what))
+        self.fail(self.store(place), f"{place.topic}-{place.partition}", error, what)
 
-    def problem(self, place: Place, error: str, what: str) -> str:
-        """Say what could not be done with a partition."""
-        return f"{place.topic}-{place.partition} could not be {what}: {self.final(error)}"
+    def fail(self, store: StoreResult, whose: str, error: str, what: str) -> None:
+        """Note what could not be done; the same fault, met again in the copy too, only once."""
+        fault = self.final(error).replace(store.migrated, store.path)
+        failed = self._failures.setdefault((store.name, whose, fault), {})
+        before = _problem(whose, failed, fault)
+        failed[what] = None
+        if before in store.problems:
+            store.problems[store.problems.index(before)] = _problem(whose, failed, fault)
+        else:
+            store.problems.append(_problem(whose, failed, fault))
 
     def surveyed(self) -> Iterable[PartitionRow]:
         """Yield the survey of all partitions."""
         for store in self.result.stores:
             yield from store.partitions
+
+
+def _problem(whose: str, failed: Iterable[str], fault: str) -> str:
+    return f"{whose} could not be {' or '.join(failed)}: {fault}"

@@ -141,7 +141,7 @@ def run_pipeline(
             register(spark)
             where = "Connect" if is_connect(spark) else spark.sparkContext.master
             step.summary = f"Spark {spark.version} on {where}"
-        _survey(run, spark)
+        _survey(run, spark, sample_times)
         _verify(run, spark, after=False)
         times = _times(run, sample_times)
         for store in stores:
@@ -242,11 +242,12 @@ def _copy(target: Path, name: str, source: Path) -> Path:
     return folder / source.name if is_partition_directory(source) else folder
 
 
-def _survey(run: Run, spark: SparkSession) -> None:
-    """Read each partition once."""
+def _survey(run: Run, spark: SparkSession, sample_times: int | Sequence[int]) -> None:
+    """Read each partition once, and choose the times to ask it for unless they are given."""
     places = run.places()
     with run.step("survey", "partitions", len(places)) as step:
-        job = partition_jobs.survey_partition
+        count = sample_times if isinstance(sample_times, int) else 0
+        job = partial(partition_jobs.survey_partition, spread=count)
         rows = step.result(
             lambda: list(spread(spark, job, places, weigh=lambda each: each.bytes, tell=step.tell)),
             lambda values: [_partition_row(value) for value in values],
@@ -254,7 +255,7 @@ def _survey(run: Run, spark: SparkSession) -> None:
         for row in rows:
             run.store(row.place).partitions.append(row)
             if row.error is not None:
-                run.fail(row.place, row.error, "read to its end")
+                run.fail_partition(row.place, row.error, "read to its end")
         records = sum(store.records for store in run.result.stores)
         segments = sum(store.segments for store in run.result.stores)
         step.summary = f"{records:,} records in {segments:,} segments"
@@ -267,6 +268,7 @@ def _partition_row(value: list[Any]) -> partition_jobs.PartitionRow:
         place=Place(*row.place),
         segments=tuple(SegmentRow(*segment) for segment in row.segments),
         samples=tuple((timestamp, offset) for timestamp, offset in row.samples),
+        times=tuple(row.times),
     )
 
 
@@ -277,41 +279,44 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
         checked = step.result(
             lambda: list(_checked(run, spark, step.tell, total)),
             lambda values: [
-                _Checked([_finding(*finding) for finding in findings], problems)
-                for findings, problems in values
+                _Checked([_finding(*finding) for finding in findings], failures)
+                for findings, failures in values
             ],
         )
-        for store, (findings, problems) in zip(run.result.stores, checked, strict=True):
+        for store, (findings, failures) in zip(run.result.stores, checked, strict=True):
             (store.findings_after if after else store.findings_before).extend(findings)
-            store.problems.extend(problems)
+            for whose, error in failures:
+                run.fail(store, whose, error, "verified")
         counts = by_severity(finding for each in checked for finding in each.findings)
         found = ", ".join(f"{count:,} {severity}" for severity, count in counts.items())
         step.summary = found or "nothing found"
 
 
 class _Checked(NamedTuple):
-    """What was found in a store, and what could not be looked at."""
+    """What was found in a store, and which partitions could not be looked at and why."""
 
     findings: list[Finding]
-    problems: list[str]
+    failures: list[tuple[str, str]]
 
 
 def _checked(run: Run, spark: SparkSession, tell: Tell, total: int) -> Iterator[_Checked]:
     """Check store by store."""
     before = 0
     for store in run.result.stores:
-        problems: list[str] = []
+        failures: list[tuple[str, str]] = []
 
         def failed(
-            partition: TopicPartition | None, error: Exception, problems: list[str] = problems
+            partition: TopicPartition | None,
+            error: Exception,
+            failures: list[tuple[str, str]] = failures,
         ) -> None:
-            whose = "" if partition is None else f"{partition} "
-            problems.append(f"{whose}could not be verified: {run.final(str(error))}")
+            whose = "the directory" if partition is None else str(partition)
+            failures.append((whose, str(error)))
 
         work = partial(spread, spark, tell=behind(tell, before, total))
         found = checking.findings(work, [run.location(store)], failed=failed)
         yield _Checked(
-            [each._replace(path=Path(run.final(str(each.path)))) for each in found], problems
+            [each._replace(path=Path(run.final(str(each.path)))) for each in found], failures
         )
         before += len(store.partitions)
 
@@ -322,12 +327,11 @@ def _finding(severity: str, path: str, *rest: Any) -> Finding:
 
 
 def _times(run: Run, sample_times: int | Sequence[int]) -> dict[tuple[str, str], Sequence[int]]:
-    """Choose the times to ask each partition for, by store and by topic and partition."""
+    """Return the times to ask each partition for that can be read, by store and its name."""
     return {
-        _key(row.place): partition_jobs.times_to_ask(row, sample_times)
-        if isinstance(sample_times, int)
-        else sample_times
+        _key(row.place): row.times if isinstance(sample_times, int) else sample_times
         for row in run.surveyed()
+        if row.error is None
     }
 
 
@@ -357,7 +361,7 @@ def _ask(
             store, key = run.store(place), TopicPartition(place.topic, place.partition)
             (store.after if after else store.before)[key] = rows
             if error is not None:
-                run.fail(place, error, "asked for offsets")
+                run.fail_partition(place, error, "asked for offsets")
         right = agreement(rows for _, rows, _ in answers)
         step.summary = (
             f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
