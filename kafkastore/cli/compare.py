@@ -35,8 +35,9 @@ from kafkastore.legacy import (
 )
 from kafkastore.log.lookup.rules import CORRECT
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.spark.jobs.places import chosen_copies, weight
+from kafkastore.spark.jobs.places import Copies, chosen_copies, weight
 from kafkastore.spark.jobs.times import compare_partition, times_for
+from kafkastore.spark.spread import Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,16 +148,20 @@ def command(
     )
     if save_mtimes is not None:
         write_mtimes(save_mtimes, _logs(selection))
-    compared = _compared(selection, how, mtimes_file, master, to_stdout=output is None)
-    if form is not None and output is not None:
-        with written_whole(output) as stream:
-            total = _write_columns(stream, form, compared)
-        _print_total(total, rules)
-    elif as_json:
-        _write_json(compared, summary=summary)
-    else:
-        total = (_print_summaries if summary else _print_rows)(compared, selection, rules, zone)
-        _print_total(total, rules)
+    items = chosen_copies(
+        selection.store, selection.topic_partitions, is_weighed=master is not None
+    )
+    with executor(master, "comparing", while_printing=output is None) as run:
+        compared = _compared(run, items, selection, how, mtimes_file)
+        if form is not None and output is not None:
+            with written_whole(output) as stream:
+                total = _write_columns(stream, form, compared)
+            _print_total(total, rules)
+        elif as_json:
+            _write_json(compared, summary=summary)
+        else:
+            total = (_print_summaries if summary else _print_rows)(compared, selection, rules, zone)
+            _print_total(total, rules)
     if plot is not None and drawing is not None:
         _draw_all(plot, drawing, selection, how)
 
@@ -188,21 +193,17 @@ def _logs(selection: Selection) -> Iterator[PartitionLog]:
 
 
 def _compared(
+    run: Run,
+    items: Sequence[Copies],
     selection: Selection,
     how: _How,
     mtimes_file: Path | None,
-    master: str | None,
-    *,
-    to_stdout: bool,
 ) -> Compared:
     """Ask partition by partition."""
-    partitions = selection.topic_partitions
-    items = chosen_copies(selection.store, partitions, is_weighed=master is not None)
     job = partial(
         compare_partition, times=how.times, samples=how.samples, how=how.arguments()
     )
-    with executor(master, "comparing", while_printing=to_stdout) as run:
-        yield from zip(partitions, run(job, items, weigh=weight), strict=True)
+    yield from zip(selection.topic_partitions, run(job, items, weigh=weight), strict=True)
     for _ in watched(_logs(selection), mtimes_file, how.legacy.mtimes):
         pass
 

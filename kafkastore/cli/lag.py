@@ -21,8 +21,9 @@ from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.kip_33.committed_offsets import NoCommittedOffsetsError, committed_offsets
 from kafkastore.kip_33.lag import PartitionLag, Place
 from kafkastore.log.isolation import Isolation
+from kafkastore.spark.jobs.positions import Committed as CommittedPlace
 from kafkastore.spark.jobs.positions import lag_row, measure_lag, to_follow, weigh
-from kafkastore.spark.spread import Failed, attempt
+from kafkastore.spark.spread import Failed, Run, attempt
 
 Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
 
@@ -70,16 +71,21 @@ def command(
     until = next(iter(resolve(moments, selection, "now")), None)
     committed = committed_of(selection, groups, given, narrowed=bool(topics or partitions))
     failures: list[str] = []
-    found = _measured(selection, committed, until, isolation, master, failures)
+    items = [
+        to_follow(key, each, selection.store, is_weighed=master is not None)
+        for key, each in committed.items()
+    ]
     places = set()
-    if as_json:
-        for each in found:
-            write_json(_as_json(each))
-            places.add(each.place)
-    else:
-        shown = list(found)
-        places = {each.place for each in shown}
-        _print(shown, zone)
+    with executor(master, "reading", while_printing=True) as run:
+        found = _measured(run, items, committed, until, isolation, failures)
+        if as_json:
+            for each in found:
+                write_json(_as_json(each))
+                places.add(each.place)
+        else:
+            shown = list(found)
+            places = {each.place for each in shown}
+            _print(shown, zone)
     for failure in failures:
         tell(failure)
     # A broker's own __consumer_offsets are about partitions of all brokers; what was given is not.
@@ -144,25 +150,20 @@ def committed_of(
 
 
 def _measured(
-    selection: Selection,
+    run: Run,
+    items: Sequence[CommittedPlace],
     committed: Committed,
     now: int | None,
     isolation: Isolation,
-    master: str | None,
     failures: list[str],
 ) -> Iterator[PartitionLag]:
     """Measure partition by partition; what can't be read is told."""
-    items = [
-        to_follow(key, each, selection.store, is_weighed=master is not None)
-        for key, each in committed.items()
-    ]
     job = partial(attempt, partial(measure_lag, now=now, isolation=isolation))
-    with executor(master, "reading", while_printing=True) as run:
-        for key, found in zip(committed, run(job, items, weigh=weigh), strict=True):
-            if isinstance(found, Failed):
-                failures.append(f"{key.topic}-{key.partition}: {expected(found.error)}")
-            else:
-                yield found
+    for key, found in zip(committed, run(job, items, weigh=weigh), strict=True):
+        if isinstance(found, Failed):
+            failures.append(f"{key.topic}-{key.partition}: {expected(found.error)}")
+        else:
+            yield found
 
 
 def _as_json(found: PartitionLag) -> dict[str, Any]:

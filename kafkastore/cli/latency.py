@@ -1,7 +1,7 @@
 """``kafkastore latency``: how long records took from their creation to the broker's log."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -19,7 +19,13 @@ from kafkastore.cli.tables import print_table
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.kip_33.latency import Latency
 from kafkastore.log.log_store import LogStore, open_store
-from kafkastore.spark.jobs.times import combined, measure_latency, to_measure, weigh_both
+from kafkastore.spark.jobs.times import (
+    ToMeasure,
+    combined,
+    measure_latency,
+    to_measure,
+    weigh_both,
+)
 from kafkastore.spark.spread import Failed, attempt
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
@@ -57,25 +63,26 @@ def command(
     selection = select(paths, topics, partitions)
     other = None if created_in is None else open_store(created_in)
     failures: list[str] = []
-    found = _measured(selection, create_time_header, other, master, failures)
-    if as_json:
-        for each in found:
-            write_json(_as_json(each))
-    else:
-        _print(list(found), create_time_header, other)
+    items = _to_measure(selection, other, failures, is_weighed=master is not None)
+    job = partial(
+        measure_latency, create_time_header=create_time_header, is_elsewhere=other is not None
+    )
+    with executor(master, "reading", while_printing=True) as run:
+        found = _measured(items, run(partial(attempt, job), items, weigh=weigh_both), failures)
+        if as_json:
+            for each in found:
+                write_json(_as_json(each))
+        else:
+            _print(list(found), create_time_header, other)
     for failure in failures:
         tell(failure)
     return UNREADABLE if failures else 0
 
 
-def _measured(
-    selection: Selection,
-    create_time_header: str | None,
-    created_in: LogStore | None,
-    master: str | None,
-    failures: list[str],
-) -> Iterator[Latency]:
-    """Measure partition by partition, and sum up by topic; what can't be read is told."""
+def _to_measure(
+    selection: Selection, created_in: LogStore | None, failures: list[str], *, is_weighed: bool
+) -> list[ToMeasure]:
+    """Return where the partitions lie; what lies twice is told."""
     items = []
     duplicates = selection.store.partitions.duplicates
     for topic_partition in selection.topic_partitions:
@@ -84,28 +91,28 @@ def _measured(
             failures.append(f"{topic_partition}: {sentence(error)}")
             continue
         items.append(
-            to_measure(selection.store, topic_partition, created_in, is_weighed=master is not None)
+            to_measure(selection.store, topic_partition, created_in, is_weighed=is_weighed)
         )
-    job = partial(
-        measure_latency,
-        create_time_header=create_time_header,
-        is_elsewhere=created_in is not None,
-    )
-    with executor(master, "reading", while_printing=True) as run:
-        found = run(partial(attempt, job), items, weigh=weigh_both)
-        topics = (item.copies[0].topic for item in items)
-        for topic, group in groupby(zip(topics, found, strict=True), key=itemgetter(0)):
-            measured: list[Latency] = []
-            first: Exception | None = None
-            for _, each in group:
-                if isinstance(each, Failed):
-                    first = first or each.error
-                else:
-                    measured.append(each)
-            if first is None:
-                yield combined(topic, measured)
+    return items
+
+
+def _measured(
+    items: Sequence[ToMeasure], found: Iterable[Latency | Failed], failures: list[str]
+) -> Iterator[Latency]:
+    """Sum up by topic; what can't be read is told."""
+    topics = (item.copies[0].topic for item in items)
+    for topic, group in groupby(zip(topics, found, strict=True), key=itemgetter(0)):
+        measured: list[Latency] = []
+        first: Exception | None = None
+        for _, each in group:
+            if isinstance(each, Failed):
+                first = first or each.error
             else:
-                failures.append(f"{topic}: {expected(first)}")
+                measured.append(each)
+        if first is None:
+            yield combined(topic, measured)
+        else:
+            failures.append(f"{topic}: {expected(first)}")
 
 
 def _as_json(found: Latency) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from kafkastore.cli.durations import parse_duration, show_duration
 from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.mtimes import LegacyView, load_mtimes, mtimes_options, watched
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
@@ -234,12 +234,10 @@ def _answers(
     logs: Iterable[PartitionLog], total: int, question: Question
 ) -> Iterator[Answers]:
     """Ask every partition for every time."""
-    with progress("times", total, while_printing=True) as advance:
-        for log in logs:
-            for target in question.targets:
-                answers = tuple(_answer(log, target, each, question) for each in question.rules)
-                yield Answers(log, target, answers, _note(log, target, question, answers))
-                advance(1)
+    asked = ((log, target) for log in logs for target in question.targets)
+    for log, target in track(asked, "times", total, while_printing=True):
+        answers = tuple(_answer(log, target, each, question) for each in question.rules)
+        yield Answers(log, target, answers, _note(log, target, question, answers))
 
 
 def _answer(log: PartitionLog, target: int, rules: str, question: Question) -> Answer:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -21,6 +21,8 @@ from kafkastore.spark.watch import SparkFailedError, borrowed_session, failures_
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_END = object()
 
 #: What jobs on Spark import.
 _NEEDED = ("pyspark", "pandas")
@@ -67,15 +69,21 @@ def executor(master: str | None, what: str, *, while_printing: bool = False) -> 
             yield _on_spark(partial(spread, spark), what)
         return
 
-    def run(
-        job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
-    ) -> Iterator[Result]:
-        with progress(what, len(items), while_printing=while_printing) as advance:
+    # The bar's `with` is not in a generator, which the garbage collector may end in any thread.
+    with ExitStack() as shown:
+
+        def run(
+            job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
+        ) -> Iterator[Result]:
+            advance = shown.enter_context(
+                progress(what, len(items), while_printing=while_printing)
+            )
             for item in items:
                 yield job(item)
                 advance(1)
+            shown.close()
 
-    yield run
+        yield run
 
 
 def _on_spark(work: Callable[..., Iterator[Any]], what: str) -> Run:
@@ -93,10 +101,20 @@ def _on_spark(work: Callable[..., Iterator[Any]], what: str) -> Run:
             with failures_of_spark():
                 results = work(job, items, weigh=weigh, tell=tell)
                 first = list(islice(results, 1))  # when it is there all are, and the bar can go
-        with failures_of_spark():
-            yield from chain(first, results)
+        return chain(first, _told_of_spark(results))
 
     return run
+
+
+def _told_of_spark(results: Iterator[Result]) -> Iterator[Result]:
+    """Yield results; what Spark ends with becomes a sentence."""
+    for each in iter(partial(_next, results), _END):
+        yield cast(Result, each)
+
+
+def _next(results: Iterator[Result]) -> Result | object:
+    with failures_of_spark():
+        return next(results, _END)
 
 
 @contextmanager

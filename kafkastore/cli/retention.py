@@ -10,7 +10,7 @@ import click
 
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
@@ -113,14 +113,13 @@ def _judged(
     selection: Selection, options: Options, now: int, version: str, failures: list[str]
 ) -> Iterator[PartitionRetention]:
     """Judge the chosen partitions; what can't be read by what is wrong."""
-    with progress("judging", len(selection.topic_partitions), while_printing=True) as advance:
-        for topic_partition in selection.topic_partitions:
-            try:
-                log = selection.store.partitions[topic_partition]
-                yield retention_of(log, config=options, now=now, version=version)
-            except (KafkaStoreError, OSError) as error:
-                failures.append(f"{topic_partition}: {sentence(error)}")
-            advance(1)
+    chosen = selection.topic_partitions
+    for topic_partition in track(chosen, "judging", len(chosen), while_printing=True):
+        try:
+            log = selection.store.partitions[topic_partition]
+            yield retention_of(log, config=options, now=now, version=version)
+        except (KafkaStoreError, OSError) as error:
+            failures.append(f"{topic_partition}: {sentence(error)}")
 
 
 def _is_doubtful(found: PartitionRetention) -> bool:
