@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted(
-    path for folder in ("kafkastore", "legacy", "migration") for path in (ROOT / folder).rglob("*.py")
-)
+FOLDERS = "kafkastore", "legacy", "migration"
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 #: What ends at once: files that are closed after reading, and names put into errors.
 HARMLESS = {"open", "open_log", "LogFile", "urls_in_errors"}
 #: `LogFile` closes a descriptor, as Python's own files do; `SideBySide` sets an attribute.
@@ -47,8 +46,9 @@ def waits(function):
     for node in own(function):
         if isinstance(node, ast.Try) and node.finalbody and suspends(node.body):
             yield node.lineno
-        elif isinstance(node, ast.With) and suspends(node.body):
-            if not HARMLESS.issuperset(called(each.context_expr) for each in node.items):
+        if isinstance(node, ast.With) and suspends(node.body):
+            entered = {called(each.context_expr) for each in node.items}
+            if not entered <= HARMLESS:
                 yield node.lineno
 
 
