@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import click
 
+from kafkastore.cli import interrupts
 from kafkastore.errors import (
     CorruptBatchError,
     CorruptCheckpointError,
@@ -21,7 +22,6 @@ from kafkastore.remote.tree import shown
 
 FOUND_PROBLEMS = 1
 UNREADABLE = 2
-INTERRUPTED = 130
 
 NO_PERMISSION = "run as the user that the files belong to, or as root"
 
@@ -52,7 +52,7 @@ _REMEDIES_BY_CLASS = (
 class Interrupted(click.ClickException):
     """Ctrl-C during a job that says what it leaves behind."""
 
-    exit_code = INTERRUPTED
+    exit_code = interrupts.INTERRUPTED
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from kafkastore.cli import interrupts
 from kafkastore.cli.failures import sentence
 from kafkastore.cli.progress import progress
 from kafkastore.errors import KafkaStoreError
@@ -141,6 +142,7 @@ def session_of(master: str) -> Iterator[Any]:
     with ExitStack() as stack:
         with progress("starting Spark", None):
             spark = stack.enter_context(borrowed_session(master))
+            interrupts.take_back()
         try:
             yield spark
         except SparkFailedError as error:
