@@ -6,17 +6,17 @@ for: the command line prints its help, and handles Ctrl-C, before that.
 """
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # typing's own takes longer to import than the rest
 if TYPE_CHECKING:
     from kafkastore.public_names import *  # noqa: F403
 else:
 
     def __getattr__(name):
         """Import all public names."""
+        from importlib import import_module
+
         public = import_module("kafkastore.public_names")
         globals().update({each: getattr(public, each) for each in ("__all__", *public.__all__)})
         if name not in globals():
@@ -25,4 +25,4 @@ else:
 
     def __dir__():
         """List the public names too."""
-        return sorted({*globals(), *import_module("kafkastore.public_names").__all__})
+        return sorted({*globals(), *__getattr__("__all__")})

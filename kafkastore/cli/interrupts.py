@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing's own takes longer to import than the rest
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from sys import UnraisableHookArgs
+    from types import FrameType
+    from typing import Any
 
 #: The exit code: as a shell reports of a program that SIGINT ended.
 INTERRUPTED = 130

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 
@@ -22,8 +22,6 @@ from kafkastore.spark.watch import SparkFailedError, borrowed_session, failures_
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-_END = object()
 
 #: What jobs on Spark import.
 _NEEDED = ("pyspark", "pandas")
@@ -109,13 +107,12 @@ def _on_spark(work: Callable[..., Iterator[Any]], what: str) -> Run:
 
 def _told_of_spark(results: Iterator[Result]) -> Iterator[Result]:
     """Yield results; what Spark ends with becomes a sentence."""
-    for each in iter(partial(_next, results), _END):
-        yield cast(Result, each)
-
-
-def _next(results: Iterator[Result]) -> Result | object:
-    with failures_of_spark():
-        return next(results, _END)
+    while True:
+        with failures_of_spark():
+            following = list(islice(results, 1))
+        if not following:
+            return
+        yield following[0]
 
 
 @contextmanager
