@@ -31,5 +31,5 @@ class _Traceback:
 if __name__ == "__main__":
     # Else a worker prints the traceback of a failed flush itself, and waits for other work.
     os.environ["PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE"] = "true"
-    daemon.traceback = _Traceback  # type: ignore[attr-defined]
+    daemon.traceback = _Traceback  # type: ignore[assignment, attr-defined]
     daemon.manager()
