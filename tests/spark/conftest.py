@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-HERE = Path(__file__).parent
-#: To start Spark takes half a minute on a machine with other work, and some tests start several.
-SECONDS = 300
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests of Spark more time, where they do not say how much they take."""
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(SECONDS))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session that has to find the data source by itself: nothing registers it here.
