@@ -3,6 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 STANDING_STILL = """
 import threading
@@ -23,12 +25,13 @@ def test_goes_on():
 """
 
 
+@pytest.mark.timeout(300)  # it starts pytest and a worker of its own
 def test_a_test_that_stands_still_is_ended_and_named(tmp_path):
     (tmp_path / "test_it.py").write_text(STANDING_STILL)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path,
          "-p", "no:cacheprovider", "-o", "timeout=2", "-n", "1", tmp_path],
-        cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False,
     )
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout

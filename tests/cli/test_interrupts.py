@@ -45,6 +45,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.timeout(300)  # it starts many processes
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ctrl_c_shows_one_sentence_and_no_traceback(name: str, root: Path, tmp_path: Path) -> None:
     for number in range(8):
@@ -60,7 +61,7 @@ def test_ctrl_c_shows_one_sentence_and_no_traceback(name: str, root: Path, tmp_p
             time.sleep(0.12 * number)
             process.send_signal(signal.SIGINT)
             err = process.stderr.read().decode()
-            code = process.wait(60)
+            code = process.wait(120)
         if code == 130:
             assert err.startswith("kafkastore: interrupted"), (number, err)
             assert err.count("\n") == 1, (number, err)
@@ -114,7 +115,7 @@ from kafkastore.cli.__main__ import main
 main()
 """
     ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=tmp_path,
         check=False,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "kafkastore: interrupted\n")
@@ -132,7 +133,7 @@ signal.raise_signal(signal.SIGINT)
 main()
 """
     ran = subprocess.run(
-        [sys.executable, "-c", script, "ls", root], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", script, "ls", root], capture_output=True, text=True, timeout=120,
         check=False,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -141,7 +142,7 @@ main()
 def test_little_is_imported_before_ctrl_c_is_handled() -> None:
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import kafkastore.cli.__main__"],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=120, check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
     assert not imported & {"click", "numpy", "pyarrow", "kafkastore.errors", "typing.io"}

@@ -141,6 +141,6 @@ def test_a_verification_that_the_collector_drops_while_a_thread_starts_stops_not
         path.unlink()
     ran = subprocess.run(
         [sys.executable, "-c", DROPPED_WHILE_A_THREAD_STARTS, tmp_path],
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=50, check=False,
     )
     assert (ran.stdout, ran.stderr) == ("started\n", "")
