@@ -12,6 +12,8 @@ from cli.running import Run
 
 from kafkastore.cli.commands import COMMANDS
 
+pytestmark = pytest.mark.timeout(300)  # many processes
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 
