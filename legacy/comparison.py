@@ -16,6 +16,7 @@ from kafkastore.formats.entries import (
     TimestampAndOffset,
     as_targets,
 )
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.partition_log import PartitionLog
 
 Timestamps = Iterable[int] | NDArray[np.int64]
@@ -118,6 +119,8 @@ def compare(
     broker_rules: str = "2.4",
     legacy_rules: str = "2.4",
     whole_seconds: bool = False,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
 ) -> list[Comparison]:
     """Ask for times in three ways, and count the records that lie between the answers.
 
@@ -136,6 +139,8 @@ def compare(
         Kafka versions.
     whole_seconds : bool
         Whether the legacy broker's Java saw whole seconds only; see `segment_times`.
+    on_corrupt, skipped
+        As for `PartitionLog.offset_for_timestamp`.
 
     Returns
     -------
@@ -163,6 +168,8 @@ def compare(
         broker_rules=broker_rules,
         legacy_rules=legacy_rules,
         whole_seconds=whole_seconds,
+        on_corrupt=on_corrupt,
+        skipped=skipped,
     )
     return [
         Comparison(
@@ -186,12 +193,14 @@ def compare_columns(
     broker_rules: str = "2.4",
     legacy_rules: str = "2.4",
     whole_seconds: bool = False,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
 ) -> NDArray[np.void]:
     """Compare as `compare` does, for many times at once.
 
     Parameters
     ----------
-    log, timestamps, now, mtimes, broker_rules, legacy_rules, whole_seconds
+    log, timestamps, now, mtimes, broker_rules, legacy_rules, whole_seconds, on_corrupt, skipped
         As for `compare`.
 
     Returns
@@ -205,14 +214,19 @@ def compare_columns(
     compared = np.empty(len(targets), COMPARISON)
     compared["asked_timestamp"] = targets
     compared["legacy"] = first_offsets_before(times, targets, now)
-    compared["broker"] = log.offsets_for_timestamps(targets, broker_rules)
-    compared["correct"] = log.offsets_for_timestamps(targets)
+    compared["broker"] = log.offsets_for_timestamps(targets, broker_rules, on_corrupt=on_corrupt)
+    corrupt: list[SkippedBytes] = []
+    compared["correct"] = log.offsets_for_timestamps(
+        targets, on_corrupt=on_corrupt, skipped=corrupt
+    )
     legacy, correct = compared["legacy"], compared["correct"]["offset"]
     # Where no record matches, a right consumer begins at the log end.
-    begins = np.where(correct < 0, log.log_end_offset, correct)
+    begins = np.where(correct < 0, log.end_offset(on_corrupt), correct)
     from_legacy = np.where(legacy < 0, begins, legacy)
     offsets = np.unique(np.concatenate((begins, from_legacy)))
-    counts = _records_before(log, offsets)
+    counts = _records_before(log, offsets, on_corrupt, corrupt)
+    if skipped is not None:
+        skipped += dict.fromkeys(corrupt)
     ahead = (
         counts[np.searchsorted(offsets, begins)] - counts[np.searchsorted(offsets, from_legacy)]
     )
@@ -270,12 +284,23 @@ def _record(found: tuple[int, int, int]) -> TimestampAndOffset | None:
     return None if offset < 0 else TimestampAndOffset(timestamp, offset, _or_none(epoch))
 
 
-def _records_before(log: PartitionLog, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _records_before(
+    log: PartitionLog,
+    offsets: NDArray[np.int64],
+    on_corrupt: OnCorrupt,
+    skipped: list[SkippedBytes],
+) -> NDArray[np.int64]:
     """Count the records from the lowest of rising offsets up to each, exclusive, in one pass."""
     counts = np.zeros(len(offsets), np.int64)
     if len(offsets) < 2:
         return counts
-    reader = log.to_arrow(["offset"], start_offset=int(offsets[0]), end_offset=int(offsets[-1]))
+    reader = log.to_arrow(
+        ["offset"],
+        start_offset=int(offsets[0]),
+        end_offset=int(offsets[-1]),
+        on_corrupt=on_corrupt,
+        skipped=skipped,
+    )
     for batch in reader:
         read: NDArray[np.int64] = batch.column(0).to_numpy()
         counts += np.searchsorted(read, offsets)

@@ -5,6 +5,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -15,6 +16,7 @@ from kafkastore.cli.dump_log import json_record, show_headers
 from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_line, json_option
 from kafkastore.cli.output_file import check_output, written_whole
+from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
 from kafkastore.cli.tables import counted
@@ -26,10 +28,10 @@ from kafkastore.cli.times import (
     show_time,
     zone_option,
 )
-from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import Record
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.partition_log import PartitionLog
 
@@ -94,6 +96,7 @@ class Bounds(NamedTuple):
     metavar="FILE",
     help="Write to this file, which appears when it is whole.",
 )
+@on_corrupt_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -111,7 +114,8 @@ def command(
     form: str | None,
     output: Path | None,
     as_json: bool,
-) -> None:
+    on_corrupt: OnCorrupt,
+) -> int:
     """Print records, partition by partition in the order of offsets; transaction markers never.
 
     Times choose record by record, since timestamps need not rise with offsets; segments that
@@ -125,15 +129,17 @@ def command(
     bounds = Bounds(
         _as_offset(from_offset), _as_offset(to_offset), start, end, limit, isolation
     )
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
     if output is None:
-        _Lines(sys.stdout.buffer, form, headers, zone).write(selection, bounds)
-        return
+        _Lines(sys.stdout.buffer, form, headers, zone).write(selection, bounds, problems)
+        return problems.exit_code
     check_output(output, selection.store)
     with written_whole(output) as file:
         if form in ("arrow", "parquet"):
-            _write_columns(file, form, selection, bounds, headers)
+            _write_columns(file, form, selection, bounds, headers, problems)
         else:
-            _Lines(file, form, headers, zone).write(selection, bounds)
+            _Lines(file, form, headers, zone).write(selection, bounds, problems)
+    return problems.exit_code
 
 
 def _form(form: str | None, as_json: bool, output: Path | None) -> str:
@@ -168,25 +174,23 @@ class _Lines:
         self._stream, self._form = stream, form
         self._headers, self._zone = headers, zone
 
-    def write(self, selection: Selection, bounds: Bounds) -> None:
+    def write(self, selection: Selection, bounds: Bounds, problems: Problems) -> None:
         """Write the records chosen, until their limit."""
         count = 0
-        last = None
         to_stdout = self._stream is sys.stdout.buffer
         with progress("records", bounds.limit, while_printing=to_stdout) as advance:
             chosen = (
-                (log, record) for log in selection.logs() for record in _records(log, bounds)
+                (log, record)
+                for log in problems.logs(selection)
+                for record in _records(log, bounds, problems)
             )
-            try:
-                for log, record in itertools.islice(chosen, bounds.limit):
-                    self._stream.write(self._line(log, record))
-                    count += 1
-                    last = (log, record.offset)
-                    if count % _STRIDE == 0:
-                        advance(_STRIDE)
-            except CorruptionError as error:
-                raise _with_way_out(error, last) from error
-        _tell_if_none(count, selection, bounds)
+            for log, record in itertools.islice(chosen, bounds.limit):
+                self._stream.write(self._line(log, record))
+                count += 1
+                if count % _STRIDE == 0:
+                    advance(_STRIDE)
+        if not problems.count:
+            _tell_if_none(count, selection, bounds)
 
     def _line(self, log: PartitionLog, record: Record) -> bytes:
         if self._form == "json":
@@ -204,11 +208,23 @@ class _Lines:
         return ("\t".join(cells) + "\n").encode("utf-8", "backslashreplace")
 
 
-def _records(log: PartitionLog, bounds: Bounds) -> Iterator[Record]:
-    """Yield a partition's records within the bounds, passing over segments that are too old."""
+def _records(log: PartitionLog, bounds: Bounds, problems: Problems) -> Iterator[Record]:
+    """Yield a partition's records within the bounds, and name what cannot be read."""
+    skipped: list[SkippedBytes] = []
+    yield from problems.readable(
+        log.topic_partition, _records_of(log, bounds, problems.on_corrupt, skipped)
+    )
+    problems.add_skipped(log.topic_partition, skipped)
+
+
+def _records_of(
+    log: PartitionLog, bounds: Bounds, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
+) -> Iterator[Record]:
+    """Read a partition's records within the bounds, without segments that are too old."""
     start, end = log.bounds(bounds.start_offset, bounds.end_offset)
+    read = partial(log.records, on_corrupt=on_corrupt, skipped=skipped)
     if bounds.isolation == "read_committed":  # which goes over much of the log each time
-        for record in log.records(start, end, isolation=bounds.isolation):
+        for record in read(start, end, isolation=bounds.isolation):
             if bounds.hold(record.timestamp):
                 yield record
         return
@@ -219,30 +235,37 @@ def _records(log: PartitionLog, bounds: Bounds) -> Iterator[Record]:
             if (-1 if largest is None else largest) < bounds.start_timestamp:
                 continue
         ends = end if segment.next_base_offset is None else min(end, segment.next_base_offset)
-        for record in log.records(max(start, segment.base_offset), ends):
+        for record in read(max(start, segment.base_offset), ends):
             if bounds.hold(record.timestamp):
                 yield record
+        if skipped and on_corrupt == "stop":
+            return
 
 
 def _write_columns(
-    file: BinaryIO, form: str, selection: Selection, bounds: Bounds, headers: bool
+    file: BinaryIO,
+    form: str,
+    selection: Selection,
+    bounds: Bounds,
+    headers: bool,
+    problems: Problems,
 ) -> None:
     """Write the records chosen as an Arrow IPC file or as Parquet, batch by batch."""
-    count, last = 0, None
+    count = 0
     with _open_writer(file, form, headers) as writer, progress("records", bounds.limit) as advance:
-        for log in selection.logs():
-            try:
-                for batch in _batches(log, form, bounds, headers):
-                    wanted = batch if bounds.limit is None else batch.slice(0, bounds.limit - count)
-                    writer.write_batch(wanted)
-                    count += wanted.num_rows
-                    last = (log, wanted.column("offset")[-1].as_py())
-                    advance(wanted.num_rows)
-                    if count == bounds.limit:
-                        return
-            except CorruptionError as error:
-                raise _with_way_out(error, last) from error
-    _tell_if_none(count, selection, bounds)
+        for log in problems.logs(selection):
+            skipped: list[SkippedBytes] = []
+            batches = _batches(log, form, bounds, headers, problems.on_corrupt, skipped)
+            for batch in problems.readable(log.topic_partition, batches):
+                wanted = batch if bounds.limit is None else batch.slice(0, bounds.limit - count)
+                writer.write_batch(wanted)
+                count += wanted.num_rows
+                advance(wanted.num_rows)
+                if count == bounds.limit:
+                    return
+            problems.add_skipped(log.topic_partition, skipped)
+    if not problems.count:
+        _tell_if_none(count, selection, bounds)
 
 
 def _open_writer(file: BinaryIO, form: str, headers: bool) -> RecordBatchFileWriter | ParquetWriter:
@@ -260,7 +283,12 @@ def _open_writer(file: BinaryIO, form: str, headers: bool) -> RecordBatchFileWri
 
 
 def _batches(
-    log: PartitionLog, form: str, bounds: Bounds, headers: bool
+    log: PartitionLog,
+    form: str,
+    bounds: Bounds,
+    headers: bool,
+    on_corrupt: OnCorrupt,
+    skipped: list[SkippedBytes],
 ) -> Iterator[RecordBatch]:
     """Read a partition's records within the bounds, in batches that are not empty."""
     if bounds.limit == 0:
@@ -274,19 +302,8 @@ def _batches(
         isolation=bounds.isolation,
         batch_rows=_ROW_GROUP_ROWS if form == "parquet" else BATCH_ROWS,
         batch_bytes=_ROW_GROUP_BYTES if form == "parquet" else BATCH_BYTES,
-    )
-
-
-def _with_way_out(
-    error: CorruptionError, last: tuple[PartitionLog, int] | None
-) -> KafkaStoreError:
-    """Add to an error how to get what can be read."""
-    if last is None:
-        return error
-    log, offset = last
-    return KafkaStoreError(
-        f"{error}; what is before can be read by "
-        f"kafkastore cat {log.path} --to-offset {offset + 1}"
+        on_corrupt=on_corrupt,
+        skipped=skipped,
     )
 
 

@@ -24,6 +24,7 @@ from kafkastore.cli.mtimes import (
 from kafkastore.cli.offsets import LEGACY, check_rules
 from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.output_file import check_output, written_whole
+from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
 from kafkastore.cli.tables import StreamedTable, counted, print_table
@@ -33,11 +34,12 @@ from kafkastore.legacy import (
     ComparisonSummary,
     summarise,
 )
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.lookup.rules import CORRECT
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.spark.jobs.places import Copies, chosen_copies, weight
-from kafkastore.spark.jobs.times import compare_partition, times_for
-from kafkastore.spark.spread import Run
+from kafkastore.spark.jobs.places import chosen_copies, weight
+from kafkastore.spark.jobs.times import compare_readable, times_for
+from kafkastore.spark.spread import Failed, Run, attempt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,6 +108,7 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
 @relative_option
 @zone_option
 @spark_option
+@on_corrupt_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -125,7 +128,8 @@ def command(
     zone: tzinfo | None,
     master: str | None,
     as_json: bool,
-) -> None:
+    on_corrupt: OnCorrupt,
+) -> int:
     """Compare what OffsetRequest v0, a broker with time indexes, and the truth answer for times.
 
     Redelivered are the records that a consumer reads although they come before the right offset,
@@ -148,11 +152,11 @@ def command(
     )
     if save_mtimes is not None:
         write_mtimes(save_mtimes, _logs(selection))
-    items = chosen_copies(
-        selection.store, selection.topic_partitions, is_weighed=master is not None
-    )
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
     with executor(master, "comparing", while_printing=output is None) as run:
-        compared = _compared(run, items, selection, how, mtimes_file)
+        compared = _compared(
+            run, selection, how, mtimes_file, problems, is_weighed=master is not None
+        )
         if form is not None and output is not None:
             with written_whole(output) as stream:
                 total = _write_columns(stream, form, compared)
@@ -164,6 +168,7 @@ def command(
             _print_total(total, rules)
     if plot is not None and drawing is not None:
         _draw_all(plot, drawing, selection, how)
+    return problems.exit_code
 
 
 def _check_form(form: str | None, output: Path | None, is_other: bool) -> None:
@@ -194,16 +199,30 @@ def _logs(selection: Selection) -> Iterator[PartitionLog]:
 
 def _compared(
     run: Run,
-    items: Sequence[Copies],
     selection: Selection,
     how: _How,
     mtimes_file: Path | None,
+    problems: Problems,
+    *,
+    is_weighed: bool,
 ) -> Compared:
-    """Ask partition by partition."""
-    job = partial(
-        compare_partition, times=how.times, samples=how.samples, how=how.arguments()
+    """Ask partition by partition; name those that cannot be read."""
+    partitions = selection.topic_partitions
+    items = chosen_copies(selection.store, partitions, is_weighed=is_weighed)
+    compare = partial(
+        compare_readable,
+        times=how.times,
+        samples=how.samples,
+        how=how.arguments(),
+        on_corrupt=problems.on_corrupt,
     )
-    yield from zip(selection.topic_partitions, run(job, items, weigh=weight), strict=True)
+    found = run(partial(attempt, compare), items, weigh=weight)
+    for partition, each in zip(partitions, found, strict=True):
+        if isinstance(each, Failed):
+            problems.add(partition, each.error)
+        else:
+            problems.add_skipped(partition, each.skipped)
+            yield partition, each.compared
     for _ in watched(_logs(selection), mtimes_file, how.legacy.mtimes):
         pass
 

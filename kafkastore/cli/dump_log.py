@@ -15,8 +15,10 @@ from kafkastore.cli.times import show_time
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.control_records import ControlRecordType, first_control_record
+from kafkastore.formats.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
 from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
-from kafkastore.segment.log_file import BatchRun, LogFile
+from kafkastore.log.partition_files import PartitionFiles
+from kafkastore.segment.log_file import BatchRun, LogFile, Place
 
 if TYPE_CHECKING:
     from kafkastore.cli.dump_options import DumpOptions
@@ -74,6 +76,8 @@ def dump_log(path: Path, options: DumpOptions) -> int:
             if options.records:
                 _dump_records(path, run, index, options, None if batch["is_control"] else decoder)
         if valid_bytes < log.size and options.max_bytes is None:
+            with LogFile(path, _place_of(path)) as placed:
+                placed.check_end(valid_bytes)
             note(
                 f"{path} has {counted(log.size - valid_bytes, 'byte')} behind its last whole "
                 f"batch, from byte {valid_bytes} on: torn or preallocated; a broker cuts them off"
@@ -81,6 +85,16 @@ def dump_log(path: Path, options: DumpOptions) -> int:
     if problems:
         tell(f"{counted(problems, 'batch', 'batches')} of {path} with a wrong checksum")
     return problems
+
+
+def _place_of(path: Path) -> Place | None:
+    """Return where a ``.log`` stands among those next to it; None for another file."""
+    file = parse_segment_file(path.name)
+    if file is None or path.name != segment_file_name(file.base_offset, LOG_SUFFIX):
+        return None
+    bases = PartitionFiles(path.parent).base_offsets
+    following = (base for base in bases if base > file.base_offset)
+    return Place(file.base_offset, next(following, None))
 
 
 def _batches_within(log: LogFile, max_bytes: int | None) -> Iterator[tuple[BatchRun, int]]:

@@ -15,6 +15,7 @@ from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.lag import committed_of
 from kafkastore.cli.on_spark import executor, expected, spark_option
 from kafkastore.cli.positions import position_options, read_positions
+from kafkastore.cli.problems import Problems
 from kafkastore.cli.selection import ANY_PATH, select, topic_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import show_time, zone_option
@@ -109,7 +110,10 @@ def command(
     given = read_positions(offsets, offsets_file)
     selection = select([cluster_1], topics, partitions)
     target = open_store(cluster_2)
-    committed = committed_of(selection, groups, given, narrowed=bool(topics or partitions))
+    problems = Problems(len(selection.topic_partitions))
+    committed = committed_of(
+        selection, groups, given, problems, narrowed=bool(topics or partitions)
+    )
     options = {
         "by": by,
         "largest_latency_ms": largest_latency_ms,
@@ -145,7 +149,7 @@ def command(
         return UNREADABLE
     checks = [each.found.check for each in found]
     is_lossy = any(check is not None and check.lost for check in checks)
-    return FOUND_PROBLEMS if is_lossy or beyond or unmoved else 0
+    return FOUND_PROBLEMS if is_lossy or beyond or unmoved else problems.exit_code
 
 
 def _check_latency_options(

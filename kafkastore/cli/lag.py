@@ -10,18 +10,21 @@ from typing import Any
 import click
 
 from kafkastore.cli.durations import show_duration
-from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, tell
+from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.on_spark import executor, expected, spark_option
+from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.positions import position_options, read_positions
+from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.selection import NotInStoreError, Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import parse_moment, resolve, show_time, zone_option
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.kip_33.committed_offsets import NoCommittedOffsetsError, committed_offsets
 from kafkastore.kip_33.lag import PartitionLag, Place
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
-from kafkastore.spark.jobs.positions import Committed as CommittedPlace
 from kafkastore.spark.jobs.positions import lag_row, measure_lag, to_follow, weigh
 from kafkastore.spark.spread import Failed, Run, attempt
 
@@ -44,6 +47,7 @@ Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
     help="read_committed counts no aborted records, and up to the last stable offset.",
 )
 @zone_option
+@on_corrupt_option
 @spark_option
 @json_option
 def command(
@@ -58,6 +62,7 @@ def command(
     zone: tzinfo | None,
     master: str | None,
     as_json: bool,
+    on_corrupt: OnCorrupt,
 ) -> int:
     """Tell how far consumer groups are behind: offsets, records, and time.
 
@@ -69,15 +74,15 @@ def command(
     given = read_positions(offsets, offsets_file)
     selection = select(paths, topics, partitions)
     until = next(iter(resolve(moments, selection, "now")), None)
-    committed = committed_of(selection, groups, given, narrowed=bool(topics or partitions))
-    failures: list[str] = []
-    items = [
-        to_follow(key, each, selection.store, is_weighed=master is not None)
-        for key, each in committed.items()
-    ]
-    places = set()
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
+    committed = committed_of(
+        selection, groups, given, problems, narrowed=bool(topics or partitions)
+    )
     with executor(master, "reading", while_printing=True) as run:
-        found = _measured(run, items, committed, until, isolation, failures)
+        found = _measured(
+            run, selection, committed, until, isolation, problems, is_weighed=master is not None
+        )
+        places = set()
         if as_json:
             for each in found:
                 write_json(_as_json(each))
@@ -86,17 +91,16 @@ def command(
             shown = list(found)
             places = {each.place for each in shown}
             _print(shown, zone)
-    for failure in failures:
-        tell(failure)
     # A broker's own __consumer_offsets are about partitions of all brokers; what was given is not.
     odd = {Place.BELOW_START, Place.BEYOND_END} | ({Place.NO_PARTITION} if given else set())
-    return UNREADABLE if failures else FOUND_PROBLEMS if places & odd else 0
+    return FOUND_PROBLEMS if places & odd else problems.exit_code
 
 
 def committed_of(
     selection: Selection,
     groups: Sequence[str],
     given: Mapping[OffsetCommitKey, int] | None,
+    problems: Problems,
     *,
     narrowed: bool,
 ) -> Committed:
@@ -110,6 +114,8 @@ def committed_of(
         Only these; none: all.
     given : mapping or None
         What counts instead of ``__consumer_offsets``.
+    problems : Problems
+        Gets the partitions of that which are corrupt.
     narrowed : bool
         Whether partitions were chosen by name; else offsets of others are kept too.
 
@@ -121,12 +127,18 @@ def committed_of(
         If nothing is given and the store has none, or none of a group.
     """
     if given is None:
+        unreadable: dict[TopicPartition, CorruptionError] = {}
         try:
-            committed: Committed = committed_offsets(selection.store, groups)
+            committed: Committed = committed_offsets(
+                selection.store, groups, unreadable=unreadable
+            )
         except NoCommittedOffsetsError as error:
             raise NoCommittedOffsetsError(
                 f"{error}; give offsets by --offsets or --offsets-file"
             ) from error
+        finally:
+            for partition, each in unreadable.items():
+                problems.add(partition, each)
     else:
         committed = {
             key: OffsetAndMetadata(offset, "", -1)
@@ -151,18 +163,28 @@ def committed_of(
 
 def _measured(
     run: Run,
-    items: Sequence[CommittedPlace],
+    selection: Selection,
     committed: Committed,
     now: int | None,
     isolation: Isolation,
-    failures: list[str],
+    problems: Problems,
+    *,
+    is_weighed: bool,
 ) -> Iterator[PartitionLag]:
     """Measure partition by partition; what can't be read is told."""
-    job = partial(attempt, partial(measure_lag, now=now, isolation=isolation))
+    items = [
+        to_follow(key, each, selection.store, is_weighed=is_weighed)
+        for key, each in committed.items()
+    ]
+    measure = partial(
+        measure_lag, now=now, isolation=isolation, on_corrupt=problems.on_corrupt
+    )
+    job = partial(attempt, measure)
     for key, found in zip(committed, run(job, items, weigh=weigh), strict=True):
         if isinstance(found, Failed):
-            failures.append(f"{key.topic}-{key.partition}: {expected(found.error)}")
+            problems.add(f"{key.topic}-{key.partition}", found.error)
         else:
+            problems.add_skipped(found.topic_partition, found.skipped)
             yield found
 
 

@@ -1,32 +1,28 @@
 """``kafkastore latency``: how long records took from their creation to the broker's log."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kafkastore.cli.durations import show_duration
-from kafkastore.cli.failures import UNREADABLE, note, sentence, tell
+from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.on_spark import executor, expected, spark_option
+from kafkastore.cli.on_spark import executor, spark_option
+from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_options
 from kafkastore.cli.tables import print_table
 from kafkastore.errors import DuplicatePartitionError
+from kafkastore.formats.file_names import TopicPartition
 from kafkastore.kip_33.latency import Latency
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.log_store import LogStore, open_store
-from kafkastore.spark.jobs.times import (
-    ToMeasure,
-    combined,
-    measure_latency,
-    to_measure,
-    weigh_both,
-)
-from kafkastore.spark.spread import Failed, attempt
+from kafkastore.spark.jobs.times import combined, measure_latency, to_measure, weigh_both
+from kafkastore.spark.spread import Failed, Run, attempt
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 
@@ -43,6 +39,7 @@ _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
     help="Log directory of another cluster that has the same records with create times: those.",
 )
 @spark_option
+@on_corrupt_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -52,6 +49,7 @@ def command(
     created_in: Path | None,
     master: str | None,
     as_json: bool,
+    on_corrupt: OnCorrupt,
 ) -> int:
     """Measure LogAppendTime minus CreateTime of records, by topic, where both are known.
 
@@ -62,57 +60,59 @@ def command(
         raise click.UsageError("--create-time-header and --created-in contradict each other")
     selection = select(paths, topics, partitions)
     other = None if created_in is None else open_store(created_in)
-    failures: list[str] = []
-    items = _to_measure(selection, other, failures, is_weighed=master is not None)
-    job = partial(
-        measure_latency, create_time_header=create_time_header, is_elsewhere=other is not None
-    )
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
     with executor(master, "reading", while_printing=True) as run:
-        found = _measured(items, run(partial(attempt, job), items, weigh=weigh_both), failures)
+        found = _measured(
+            run, selection, create_time_header, other, problems, is_weighed=master is not None
+        )
         if as_json:
             for each in found:
                 write_json(_as_json(each))
         else:
             _print(list(found), create_time_header, other)
-    for failure in failures:
-        tell(failure)
-    return UNREADABLE if failures else 0
+    return problems.exit_code
 
 
-def _to_measure(
-    selection: Selection, created_in: LogStore | None, failures: list[str], *, is_weighed: bool
-) -> list[ToMeasure]:
-    """Return where the partitions lie; what lies twice is told."""
+def _measured(
+    run: Run,
+    selection: Selection,
+    create_time_header: str | None,
+    created_in: LogStore | None,
+    problems: Problems,
+    *,
+    is_weighed: bool,
+) -> Iterator[Latency]:
+    """Measure partition by partition, and sum up by topic; what can't be read is told."""
     items = []
     duplicates = selection.store.partitions.duplicates
     for topic_partition in selection.topic_partitions:
         if topic_partition in duplicates:
             error = DuplicatePartitionError({topic_partition: duplicates[topic_partition]})
-            failures.append(f"{topic_partition}: {sentence(error)}")
+            problems.add(topic_partition, error)
             continue
         items.append(
             to_measure(selection.store, topic_partition, created_in, is_weighed=is_weighed)
         )
-    return items
-
-
-def _measured(
-    items: Sequence[ToMeasure], found: Iterable[Latency | Failed], failures: list[str]
-) -> Iterator[Latency]:
-    """Sum up by topic; what can't be read is told."""
-    topics = (item.copies[0].topic for item in items)
-    for topic, group in groupby(zip(topics, found, strict=True), key=itemgetter(0)):
+    job = partial(
+        measure_latency,
+        create_time_header=create_time_header,
+        is_elsewhere=created_in is not None,
+        on_corrupt=problems.on_corrupt,
+    )
+    found = run(partial(attempt, job), items, weigh=weigh_both)
+    places = (item.copies[0] for item in items)
+    of_topic = zip(places, found, strict=True)
+    for topic, group in groupby(of_topic, key=lambda pair: pair[0].topic):
         measured: list[Latency] = []
-        first: Exception | None = None
-        for _, each in group:
+        for place, each in group:
+            partition = TopicPartition(topic, place.partition)
             if isinstance(each, Failed):
-                first = first or each.error
+                problems.add(partition, each.error)
             else:
+                problems.add_skipped(partition, each.skipped)
                 measured.append(each)
-        if first is None:
+        if measured:
             yield combined(topic, measured)
-        else:
-            failures.append(f"{topic}: {expected(first)}")
 
 
 def _as_json(found: Latency) -> dict[str, Any]:

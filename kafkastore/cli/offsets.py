@@ -14,6 +14,7 @@ from kafkastore.cli.durations import parse_duration, show_duration
 from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.mtimes import LegacyView, load_mtimes, mtimes_options, watched
+from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table
@@ -21,6 +22,7 @@ from kafkastore.cli.times import parse_moment, relative_option, resolve, show_ti
 from kafkastore.errors import UnsupportedTimestampError
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.kip_33.clock_skew import earliest_timestamp
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.lookup.explanation import Explanation
 from kafkastore.log.lookup.prepared import LookupChoice, check_isolation_is_known
@@ -110,6 +112,7 @@ class Question(NamedTuple):
     isolation: Isolation
     explains: bool
     legacy: LegacyView
+    on_corrupt: OnCorrupt
 
 
 @click.command()
@@ -146,6 +149,7 @@ class Question(NamedTuple):
 )
 @relative_option
 @zone_option
+@on_corrupt_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -161,7 +165,8 @@ def command(
     relative_to: str,
     zone: tzinfo | None,
     as_json: bool,
-) -> None:
+    on_corrupt: OnCorrupt,
+) -> int:
     """Find the offset to begin with for a time.
 
     correct is the first record at or after the time, whatever the indexes say. A Kafka version is
@@ -178,14 +183,16 @@ def command(
     targets = tuple(specials[text] if text in specials else next(resolved) for text in times)
     mtimes = load_mtimes(mtimes_file, selection)
     legacy = LegacyView(time.time_ns() // 1_000_000, mtimes, whole_seconds)
-    logs = watched(selection.logs(), mtimes_file, mtimes)
+    problems = Problems(len(selection.topic_partitions), on_corrupt)
+    logs = watched(problems.logs(selection), mtimes_file, mtimes)
     total = len(selection.topic_partitions) * len(targets)
-    found = _answers(logs, total, Question(targets, tuple(rules), isolation, explain, legacy))
+    question = Question(targets, tuple(rules), isolation, explain, legacy, on_corrupt)
+    found = _answers(logs, total, question, problems)
     if as_json:
         for each in found:
             for answer in each.answers:
                 write_json(_as_json(each, answer, with_explanation=explain))
-        return
+        return problems.exit_code
     _tell_bounds(selection, rules)
     if clock_skew_ms:
         note(
@@ -198,6 +205,7 @@ def command(
         _print_one_rule(list(found), zone)
     else:
         _print_side_by_side(list(found), rules, zone)
+    return problems.exit_code
 
 
 def special_timestamp(text: str) -> int | None:
@@ -231,16 +239,36 @@ def _without_repetitions(names: Sequence[str]) -> list[str]:
 
 
 def _answers(
-    logs: Iterable[PartitionLog], total: int, question: Question
+    logs: Iterable[PartitionLog], total: int, question: Question, problems: Problems
 ) -> Iterator[Answers]:
-    """Ask every partition for every time."""
-    asked = ((log, target) for log in logs for target in question.targets)
-    for log, target in track(asked, "times", total, while_printing=True):
-        answers = tuple(_answer(log, target, each, question) for each in question.rules)
-        yield Answers(log, target, answers, _note(log, target, question, answers))
+    """Ask every partition for every time; name those that cannot be read."""
+    return track(_readable_answers(logs, question, problems), "times", total, while_printing=True)
 
 
-def _answer(log: PartitionLog, target: int, rules: str, question: Question) -> Answer:
+def _readable_answers(
+    logs: Iterable[PartitionLog], question: Question, problems: Problems
+) -> Iterator[Answers]:
+    for log in logs:
+        skipped: list[SkippedBytes] = []
+        asked = (_answers_of(log, target, question, skipped) for target in question.targets)
+        yield from problems.readable(log.topic_partition, asked)
+        problems.add_skipped(log.topic_partition, dict.fromkeys(skipped))
+
+
+def _answers_of(
+    log: PartitionLog, target: int, question: Question, skipped: list[SkippedBytes]
+) -> Answers:
+    answers = tuple(_answer(log, target, each, question, skipped) for each in question.rules)
+    return Answers(log, target, answers, _note(log, target, question, answers, skipped))
+
+
+def _answer(
+    log: PartitionLog,
+    target: int,
+    rules: str,
+    question: Question,
+    skipped: list[SkippedBytes],
+) -> Answer:
     """Ask one partition for one time."""
     nothing = Answer(rules, None, None, None)
     try:
@@ -249,7 +277,7 @@ def _answer(log: PartitionLog, target: int, rules: str, question: Question) -> A
 
             offsets = fetch_offsets_before(log, target, 1, **question.legacy._asdict())
             return nothing._replace(offset=offsets[0] if offsets else None)
-        found = _find(log, target, rules, question.isolation)
+        found = _find(log, target, rules, question, skipped)
     except UnsupportedTimestampError:
         return nothing._replace(is_refused=True)
     explanation = None
@@ -263,15 +291,26 @@ def _answer(log: PartitionLog, target: int, rules: str, question: Question) -> A
 
 
 def _find(
-    log: PartitionLog, target: int, rules: str, isolation: Isolation
+    log: PartitionLog, target: int, rules: str, question: Question, skipped: list[SkippedBytes]
 ) -> TimestampAndOffset | None:
     if target < 0:
-        return log.list_offset(target, rules, isolation)
-    return log.offset_for_timestamp(target, rules, isolation=isolation)
+        return log.list_offset(target, rules, question.isolation)
+    if rules != CORRECT:
+        return log.offset_for_timestamp(target, rules, isolation=question.isolation)
+    return log.offset_for_timestamp(
+        target,
+        isolation=question.isolation,
+        on_corrupt=question.on_corrupt,
+        skipped=skipped,
+    )
 
 
 def _note(
-    log: PartitionLog, target: int, question: Question, answers: Sequence[Answer]
+    log: PartitionLog,
+    target: int,
+    question: Question,
+    answers: Sequence[Answer],
+    skipped: list[SkippedBytes],
 ) -> str:
     """Say how answers differ from the right one; nothing where all agree."""
     refused = ", ".join(f"{each.rules} refuses it" for each in answers if each.is_refused)
@@ -279,7 +318,7 @@ def _note(
         return refused
     right = next((each.offset for each in answers if each.rules == CORRECT), -1)
     if right == -1:
-        right = _answer(log, target, CORRECT, question._replace(explains=False)).offset
+        right = _answer(log, target, CORRECT, question._replace(explains=False), skipped).offset
     if right is None and target < 0:
         return refused
     if right is None:

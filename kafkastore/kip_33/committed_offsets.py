@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError, CorruptionError, KafkaStoreError
 from kafkastore.formats.control_records import ControlRecordType
+from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.group_metadata import (
     OffsetAndMetadata,
     OffsetCommitKey,
@@ -50,7 +51,10 @@ Latest = dict[bytes, _Written]
 
 
 def committed_offsets(
-    store: LogStore, groups: Sequence[str] = ()
+    store: LogStore,
+    groups: Sequence[str] = (),
+    *,
+    unreadable: dict[TopicPartition, CorruptionError] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
     """Find the offsets that groups have committed.
 
@@ -60,6 +64,8 @@ def committed_offsets(
         With partitions of ``__consumer_offsets``; each is read whole.
     groups : sequence of str
         Only these; none: all.
+    unreadable : dict, optional
+        Gets the errors of partitions that are corrupt, which are left out. Default: raise them.
 
     Returns
     -------
@@ -80,7 +86,12 @@ def committed_offsets(
         raise NoCommittedOffsetsError(f"there is no partition of {CONSUMER_OFFSETS} here")
     found: dict[OffsetCommitKey, OffsetAndMetadata] = {}
     for log in logs:
-        found.update(committed_in(log))
+        try:
+            found.update(committed_in(log))
+        except CorruptionError as error:
+            if unreadable is None:
+                raise
+            unreadable[log.topic_partition] = error
     there = sorted({key.group for key in found})
     for group in groups:
         if group not in there:

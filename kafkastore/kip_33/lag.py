@@ -22,6 +22,7 @@ from kafkastore.kip_33.record_times import (
     runs_between,
     times_of,
 )
+from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.partition_log import PartitionLog
@@ -80,6 +81,8 @@ class PartitionLag(NamedTuple):
         What the group has still to read, as far as it is there.
     now : int or None
         Until when lag in time counts, ms since 1970; None: until the newest record not read.
+    skipped : tuple of SkippedBytes
+        The corrupt bytes among them.
     """
 
     group: str
@@ -90,6 +93,7 @@ class PartitionLag(NamedTuple):
     log_end_offset: int | None
     unread: Unread | None
     now: int | None
+    skipped: tuple[SkippedBytes, ...] = ()
 
     @property
     def offsets(self) -> int | None:
@@ -134,6 +138,7 @@ def lag(
     offsets: Mapping[OffsetCommitKey, int] | None = None,
     now: int | None = None,
     isolation: Isolation = "read_uncommitted",
+    on_corrupt: OnCorrupt = "raise",
 ) -> Iterator[PartitionLag]:
     """Tell how far groups are behind.
 
@@ -152,6 +157,8 @@ def lag(
     isolation : str
         "read_uncommitted", or "read_committed": no records of aborted transactions, up to the last
         stable offset.
+    on_corrupt : "raise", "skip" or "stop"
+        As for `PartitionLog.batches`; what is skipped is in each `PartitionLag`.
 
     Yields
     ------
@@ -181,7 +188,7 @@ def lag(
             if not groups or key.group in groups
         }
     for key, each in committed.items():
-        yield lag_of(store, key, each, now=now, isolation=isolation)
+        yield lag_of(store, key, each, now=now, isolation=isolation, on_corrupt=on_corrupt)
 
 
 def lag_of(
@@ -191,6 +198,7 @@ def lag_of(
     *,
     now: int | None = None,
     isolation: Isolation = "read_uncommitted",
+    on_corrupt: OnCorrupt = "raise",
 ) -> PartitionLag:
     """Tell how far one group is behind in one partition.
 
@@ -202,7 +210,7 @@ def lag_of(
         Which group and partition.
     committed : OffsetAndMetadata
         What the group committed.
-    now, isolation
+    now, isolation, on_corrupt
         As for `lag`.
 
     Returns
@@ -220,7 +228,9 @@ def lag_of(
             key.group, topic_partition, committed, Place.NO_PARTITION, None, None, None, now
         )
     log = store.partitions[topic_partition]
-    return log.beside_changes(lambda: _lag_of(log, key.group, committed, now, isolation))
+    return log.beside_changes(
+        lambda: _lag_of(log, key.group, committed, now, isolation, on_corrupt)
+    )
 
 
 def _lag_of(
@@ -229,15 +239,18 @@ def _lag_of(
     committed: OffsetAndMetadata,
     now: int | None,
     isolation: Isolation,
+    on_corrupt: OnCorrupt,
 ) -> PartitionLag:
-    start, end = max(committed.offset, log.log_start_offset), log.log_end_offset
+    log_end_offset = end = log.end_offset(on_corrupt)
+    start = max(committed.offset, log.log_start_offset)
     aborted = None
     if reads_committed(isolation):
-        end, aborted, _ = find_committed(log, start, end)
+        end, aborted, _ = find_committed(log, start, end, on_corrupt=on_corrupt)
+    skipped: list[SkippedBytes] = []
     place = Place.IN_LOG
     if committed.offset < log.log_start_offset:
         place = Place.BELOW_START
-    elif committed.offset > log.log_end_offset:
+    elif committed.offset > log_end_offset:
         place = Place.BEYOND_END
     return PartitionLag(
         group,
@@ -246,13 +259,18 @@ def _lag_of(
         place,
         log.log_start_offset,
         end,
-        find_unread(log, start, end, aborted),
+        find_unread(log, start, end, aborted, Damage(on_corrupt, skipped)),
         now,
+        tuple(skipped),
     )
 
 
 def find_unread(
-    log: PartitionLog, start_offset: int, end_offset: int, aborted: AbortedBatches | None = None
+    log: PartitionLog,
+    start_offset: int,
+    end_offset: int,
+    aborted: AbortedBatches | None = None,
+    damage: Damage | None = None,
 ) -> Unread:
     """Count the records between two offsets, and find the first and the newest time.
 
@@ -264,6 +282,8 @@ def find_unread(
         Inclusive, exclusive.
     aborted : AbortedBatches, optional
         Batches that don't count.
+    damage : Damage, optional
+        What to do at corrupt bytes.
 
     Returns
     -------
@@ -283,7 +303,7 @@ def find_unread(
     first: tuple[int, int] | None = None
     newest = -1
     columns = new_columns(start_offset, end_offset)
-    for located in runs_between(log, start_offset, end_offset):
+    for located in runs_between(log, start_offset, end_offset, damage=damage):
         headers = located.headers
         kept = ~is_control(headers) & (headers["count"] != 0)
         if aborted is not None:

@@ -34,6 +34,7 @@ from kafkastore.kip_33.record_times import (
     runs_between,
     times_of,
 )
+from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.partition_log import PartitionLog
 
@@ -61,6 +62,8 @@ class Latency(NamedTuple):
         Records with LogAppendTime whose create time is not known.
     create_time_batches : int
         Batches with CreateTime, of which nobody knows when they were appended.
+    skipped : tuple of SkippedBytes
+        Corrupt bytes that were skipped.
     """
 
     topic: str
@@ -69,6 +72,7 @@ class Latency(NamedTuple):
     counts: NDArray[np.int64]
     unknown_records: int
     create_time_batches: int
+    skipped: tuple[SkippedBytes, ...] = ()
 
     @property
     def records(self) -> int:
@@ -113,6 +117,7 @@ def latency(
     *,
     create_time_header: str | None = None,
     created_in: LogStore | None = None,
+    on_corrupt: OnCorrupt = "raise",
 ) -> Iterator[Latency]:
     """Measure the time from creation to append of records, topic by topic.
 
@@ -129,6 +134,8 @@ def latency(
         Another cluster with the same topics and partitions, whose records have create times. They
         are found by key and value, the first of equal ones for the first; takes 40 bytes of memory
         a record.
+    on_corrupt : "raise", "skip" or "stop"
+        As for `PartitionLog.batches`; what is skipped is in each `Latency`.
 
     Yields
     ------
@@ -155,7 +162,11 @@ def latency(
             )
     for topic, logs in by_topic.items():
         yield latency_of(
-            topic, logs, create_time_header=create_time_header, created_in=created_in
+            topic,
+            logs,
+            create_time_header=create_time_header,
+            created_in=created_in,
+            on_corrupt=on_corrupt,
         )
 
 
@@ -165,6 +176,7 @@ def latency_of(
     *,
     create_time_header: str | None = None,
     created_in: LogStore | None = None,
+    on_corrupt: OnCorrupt = "raise",
 ) -> Latency:
     """Measure the time from creation to append of one topic's records.
 
@@ -174,7 +186,7 @@ def latency_of(
         Its name.
     logs : sequence of PartitionLog
         Its partitions.
-    create_time_header, created_in
+    create_time_header, created_in, on_corrupt
         As for `latency`.
 
     Returns
@@ -190,18 +202,19 @@ def latency_of(
         raise ValueError("create times are in a header or in another cluster, not in both")
     found = _Histogram()
     unknown = batches = 0
+    skipped: list[SkippedBytes] = []
     for log in logs:
         if created_in is not None:
-            pieces = iter([_elsewhere(log, created_in)])
+            pieces = iter([_elsewhere(log, created_in, on_corrupt, skipped)])
         elif create_time_header is not None:
-            pieces = _in_headers(log, create_time_header)
+            pieces = _in_headers(log, create_time_header, on_corrupt, skipped)
         else:
-            pieces = _kept(log)
+            pieces = _kept(log, Damage(on_corrupt, skipped))
         for each in pieces:
             found.add(each.latencies)
             unknown += each.unknown_records
             batches += each.create_time_batches
-    return Latency(topic, len(logs), *found.counted(), unknown, batches)
+    return Latency(topic, len(logs), *found.counted(), unknown, batches, tuple(skipped))
 
 
 class _Piece(NamedTuple):
@@ -249,11 +262,11 @@ def has_append_time(headers: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def _kept(log: PartitionLog) -> Iterator[_Piece]:
+def _kept(log: PartitionLog, damage: Damage) -> Iterator[_Piece]:
     """Go over a partition's batches for what they have kept."""
-    start, end = log.log_start_offset, log.log_end_offset
+    start, end = log.log_start_offset, log.end_offset(damage.on_corrupt)
     columns = new_columns(start, end)
-    for located in runs_between(log, start, end):
+    for located in runs_between(log, start, end, damage=damage):
         headers = located.headers[~is_control(located.headers)]
         appended = has_append_time(headers)
         kept = keeps_create_times(headers)
@@ -271,9 +284,12 @@ def _kept(log: PartitionLog) -> Iterator[_Piece]:
         yield _Piece(np.empty(0, np.int64), unknown, created)
 
 
-def _in_headers(log: PartitionLog, name: str) -> Iterator[_Piece]:
+def _in_headers(
+    log: PartitionLog, name: str, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
+) -> Iterator[_Piece]:
     """Go over a partition's records for what a header of them says."""
-    for batch in log.to_arrow(["timestamp", "timestampType", "headers"]):
+    columns = ["timestamp", "timestampType", "headers"]
+    for batch in log.to_arrow(columns, on_corrupt=on_corrupt, skipped=skipped):
         appended = batch.column("timestampType").to_numpy() == 1
         stamps = batch.column("timestamp").cast("int64").fill_null(-1).to_numpy() // 1000
         created = _header_times(batch.column("headers"), name)
@@ -285,13 +301,17 @@ def _in_headers(log: PartitionLog, name: str) -> Iterator[_Piece]:
         )
 
 
-def _elsewhere(log: PartitionLog, created_in: LogStore) -> _Piece:
+def _elsewhere(
+    log: PartitionLog, created_in: LogStore, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
+) -> _Piece:
     """Look a partition's records up in another cluster."""
-    appended = _fingerprints_and_times(log, of_append_time=True)
+    damage = Damage(on_corrupt, skipped)
+    appended = _fingerprints_and_times(log, damage, of_append_time=True)
     if log.topic_partition not in created_in.partitions:
         return _Piece(np.empty(0, np.int64), len(appended[0]), 0)
     other = created_in.partitions[log.topic_partition]
-    created = _fingerprints_and_times(other, of_append_time=False)
+    damage = Damage(on_corrupt, skipped)
+    created = _fingerprints_and_times(other, damage, of_append_time=False)
     kinds, numbers = np.unique(np.concatenate([appended[0], created[0]]), return_inverse=True)
     places = _numbered(numbers[: len(appended[0])], len(kinds))
     others = _numbered(numbers[len(appended[0]) :], len(kinds))
@@ -301,14 +321,14 @@ def _elsewhere(log: PartitionLog, created_in: LogStore) -> _Piece:
 
 
 def _fingerprints_and_times(
-    log: PartitionLog, *, of_append_time: bool
+    log: PartitionLog, damage: Damage, *, of_append_time: bool
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Read the records that have an append time, or those whose create time is known."""
-    start, end = log.log_start_offset, log.log_end_offset
+    start, end = log.log_start_offset, log.end_offset(damage.on_corrupt)
     fingerprints = Fingerprints(start, end, "content")
     hashes: list[NDArray[np.uint64]] = [np.empty(0, np.uint64)]
     times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-    for located in runs_between(log, start, end):
+    for located in runs_between(log, start, end, damage=damage):
         headers = located.headers.copy()
         if not of_append_time:
             headers["attributes"][keeps_create_times(headers)] &= ~LOG_APPEND_TIME

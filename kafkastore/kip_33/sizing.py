@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.errors import CorruptionError, OffsetOverflowError, OutOfOrderAppendError
+from kafkastore.errors import CorruptBatchError, OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.index_builder import IndexBuilder
@@ -211,6 +211,8 @@ def sizing(
     ------
     TypeError, ValueError
         If an interval or a bucket is no whole number, or less than 1.
+    CorruptionError
+        As from `sizing_of`.
 
     Notes
     -----
@@ -293,8 +295,13 @@ def sizing_of(
     Returns
     -------
     Sizing
-        Of each segment as far as it can be read. Entries are those of an index that is rebuilt: a
-        broker counts the batches of one produce request, or of a follower's fetch, as one.
+        Entries are those of an index that is rebuilt: a broker counts the batches of one produce
+        request, or of a follower's fetch, as one.
+
+    Raises
+    ------
+    CorruptionError
+        Where a log breaks its format; checksums are not computed.
     """
     found = log.beside_changes(
         lambda: [_measured(segment, intervals, buckets_ms) for segment in log.segments]
@@ -310,20 +317,20 @@ def _measured(
     builders = [IndexBuilder(segment.base_offset, interval) for interval in intervals]
     counters = [_BucketCounter(bucket) for bucket in buckets_ms]
     valid_bytes = 0
-    with segment.open_log() as log:
-        try:
+    try:
+        with segment.open_log() as log:
             for run in log.runs():
                 for builder in builders:
                     builder.append(run.headers)
                 for counter in counters:
                     counter.append(run.headers["max_timestamp"])
                 valid_bytes = int(run.headers["position"][-1] + run.headers["size"][-1])
-        except (CorruptionError, OffsetOverflowError, OutOfOrderAppendError):
-            pass  # what lies behind it can't be read either: `verify` says where
+        entries = [builder.finish() for builder in builders]
+    except (OffsetOverflowError, OutOfOrderAppendError) as error:
+        raise CorruptBatchError(str(error), path=segment.log_path, position=valid_bytes) from error
     is_active = segment.next_base_offset is None
     by_interval = []
-    for interval, builder in zip(intervals, builders, strict=True):
-        offset_entries, time_entries = builder.finish()
+    for interval, (offset_entries, time_entries) in zip(intervals, entries, strict=True):
         by_interval.append(
             _size(
                 interval,

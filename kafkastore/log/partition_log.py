@@ -4,10 +4,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
 
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import (
@@ -19,7 +22,7 @@ from kafkastore.errors import (
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
 from kafkastore.formats.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -43,8 +46,10 @@ from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.lookup.explanation import Explanation, explain
 from kafkastore.log.lookup.list_offset import Question, list_offset
+from kafkastore.log.lookup.past_damage import find_past_damage
 from kafkastore.log.lookup.prepared import LookupChoice, prepare
-from kafkastore.log.lookup.segments_by_time import Lookup
+from kafkastore.log.lookup.rules import CORRECT
+from kafkastore.log.lookup.segments_by_time import Lookup, as_entry
 from kafkastore.log.partition_files import FileNote, PartitionFiles
 from kafkastore.remote.tree import known_here, list_again
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
@@ -52,7 +57,6 @@ from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
@@ -449,9 +453,11 @@ class PartitionLog:
         isolation: Isolation,
         untimed: Literal["segment"] | None,
         indexes: Indexes,
+        *,
+        past_damage: bool = False,
     ) -> Lookup:
         """Return what these rules make of the log, made ready when it is first asked for."""
-        facts, key = self.facts, (rules, isolation, untimed, indexes)
+        facts, key = self.facts, (rules, isolation, untimed, indexes, past_damage)
         lookup: Lookup | None = facts.get(key)
         if lookup is None:
             lookup = facts.setdefault(key, prepare(self, LookupChoice(*key)))
@@ -465,6 +471,8 @@ class PartitionLog:
         isolation: Isolation = "read_uncommitted",
         untimed: Literal["segment"] | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
     ) -> TimestampAndOffset | None:
         """Find the offset to begin with for a time.
 
@@ -484,9 +492,13 @@ class PartitionLog:
             first offset, with the time it was last written.
         indexes : str
             How far ``correct`` trusts time indexes. ``"check"``: the answer is right whatever they
-            say; the headers of the segments up to the answer are read once. ``"trust"``: right where
-            the entries between the first and the last of each index are a broker's for this very
-            log; nothing but what the search needs is read. ``"ignore"``: headers are read each time.
+            say; the segments up to the answer are read once, with their checksums. ``"trust"``:
+            right where the entries between the first and the last of each index are a broker's for
+            this very log, and no batch is corrupt; nothing but what the search needs is read.
+            ``"ignore"``: headers are read each time, without checksums.
+        on_corrupt, skipped
+            As for `batches`. Unless it is "raise", a Kafka version answers as that broker does,
+            which takes corrupt bytes for the end of their segment.
 
         Returns
         -------
@@ -498,7 +510,7 @@ class PartitionLog:
         UnknownRulesError
             If the rules are not known.
         CorruptBatchError
-            If bytes on the way break the format; a broker would fail here too.
+            If bytes on the way are corrupt: what comes first at or after the time is not known.
         ValueError
             If the isolation, `untimed` or `indexes` is none.
         TypeError
@@ -507,7 +519,7 @@ class PartitionLog:
         if type(target_timestamp) is not int:  # which costs less than a call
             target_timestamp = whole_number("target_timestamp", target_timestamp)
         try:
-            lookup = self.facts.get((rules, isolation, untimed, indexes))
+            lookup = self.facts.get((rules, isolation, untimed, indexes, False))
             if lookup is None:
                 lookup = self._lookup(rules, isolation, untimed, indexes)
             return lookup.find(target_timestamp)
@@ -515,6 +527,13 @@ class PartitionLog:
             return self.beside_changes(
                 lambda: self._lookup(rules, isolation, untimed, indexes).find(target_timestamp)
             )
+        except CorruptionError:
+            if on_corrupt == "raise":
+                raise
+            if rules == CORRECT:
+                return find_past_damage(self, target_timestamp, isolation, on_corrupt, skipped)
+            lookup = self._lookup(rules, isolation, untimed, indexes, past_damage=True)
+            return lookup.find(target_timestamp)
 
     def offsets_for_timestamps(
         self,
@@ -524,6 +543,8 @@ class PartitionLog:
         isolation: Isolation = "read_uncommitted",
         untimed: Literal["segment"] | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
     ) -> NDArray[np.void]:
         """Find the offsets for many times; the answers of `offset_for_timestamp`.
 
@@ -531,7 +552,7 @@ class PartitionLog:
         ----------
         target_timestamps : array_like of int64, shape (n,)
             ms since 1970, in any order.
-        rules, isolation, untimed, indexes
+        rules, isolation, untimed, indexes, on_corrupt, skipped
             As for `offset_for_timestamp`.
 
         Returns
@@ -540,9 +561,26 @@ class PartitionLog:
             Structured: `timestamp` int64, `offset` int64, `leader_epoch` int32, in the order asked;
             -1 each where there is none.
         """
-        return self.beside_changes(
-            lambda: self._lookup(rules, isolation, untimed, indexes).find_many(target_timestamps)
-        )
+        try:
+            return self.beside_changes(
+                lambda: self._lookup(rules, isolation, untimed, indexes).find_many(
+                    target_timestamps
+                )
+            )
+        except CorruptionError:
+            if on_corrupt == "raise":
+                raise
+            find = partial(
+                self.offset_for_timestamp,
+                rules=rules,
+                isolation=isolation,
+                untimed=untimed,
+                indexes=indexes,
+                on_corrupt=on_corrupt,
+                skipped=skipped,
+            )
+            targets = as_targets(target_timestamps).ravel().tolist()
+            return np.array([as_entry(find(each)) for each in targets], TIMESTAMP_AND_OFFSET)
 
     def explain_timestamp(
         self,

@@ -157,9 +157,9 @@ def read(
     known_end_offset : int, optional
         Up to where the log is known to have records: a torn tail before it is corruption.
     indexes : str
-        By what a segment is known not to reach `start_timestamp`. ``"check"``: by the headers of all
-        its batches. ``"trust"``: by its time index, of which the first and the last entry are
-        checked, and no more. ``"ignore"``: all segments are read.
+        By what a segment is known not to reach `start_timestamp`. ``"check"``: by all its batches,
+        read once, with their checksums. ``"trust"``: by its time index, of which the first and the
+        last entry are checked, and no more. ``"ignore"``: all segments are read.
 
     Returns
     -------

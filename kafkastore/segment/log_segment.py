@@ -453,9 +453,9 @@ class LogSegment:
         ----------
         indexes : str
             What makes the entries of the time index true. ``"check"``: all batches, read once,
-            with their checksums. ``"trust"``: that the first entry, the last, and the one that a search begins
-            at fit the log. ``"ignore"``: nothing; each search begins at the segment's first byte,
-            or at the entry of the offset index for the offset to begin at.
+            with their checksums. ``"trust"``: that the first entry, the last, and the one that a
+            search begins at fit the log. ``"ignore"``: nothing; each search begins at the segment's
+            first byte, or at the entry of the offset index for the offset to begin at.
 
         Returns
         -------

@@ -168,6 +168,33 @@ def test_a_log_that_can_not_be_indexed_is_left_alone(tmp_path, batches):
     assert not told.is_indexed
 
 
+@pytest.mark.parametrize(
+    ("number", "slot", "offset"), [(0, 9, 12), (1, 5, 3), (1, 5, 14), (2, 9, 4)]
+)
+def test_a_log_whose_offsets_do_not_rise_within_its_segment_is_left_alone(
+    tmp_path, number, slot, offset
+):
+    segments = thirty()
+    batches = list(segments[number].batches)
+    batches[slot] = replace(batches[slot], first_offset=offset, last_offset_kept=offset)
+    segments[number] = replace(segments[number], batches=tuple(batches))
+    plan, (left,) = reindexed(written(tmp_path, *segments), index_interval_bytes=200)
+    assert plan.changes == ()
+    assert left.path == f"t-0/{segments[number].base_offset:020}.log"
+    assert not left.is_indexed
+
+
+def test_a_length_that_leads_beyond_the_end_is_no_torn_batch(tmp_path):
+    root = written(tmp_path, *thirty())
+    path = root / "t-0" / f"{20:020}.log"
+    data = bytearray(path.read_bytes())
+    data[5 * SIZE + 9] ^= 1
+    path.write_bytes(data)
+    plan, (left,) = reindexed(root, index_interval_bytes=200)
+    assert plan.changes == ()
+    assert (left.valid_bytes, left.is_indexed) == (5 * SIZE, False)
+
+
 def test_behind_a_log_left_alone_transactions_are_not_known(golden, writable_copy):
     root = writable_copy(golden("2.4.0", "transactions", "answers").logs)
     log = kafkastore.open(root)["txn", 0]

@@ -125,6 +125,20 @@ def test_a_torn_tail_is_a_note(run: Run, golden: Any) -> None:
     assert "behind its last whole batch" in ran.err
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_length_that_leads_beyond_the_end_of_the_file_is_no_torn_tail(
+    run: Run, sample_copy: Path, number: int
+) -> None:
+    path = sorted((sample_copy / "up-0").glob("*.log"))[number]
+    data = bytearray(path.read_bytes())
+    data[8] |= 16
+    path.write_bytes(data)
+    ran = run("dump", path)
+    assert ran.code == 2
+    assert "torn" not in ran.err
+    assert path.name in ran.err
+
+
 def test_small_files_are_decoded_by_their_names(run: Run, golden: Any) -> None:
     logs = golden("3.9.1", "leader-epochs", "answers").logs
     partition = next(logs.glob("*/leader-epoch-checkpoint")).parent

@@ -11,6 +11,7 @@ from models.log_directory import Log, Segment
 from models.segment_indexes import recovered_entries
 
 import kafkastore
+from kafkastore import CorruptBatchError
 from kafkastore.formats.record_builder import build_batch
 from kafkastore.kip_33.sizing import (
     MINUTE_MS,
@@ -119,17 +120,17 @@ def test_missing_indexes_have_no_entries_and_whole_segments_are_scanned(golden):
     assert size.largest_scan_bytes == max(segment.size for segment in log.segments)
 
 
-def test_what_lies_behind_a_broken_batch_is_not_counted(golden, writable_copy):
+def test_a_log_that_can_not_be_read_to_its_end_is_not_sized(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "create-time-monotonic", "answers").logs)
     log = next(iter(kafkastore.open(logs)))
-    whole = sizing_of(log)
     path = log.segments[0].log_path
     data = bytearray(path.read_bytes())
     last = list(log.batches(0, log.segments[1].base_offset))[-1]
     data[last.position + 8 : last.position + 12] = b"\xff" * 4  # a negative length
     path.write_bytes(data)
-    found = sizing_of(kafkastore.open(logs)[str(log.topic_partition)])
-    assert found.log_bytes == whole.log_bytes - (len(data) - last.position)
+    with pytest.raises(CorruptBatchError) as raised:
+        sizing_of(kafkastore.open(logs)[str(log.topic_partition)])
+    assert (raised.value.path, raised.value.position) == (path, last.position)
 
 
 def test_a_segment_that_a_broker_deletes_meanwhile_is_sized_no_more(golden, writable_copy):

@@ -8,11 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
 from models.offset_lookup import broker_list_offset, correct_answer, end_offset
-from models.record_format import CODECS_OF, NONE, Batch, Row, emptied, marker
+from models.record_format import CODECS_OF, GZIP, NONE, Batch, Row, emptied, marker
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore.errors import UnsupportedForMessageFormatError, UnsupportedTimestampError
+from kafkastore.errors import (
+    CorruptBatchError,
+    UnsupportedForMessageFormatError,
+    UnsupportedTimestampError,
+)
 
 # Each version with the newest ListOffsets request that it speaks.
 VERSIONS = {
@@ -166,6 +170,16 @@ def test_the_right_largest_timestamp_is_of_no_marker_and_no_record_that_is_gone(
     found = opened(Log((Segment(0, batches).indexed(),)))
     assert found.list_offset(MAX_TIMESTAMP) == (9, 1, 0)
     assert found.list_offset(MAX_TIMESTAMP, "4.1") is None
+
+
+def test_a_broken_batch_with_the_largest_timestamp_is_an_error_with_its_place(opened):
+    whole, broken = Batch((Row(0, 5),)), Batch((Row(1, 9),), codec=GZIP)
+    found = opened(Log((Segment(0, (whole, broken)).indexed(),), is_clean=True))
+    path = found.segments[0].log_path
+    path.write_bytes(whole.data + broken.data[:61] + bytes(len(broken.data) - 61))
+    with pytest.raises(CorruptBatchError) as raised:
+        found.list_offset(MAX_TIMESTAMP, "3.8")
+    assert (raised.value.path, raised.value.position) == (path, len(whole.data))
 
 
 @pytest.mark.parametrize(("rules", "wanted"), [("2.4", (0, 0, 0)), ("3.8", (0, 0, 0))])

@@ -198,7 +198,8 @@ def test_a_store_answers_eight_threads_as_it_answers_one(root):
     wanted = [ask() for ask in questions(kafkastore.open(root))]
     store = kafkastore.open(root)
     assert ask_in_threads(questions(store)) == [wanted] * THREADS
-    logs = ask_in_threads([lambda store=kafkastore.open(root): store["rising", 0]])
+    opened = kafkastore.open(root)
+    logs = ask_in_threads([lambda: opened["rising", 0]])
     assert len({id(log) for (log,) in logs}) == 1
 
 
@@ -219,7 +220,7 @@ def test_an_open_index_answers_eight_threads_as_it_answers_one(root, tmp_path, k
         yield lambda: (index.entry_count, index.used_entry_count, index.first_disorder())
         yield lambda: (index.last_entry, index.last_entry_with_padding, index.entry(1))
         yield lambda: (index.entries(with_padding=True).tolist(), index.entry_bytes())
-        yield lambda: index.raw.tolist()
+        yield index.raw.tolist
 
     with kind.open(path) as index:
         wanted = [ask() for ask in questions(index)]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import kafkastore
 from kafkastore.errors import KafkaStoreError
 from kafkastore.log.recovery import recover_log
+from kafkastore.segment import checked_times
 
 CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
@@ -187,6 +188,8 @@ class OpenFile:
     def _put(self, position, value):
         os.pwrite(self._descriptor, bytes([value]), position)
         os.utime(self.path, ns=self._times)
+        # By size and modification time the file is the same.
+        checked_times._remembered.clear()
 
     def __enter__(self):
         return self

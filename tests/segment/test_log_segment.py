@@ -14,6 +14,7 @@ from models.record_strategies import bounded, segments
 from models.segment_indexes import pack_offset_entries, pack_time_entries
 
 from kafkastore import LogSegment
+from kafkastore.errors import CorruptBatchError
 from kafkastore.segment.log_segment import SegmentSummary
 
 BASE = 40
@@ -262,7 +263,11 @@ def test_an_index_that_a_broker_began_anew_is_not_believed(written):
 def test_garbage_behind_the_batches_hides_nothing(written):
     opened = written(replace(LOG_OF_FIVE, tail=b"\xff" * 200).indexed())
     assert opened.next_offset == 47
-    assert opened.largest_record_timestamp() == 460
+    assert isinstance(opened.end_error, CorruptBatchError)
+    assert opened.largest_record_timestamp("trust") == 460
+    with pytest.raises(CorruptBatchError):
+        opened.largest_record_timestamp()
+    assert opened.may_reach(10**15)
     assert opened.find_offset_by_timestamp(460, 0) == (460, 46, 0)
 
 

@@ -68,12 +68,17 @@ class BrokerSegment:
         Of the broker.
     state : "loaded", "recovered" or "running"
         How the broker came by it.
+    past_damage : bool
+        Take corrupt bytes for the end of the segment, as the broker does, instead of raising.
     """
 
-    def __init__(self, segment: LogSegment, rules: BrokerRules, state: State) -> None:
+    def __init__(
+        self, segment: LogSegment, rules: BrokerRules, state: State, *, past_damage: bool = False
+    ) -> None:
         self.segment = segment
         self.state = state
         self._rules = rules
+        self._open_log = segment.open_as_broker if past_damage else segment.open_log
 
     @cached_property
     def entries(self) -> IndexEntries:
@@ -123,7 +128,7 @@ class BrokerSegment:
         if self.state != "running" or not self.segment.is_active:
             return last
         # A running broker knows more than its index: what was appended since the last entry.
-        with self.segment.open_log() as file:
+        with self._open_log() as file:
             for run in file.runs(self.position_of(last.offset)):
                 highest = int(run.headers["max_timestamp"].argmax())
                 timestamp = int(run.headers["max_timestamp"][highest])
@@ -217,14 +222,14 @@ class BrokerSegment:
         times, offsets = segment.time_index, segment.offset_index
         if self._right_times is not None and times is not None and offsets is not None:
             return SegmentSearch(
-                segment.open_log,
+                self._open_log,
                 segment.base_offset,
                 times.entry_bytes(),
                 offsets.entry_bytes(),
                 checked=True,
             )
         return SegmentSearch(
-            segment.open_log,
+            self._open_log,
             segment.base_offset,
             self.entries.time_index,
             self.entries.offset_index,
@@ -232,7 +237,9 @@ class BrokerSegment:
         )
 
 
-def broker_segments(log: PartitionLog, rules: BrokerRules) -> list[BrokerSegment]:
+def broker_segments(
+    log: PartitionLog, rules: BrokerRules, *, past_damage: bool = False
+) -> list[BrokerSegment]:
     """Return the segments of a log as a broker has them.
 
     Parameters
@@ -241,20 +248,19 @@ def broker_segments(log: PartitionLog, rules: BrokerRules) -> list[BrokerSegment
         The partition.
     rules : BrokerRules
         Of the broker.
+    past_damage : bool
+        See `BrokerSegment`.
     """
-    if log.log_dir is None:
-        return [BrokerSegment(segment, rules, "running") for segment in log.segments]
-    if log.is_clean:
-        return [BrokerSegment(segment, rules, "loaded") for segment in log.segments]
     recovery_point = log.recovery_point or 0
-    # The segment that holds the recovery point is the first to be recovered.
+
+    def state_of(segment: LogSegment) -> State:
+        if log.log_dir is None:
+            return "running"
+        # The segment that holds the recovery point is the first to be recovered.
+        ends = segment.next_base_offset
+        return "loaded" if log.is_clean or (ends and ends <= recovery_point) else "recovered"
+
     return [
-        BrokerSegment(
-            segment,
-            rules,
-            "recovered"
-            if segment.next_base_offset is None or segment.next_base_offset > recovery_point
-            else "loaded",
-        )
+        BrokerSegment(segment, rules, state_of(segment), past_damage=past_damage)
         for segment in log.segments
     ]

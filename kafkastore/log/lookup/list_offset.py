@@ -26,7 +26,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkastore.errors import UnsupportedForMessageFormatError, UnsupportedTimestampError
+from kafkastore.errors import (
+    CorruptionError,
+    UnsupportedForMessageFormatError,
+    UnsupportedTimestampError,
+)
 from kafkastore.formats.broker_rules import BrokerRules, parse_version
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.formats.list_offsets import (
@@ -242,9 +246,12 @@ def _record_of_max(segment: BrokerSegment) -> TimestampAndOffset | None:
             header = run.headers[holders[0]]
             if header["magic"] == 0:
                 return None
-            found = first_record_from(
-                run.batch(int(holders[0])), int(header["position"]), largest.timestamp, 0
-            )
+            try:
+                found = first_record_from(
+                    run.batch(int(holders[0])), int(header["position"]), largest.timestamp, 0
+                )
+            except CorruptionError as error:
+                raise error.located(file.path) from error
             if found is None or found[0] != largest.timestamp:
                 return None
             epoch = int(header["leader_epoch"])

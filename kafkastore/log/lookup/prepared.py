@@ -44,12 +44,15 @@ class LookupChoice(NamedTuple):
     indexes : str
         How far ``correct`` trusts time indexes, see `LogSegment.search_by_time`; all other rules
         take them as the broker does.
+    past_damage : bool
+        Whether a broker's answer is asked for where bytes are corrupt, too: the segment ends there.
     """
 
     rules: str = CORRECT
     isolation: Isolation = "read_uncommitted"
     untimed: Literal["segment"] | None = None
     indexes: Indexes = DEFAULT_INDEXES
+    past_damage: bool = False
 
 
 def prepare(log: PartitionLog, choice: LookupChoice) -> Lookup:
@@ -89,7 +92,7 @@ def prepare(log: PartitionLog, choice: LookupChoice) -> Lookup:
     if broker is not None:
         lookup = _NoEpochs.unless_told(
             SegmentsByTime(
-                broker_segments(log, broker),
+                broker_segments(log, broker, past_damage=choice.past_damage),
                 starting_offset_of(log, broker),
                 falls_through=False,
                 end_offset=end,

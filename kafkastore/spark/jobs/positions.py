@@ -12,6 +12,7 @@ from kafkastore.kip_33.failover import Method, PartitionFailover, failover_of
 from kafkastore.kip_33.fingerprints import Match
 from kafkastore.kip_33.lag import PartitionLag, lag_of
 from kafkastore.kip_33.lag import Place as Position
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation, reads_committed
 from kafkastore.log.log_store import AnyPartition, LogStore, open_store
 from kafkastore.spark.jobs.places import (
@@ -153,7 +154,13 @@ def weigh(item: Committed) -> int:
     return weight(item.copies) + weight(item.elsewhere)
 
 
-def measure_lag(item: Committed, *, now: int | None, isolation: Isolation) -> PartitionLag:
+def measure_lag(
+    item: Committed,
+    *,
+    now: int | None,
+    isolation: Isolation,
+    on_corrupt: OnCorrupt = "raise",
+) -> PartitionLag:
     """Tell how far one group is behind in one partition.
 
     Parameters
@@ -161,13 +168,20 @@ def measure_lag(item: Committed, *, now: int | None, isolation: Isolation) -> Pa
     item : Committed
     now, isolation
         As for `lag`.
+    on_corrupt : str
+        As for `kafkastore.lag`.
 
     Returns
     -------
     PartitionLag
     """
     return lag_of(
-        store_of(item.copies), item.key, item.committed, now=now, isolation=isolation
+        store_of(item.copies),
+        item.key,
+        item.committed,
+        now=now,
+        isolation=isolation,
+        on_corrupt=on_corrupt,
     )
 
 

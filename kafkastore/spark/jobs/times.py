@@ -13,6 +13,7 @@ from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.legacy.offset_request import clock
 from kafkastore.legacy.segment_times import spread_times
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_store import AnyPartition, LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.spark.jobs.places import (
@@ -120,6 +121,32 @@ def compare_partition(
     log = open_copies(copies)
     asked = times_for(log, times, samples, how.get("mtimes"))
     return compare_columns(log, asked, **how)
+
+
+class ReadableComparison(NamedTuple):
+    """What comparing gave, and what was skipped on the way."""
+
+    compared: NDArray[np.void]
+    skipped: tuple[SkippedBytes, ...]
+
+
+def compare_readable(
+    copies: Copies,
+    *,
+    times: Sequence[int],
+    samples: int,
+    how: Mapping[str, Any],
+    on_corrupt: OnCorrupt,
+) -> ReadableComparison:
+    """Do as `compare_partition`, past corrupt bytes if that is asked for."""
+    skipped: list[SkippedBytes] = []
+    compared = compare_partition(
+        copies,
+        times=times,
+        samples=samples,
+        how={**how, "on_corrupt": on_corrupt, "skipped": skipped},
+    )
+    return ReadableComparison(compared, tuple(skipped))
 
 
 def times_for(
@@ -261,7 +288,11 @@ def weigh_both(item: ToMeasure) -> int:
 
 
 def measure_latency(
-    item: ToMeasure, *, create_time_header: str | None, is_elsewhere: bool
+    item: ToMeasure,
+    *,
+    create_time_header: str | None,
+    is_elsewhere: bool,
+    on_corrupt: OnCorrupt = "raise",
 ) -> Latency:
     """Measure the time from creation to append of one partition's records.
 
@@ -272,6 +303,8 @@ def measure_latency(
         As for `latency`.
     is_elsewhere : bool
         Whether create times are those of the other cluster.
+    on_corrupt : str
+        As for `kafkastore.latency`.
 
     Returns
     -------
@@ -283,6 +316,7 @@ def measure_latency(
         [log],
         create_time_header=create_time_header,
         created_in=store_of(item.elsewhere) if is_elsewhere else None,
+        on_corrupt=on_corrupt,
     )
 
 
@@ -314,6 +348,7 @@ def combined(topic: str, found: Sequence[Latency]) -> Latency:
         counts,
         sum(each.unknown_records for each in found),
         sum(each.create_time_batches for each in found),
+        tuple(skipped for each in found for skipped in each.skipped),
     )
 
 

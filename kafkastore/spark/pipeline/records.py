@@ -67,7 +67,8 @@ def _frame(run: Run, spark: SparkSession, store: StoreResult) -> DataFrame:
     from pyspark.sql import functions
 
     surveyed = [row for row in store.partitions if row.records]
-    frame = records_of(spark, [str(run.location(store))], surveyed, assign=False)
+    has_unreadable = any(row.readable_end is not None for row in store.partitions)
+    frame = records_of(spark, [str(run.location(store))], surveyed, assign=has_unreadable)
     return frame.withColumn("store", functions.lit(store.name))
 
 

@@ -26,6 +26,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.lookup.prepared import LookupChoice, check_isolation_is_known
 from kafkastore.log.lookup.rules import broker_rules
@@ -66,6 +67,7 @@ KNOWN = (
     "endingOffsetsByTimestamp",
     "endingOffsets",
     "failOnDataLoss",
+    "onCorrupt",
     "includeHeaders",
     "columns",
     "minPartitions",
@@ -94,6 +96,7 @@ OF_ANY_TABLE = (
     "subscribePattern",
     "assign",
     "failOnDataLoss",
+    "onCorrupt",
     "columns",
     "minPartitions",
     "table",
@@ -123,6 +126,7 @@ class ReadOptions(NamedTuple):
     end: Bound
     latest_without_match: bool
     fail_on_data_loss: bool
+    on_corrupt: OnCorrupt
     columns: tuple[str, ...] | None
     include_headers: bool
     min_partitions: int
@@ -187,7 +191,8 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
             options, "startingOffsetsByTimestampStrategy", ("error", "latest")
         )
         == "latest",
-        fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
+        fail_on_data_loss=(fails := boolean(options, "failOnDataLoss", default=True)),
+        on_corrupt=_on_corrupt(options, fails=fails),
         columns=columns,
         include_headers=include_headers,
         min_partitions=at_least_one(options, "minPartitions") or 1,
@@ -251,6 +256,14 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
         path if is_url(path) else absolute(without_file_scheme(path).removeprefix("file:"))
         for path in paths
     )
+
+
+def _on_corrupt(options: Mapping[str, str], *, fails: bool) -> OnCorrupt:
+    """Return what is done at corrupt bytes; without failOnDataLoss they end a task's range."""
+    if "oncorrupt" not in options:
+        return "raise" if fails else "stop"
+    chosen = choice(options, "onCorrupt", get_args(OnCorrupt))
+    return next(each for each in get_args(OnCorrupt) if each == chosen)
 
 
 def _isolation(options: Mapping[str, str]) -> Isolation:

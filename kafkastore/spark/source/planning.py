@@ -212,7 +212,7 @@ def _range(log: PartitionLog, options: ReadOptions) -> Range:
         end = END
     elif end > log.log_start_offset and end != END:
         _check_is_there(log, options.end, end, options)
-    return Range(log, start, end, log.log_end_offset)
+    return Range(log, start, end, log.end_offset(options.on_corrupt))
 
 
 def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None:

@@ -12,6 +12,7 @@ from kafkastore.errors import (
     SegmentGoneError,
 )
 from kafkastore.formats.record_columns import BATCH_ROWS
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import shown, url_of
 from kafkastore.spark.source.filters import Limits
@@ -61,7 +62,7 @@ def read_slices(
     DataLossError
         If records that were planned are not there, unless `failOnDataLoss` is false.
     CorruptionError
-        At a broken batch, unless `failOnDataLoss` is false.
+        At corrupt bytes, unless `onCorrupt` says otherwise.
     """
     batches = (
         batch
@@ -81,6 +82,7 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     is_known = each.start_offset < each.known_end_offset
     checks = options.fail_on_data_loss and is_known
+    skipped: list[SkippedBytes] = []
     try:
         log = each.log
         listed = log.segments
@@ -94,15 +96,19 @@ def _read(
             end_timestamp=limits.end_timestamp,
             isolation=options.isolation,
             is_decided=is_decided,
+            on_corrupt=options.on_corrupt,
+            skipped=skipped,
             known_end_offset=each.known_end_offset if is_known else None,
         )
         if checks and log.segments is not listed:  # one was gone when its turn came
             _check_start(each, log)
         if checks:
-            _check_end(each)
+            _check_end(each, options.on_corrupt)
+        for corrupt in skipped:
+            LOG.warning("%s: %s", url_of(each.path), shown(str(corrupt)))
     except (CorruptionError, SegmentGoneError, NotALogDirectoryError) as error:
         if checks and isinstance(error, CorruptionError):
-            _check_end(each)  # what was cut since then is told as that
+            _check_end(each, "stop")  # what was cut since then is told as that
         if options.fail_on_data_loss:
             raise
         until = "" if each.end_offset == END else f" up to offset {each.end_offset}"
@@ -120,9 +126,9 @@ def _check_start(each: LogSlice, log: PartitionLog) -> None:
         raise _loss(each, each.start_offset, gone)
 
 
-def _check_end(each: LogSlice) -> None:
+def _check_end(each: LogSlice, on_corrupt: OnCorrupt) -> None:
     """Raise where the log was cut."""
-    end = each.log.log_end_offset
+    end = each.log.end_offset(on_corrupt)
     if end < each.known_end_offset:
         raise _loss(each, max(end, each.start_offset), each.known_end_offset)
 

@@ -19,15 +19,17 @@ from kafkastore.formats.group_metadata import NO_LEADER_EPOCH
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.kip_33.committed_offsets import committed_in
 from kafkastore.log.batch_reading import SegmentsInTurn, first_timestamp
+from kafkastore.log.damage import Damage, SkippedBytes
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import url_of
+from kafkastore.remote.tree import shown, url_of
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import check_regular
 from kafkastore.segment.transaction_index_file import TransactionIndex
 from kafkastore.spark.source.options import ReadOptions
+from kafkastore.spark.source.planning import LOG
 from kafkastore.spark.source.slices import END, LogSlice
 
 Columns = dict[str, pa.Array]
@@ -72,26 +74,26 @@ def of_batches(
     names : collection of str
         The columns to make; checksums are only computed for `crc_valid`.
     options : ReadOptions
-        `fail_on_data_loss`: whether broken bytes are an error, or the end of these segments.
+        `on_corrupt`: whether corrupt bytes are an error, skipped, or the end of these segments.
     """
     log = segments.log
-    turns = SegmentsInTurn(log, segments.start_offset, segments.end_offset)
-    try:
-        for segment, file in turns:
-            # Behind a new listing what was read already may stand in front of what was not.
-            relisted = turns.first_offset > segments.start_offset
-            first = turns.first_offset if relisted else segments.log_start_offset
-            following = END if segment.next_base_offset is None else segment.next_base_offset
-            position = segment.position_before(first, file)
-            for run in turns.runs(segment, file, position):
-                headers = run.headers
-                is_asked = (headers["last_offset"] >= first) | _without_sense(headers)
-                if following > segments.end_offset:
-                    is_asked &= headers["last_offset"] < segments.end_offset
-                yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
-    except CorruptionError:
-        if options.fail_on_data_loss:
-            raise
+    skipped: list[SkippedBytes] = []
+    damage = Damage(options.on_corrupt, skipped)
+    turns = SegmentsInTurn(log, segments.start_offset, segments.end_offset, damage)
+    for segment, file in turns:
+        # After a new listing what was read already may stand in front of what was not.
+        relisted = turns.first_offset > segments.start_offset
+        first = turns.first_offset if relisted else segments.log_start_offset
+        following = END if segment.next_base_offset is None else segment.next_base_offset
+        position = segment.position_before(first, file)
+        for run in turns.runs(segment, file, position):
+            headers = run.headers
+            is_asked = headers["last_offset"] >= first
+            if following > segments.end_offset:
+                is_asked &= headers["last_offset"] < segments.end_offset
+            yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
+    for corrupt in skipped:
+        LOG.warning("%s: %s", url_of(segments.path), shown(str(corrupt)))
 
 
 def _checked(run: BatchRun) -> NDArray[np.int8]:
@@ -100,14 +102,6 @@ def _checked(run: BatchRun) -> NDArray[np.int8]:
     batch_header.scan(run.data, run.position, headers, verify_crc=True)
     checked: NDArray[np.int8] = headers["crc_valid"]
     return checked
-
-
-def _without_sense(headers: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell harmed batches by offsets that can't be; they are not passed over."""
-    is_harmed: NDArray[np.bool_] = (headers["last_offset"] < 0) | (
-        (headers["magic"] == 2) & (headers["base_offset"] > headers["last_offset"])
-    )
-    return is_harmed
 
 
 def _batch_columns(
