@@ -1,133 +1,28 @@
 """Kafka's log store without the broker.
 
-The public names are these, and those of `kafkastore.legacy`, `kafkastore.migration` and, with the
-extra ``spark``, `kafkastore.spark`, which is not imported here.
+The public names are those of `public_names`, of `kafkastore.legacy` and `kafkastore.migration` and,
+with the extra ``spark``, of `kafkastore.spark`. They are imported when the first of them is asked
+for: the command line prints its help, and handles Ctrl-C, before that.
 """
-from kafkastore.changes.apply import apply
-from kafkastore.changes.journal import Journal
-from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume, undo
-from kafkastore.checks.findings import Finding, Severity
-from kafkastore.checks.predict import predict_start
-from kafkastore.checks.reindex import plan_reindex
-from kafkastore.checks.repair import plan_repair
-from kafkastore.checks.verify import verify
-from kafkastore.errors import (
-    ChangeRefusedError,
-    CorruptBatchError,
-    CorruptCheckpointError,
-    CorruptIndexError,
-    CorruptionError,
-    DuplicatePartitionError,
-    IndexFullError,
-    InvalidConfigError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    KafkaStoreError,
-    LogWouldBeCutError,
-    NotAFileError,
-    NotALogDirectoryError,
-    OffsetOutOfRangeError,
-    OffsetOverflowError,
-    OutOfOrderAppendError,
-    ProducerStateError,
-    RecordTooLargeError,
-    RemoteObjectChangedError,
-    RemoteStoreError,
-    SegmentGoneError,
-    UnsupportedFormatError,
-    UnsupportedForMessageFormatError,
-    UnsupportedTimestampError,
-    WriterFailedError,
-)
-from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
-from kafkastore.kip_33.failover import failover
-from kafkastore.kip_33.lag import lag
-from kafkastore.kip_33.latency import latency
-from kafkastore.kip_33.retention import retention
-from kafkastore.kip_33.sizing import sizing
-from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_dir_writer import LogDirWriter
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.log_store import open_store as open
-from kafkastore.log.log_writer import AppendInfo, LogWriter
-from kafkastore.log.lookup.explanation import Explanation
-from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.recovery import RecoveredLog, recover_log
-from kafkastore.segment.index_file import OffsetIndex, TimeIndex
-from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.transaction_index_file import TransactionIndex
-
-# Last: they build on what is above.
-from kafkastore import legacy, migration  # isort: skip
+from __future__ import annotations
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AppendInfo",
-    "ChangeRefusedError",
-    "CorruptBatchError",
-    "CorruptCheckpointError",
-    "CorruptIndexError",
-    "CorruptionError",
-    "DuplicatePartitionError",
-    "Explanation",
-    "Finding",
-    "IndexFullError",
-    "InvalidConfigError",
-    "InvalidRecordError",
-    "InvalidTimestampError",
-    "Journal",
-    "KafkaStoreError",
-    "LogConfig",
-    "LogDirWriter",
-    "LogOffsetPosition",
-    "LogSegment",
-    "LogStore",
-    "LogWouldBeCutError",
-    "LogWriter",
-    "NotAFileError",
-    "NotALogDirectoryError",
-    "OffsetIndex",
-    "OffsetOutOfRangeError",
-    "OffsetOverflowError",
-    "OutOfOrderAppendError",
-    "PartitionLog",
-    "Plan",
-    "ProducerStateError",
-    "Record",
-    "RecordBatch",
-    "RecordTooLargeError",
-    "RecoveredLog",
-    "RemoteObjectChangedError",
-    "RemoteStoreError",
-    "SegmentGoneError",
-    "Severity",
-    "TimeIndex",
-    "TimestampAndOffset",
-    "TimestampType",
-    "TopicPartition",
-    "TransactionIndex",
-    "UnsupportedForMessageFormatError",
-    "UnsupportedFormatError",
-    "UnsupportedTimestampError",
-    "WriterFailedError",
-    "apply",
-    "failover",
-    "lag",
-    "latency",
-    "legacy",
-    "migration",
-    "open",
-    "plan_reindex",
-    "plan_repair",
-    "predict_start",
-    "recover_log",
-    "resume",
-    "retention",
-    "sizing",
-    "undo",
-    "verify",
-]
+TYPE_CHECKING = False  # typing's own takes longer to import than the rest
+if TYPE_CHECKING:
+    from kafkastore.public_names import *  # noqa: F403
+else:
+
+    def __getattr__(name):
+        """Import all public names."""
+        from importlib import import_module
+
+        public = import_module("kafkastore.public_names")
+        globals().update({each: getattr(public, each) for each in ("__all__", *public.__all__)})
+        if name not in globals():
+            raise AttributeError(f"module 'kafkastore' has no attribute {name!r}")
+        return globals()[name]
+
+    def __dir__():
+        """List the public names too."""
+        return sorted({*globals(), *__getattr__("__all__")})

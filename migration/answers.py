@@ -25,7 +25,7 @@ from kafkastore.log.log_store import open_store
 from kafkastore.log.lookup.rules import broker_rules
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.sample_times import sample_times
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide
 
 #: The brokers that are asked: the version that most rules here are of, and the newest one.
 BROKERS = ("2.4", "4.1")
@@ -179,10 +179,11 @@ def answers(
         return partition_answers(log, changes[partition.directory], samples, rules=rules)
 
     found = []
-    for done in side_by_side(ask, chosen, threads, "kafkastore-answers"):
-        found.append(done)
-        if progress is not None:
-            progress(done)
+    with SideBySide(ask, chosen, threads, "kafkastore-answers") as asked:
+        for done in asked:
+            found.append(done)
+            if progress is not None:
+                progress(done)
     return Answers(tuple(found), len(changed))
 
 

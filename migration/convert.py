@@ -43,7 +43,7 @@ from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
@@ -147,11 +147,13 @@ def plan_convert(
         return done
 
     changes: list[FileChange] = []
-    for done in side_by_side(convert, logs, threads or os.cpu_count() or 1, "kafkastore-convert"):
-        changes += done.all_changes()
-        for each in done.unconverted:
-            if found is not None:
-                found(each)
+    threads = threads or os.cpu_count() or 1
+    with SideBySide(convert, logs, threads, "kafkastore-convert") as in_turn:
+        for done in in_turn:
+            changes += done.all_changes()
+            for each in done.unconverted:
+                if found is not None:
+                    found(each)
     return Plan(str(root), "convert" if name is None else f"convert ({name})", tuple(changes))
 
 

@@ -19,7 +19,7 @@ from kafkastore.fs import lock_holder
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide
 from kafkastore.remote.tree import local_path
 
 
@@ -163,10 +163,12 @@ def survey(
         )
 
     surveyed = []
-    for done in side_by_side(look_at, store.logs_of(partitions), threads, "kafkastore-survey"):
-        surveyed.append(done)
-        if progress is not None:
-            progress(done)
+    logs = store.logs_of(partitions)
+    with SideBySide(look_at, logs, threads, "kafkastore-survey") as looked_at:
+        for done in looked_at:
+            surveyed.append(done)
+            if progress is not None:
+                progress(done)
     return Survey(
         str(root),
         store.log_dirs[0].is_clean if store.log_dirs else None,

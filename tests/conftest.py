@@ -42,6 +42,7 @@ for _name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1")
 
 GOLDEN = Path(__file__).parent / "golden"
+WORKING_LONG = {"kafka", "soak", "fuzz", "sanitizer"}
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,15 @@ def pytest_configure(config: pytest.Config) -> None:
         "golden_cases(names, versions, answers): shell patterns, one or several each, that narrow"
         " the cases a test with the argument golden_case runs on",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that start Spark or brokers, or work long, the time for that."""
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        works_long = "spark" in item.path.parts or not marks.isdisjoint(WORKING_LONG)
+        if works_long and "timeout" not in marks:
+            item.add_marker(pytest.mark.timeout(300))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -15,6 +15,8 @@ from models.record_format import LZ4, NONE, Batch, Row
 from kafkastore.formats import offset_index, time_index
 from kafkastore.segment.recovery import rebuild_indexes
 
+pytestmark = pytest.mark.timeout(300)  # compilers and peers
+
 FIRST_TIMESTAMP = 1_500_000_000_000
 FIRST_LOG = f"{0:020}.log"
 

@@ -12,7 +12,7 @@ from cli.running import assert_one_sentence
 from click.testing import CliRunner
 
 from kafkastore import LogDirWriter
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 from kafkastore.formats.record_batch import Record, TimestampType
 from kafkastore.fs import FileSystem
 

@@ -20,7 +20,7 @@ LAYERS = (
     ("changes",),
     ("legacy", "migration", "checks"),
     ("broker", "kip_33"),
-    ("PUBLIC_NAMES",),  # kafkastore/__init__.py
+    ("PUBLIC_NAMES",),  # kafkastore/__init__.py, public_names.py
     ("spark",),
     ("samples",),
     ("cli",),
@@ -55,7 +55,7 @@ def layer_of(module: str) -> str | None:
     if top != "kafkastore":
         return None
     name = rest.partition(".")[0]
-    if not name:
+    if name in ("", "public_names"):
         return "PUBLIC_NAMES"
     return name if name in RANK else "SUBJECTS"
 

@@ -18,6 +18,8 @@ import kafkastore
 from kafkastore import migration, samples
 from kafkastore.fs import FileSystem
 
+pytestmark = pytest.mark.timeout(300)  # Spark
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")

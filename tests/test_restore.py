@@ -22,6 +22,8 @@ from kip_33.stores import commit
 import kafkastore
 from kafkastore import LogDirWriter, migration
 
+pytestmark = pytest.mark.timeout(300)  # many processes
+
 DOCUMENT = Path(__file__).parents[1] / "docs" / "restore.md"
 CONSOLE = [(block.language, each) for block in blocks_of(DOCUMENT)
            if block.language in ("console", "sh") for each in commands_of(block)]

@@ -12,10 +12,10 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import groupby, zip_longest
 from pathlib import Path
-from threading import Event
 from typing import NamedTuple
 
 from kafkastore.changes.content import chunks_of
@@ -23,7 +23,7 @@ from kafkastore.changes.copy_store import check_unchanged, files_of
 from kafkastore.changes.plan import Content, Plan, Prefix
 from kafkastore.changes.sole_user import check_no_broker
 from kafkastore.errors import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide, Stop
 from kafkastore.remote.new_store import NewStore
 from kafkastore.remote.stores import COPYING, RemoteObject, is_url
 from kafkastore.remote.tree import known_here, list_again, local_path, object_at, url_of
@@ -104,10 +104,10 @@ def unfinished_at(url: str) -> bool:
         return False
 
 
-def _by_threads(pieces: Sequence[Piece]) -> Iterator[int]:
-    gives_up = Event()
-    work = partial(upload, is_wanted=lambda: not gives_up.is_set())
-    return side_by_side(work, pieces, THREADS, "upload", give_up=gives_up.set)
+def _by_threads(pieces: Sequence[Piece]) -> SideBySide[Piece, int]:
+    stop = Stop()
+    work = partial(upload, is_wanted=lambda: not stop.is_set)
+    return SideBySide(work, pieces, THREADS, "upload", stop=stop)
 
 
 def upload_store(
@@ -115,7 +115,7 @@ def upload_store(
     url: str,
     plan: Plan,
     *,
-    spread: Callable[[Sequence[Piece]], Iterable[int]] = _by_threads,
+    spread: Callable[[Sequence[Piece]], Iterable[int]] | None = None,
     progress: Callable[[int], None] = lambda files: None,
 ) -> UploadedStore:
     """Copy a log directory, or a partition directory, into an object store, changed by a plan.
@@ -128,7 +128,7 @@ def upload_store(
         The copy: nothing is there, or what an interrupted run with the same arguments left.
     plan : Plan
         Of the source.
-    spread : callable
+    spread : callable, optional
         Has `upload` called with every piece, and yields what it returns; by threads here if it is
         left out.
     progress : callable
@@ -161,8 +161,9 @@ def upload_store(
     missing = [each for each in files if known.get(each.path) != each.size]
     progress(len(files) - len(missing))
     pieces = [*_pieces(source, new.url, missing)]
-    for piece, _ in zip(pieces, spread(pieces), strict=True):
-        progress(len(piece.files))
+    with _by_threads(pieces) if spread is None else nullcontext(spread(pieces)) as uploaded:
+        for piece, _ in zip(pieces, uploaded, strict=True):
+            progress(len(piece.files))
     list_again(source)
     check_unchanged(source, listing)
     check_no_broker(source)

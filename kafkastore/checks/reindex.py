@@ -39,7 +39,7 @@ from kafkastore.formats.transactions import is_control
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
@@ -147,13 +147,13 @@ def plan_reindex(
 
     changes: list[FileChange] = []
     segments = ((log, segment) for log in logs for segment in log.segments)
-    reads = side_by_side(read, segments, threads, "kafkastore-reindex")
-    for _, of_partition in groupby(reads, lambda each: each.path.parent):
-        of_log = [*of_partition]
-        changes += _changes(of_log, broker_rules)
-        for each in of_log:
-            if found is not None and each.unindexed is not None:
-                found(each.unindexed)
+    with SideBySide(read, segments, threads, "kafkastore-reindex") as reads:
+        for _, of_partition in groupby(reads, lambda each: each.path.parent):
+            of_log = [*of_partition]
+            changes += _changes(of_log, broker_rules)
+            for each in of_log:
+                if found is not None and each.unindexed is not None:
+                    found(each.unindexed)
     return reindex_plan(root, rules, changes)
 
 

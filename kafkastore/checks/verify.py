@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from threading import Event
+from typing import Any
 
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.partition_check import CheckedPartition, check_partition
@@ -25,8 +26,9 @@ from kafkastore.log.log_store import (
     open_store,
 )
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide, Stop
 
+_Checked = tuple[TopicPartition, CheckedPartition]
 Failed = Callable[[TopicPartition | None, OSError | KafkaStoreError], None]
 
 
@@ -60,10 +62,11 @@ def verify(
     progress : callable, optional
         Called after each partition directory with what came of it.
 
-    Yields
-    ------
-    Finding
-        First of what is not of one partition, then in the order of partitions and segments.
+    Returns
+    -------
+    iterator of Finding
+        First of what is not of one partition, then in the order of partitions and segments. Its
+        `close` ends the threads before all is checked, and waits for them.
 
     Raises
     ------
@@ -78,10 +81,30 @@ def verify(
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     store = open_store(path)
     chosen = None if partitions is None else set(store.chosen(partitions))
-    if chosen is None:
-        yield from findings_beside(store, failed)
     checked = _side_by_side(store, chosen, sample, threads)
-    yield from findings_of(checked, failed, progress)
+    beside = findings_beside(store, failed) if chosen is None else ()
+    return _Findings(chain(beside, findings_of(checked, failed, progress)), checked)
+
+
+class _Findings(Iterator[Finding]):
+    """Findings, and the threads that look for them; see `SideBySide` for how these end."""
+
+    def __init__(
+        self, findings: Iterator[Finding], checked: SideBySide[Any, _Checked]
+    ) -> None:
+        self._findings, self._checked = findings, checked
+
+    def __next__(self) -> Finding:
+        try:
+            return next(self._findings)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Look for no more, and wait for the threads; safe to repeat."""
+        self._findings = iter(())
+        self._checked.close()
 
 
 def check_sample(sample: float) -> None:
@@ -174,22 +197,22 @@ def verify_log(log: PartitionLog) -> Iterator[Finding]:
 
 def _side_by_side(
     store: LogStore, chosen: Collection[TopicPartition] | None, sample: float, threads: int
-) -> Iterator[tuple[TopicPartition, CheckedPartition]]:
+) -> SideBySide[tuple[PartitionLog, Finding | None], _Checked]:
     """Check partitions on several threads; yield what came of each in their order."""
-    stopped = Event()
+    stop = Stop()
 
     def check(
         found: tuple[PartitionLog, Finding | None]
-    ) -> tuple[TopicPartition, CheckedPartition]:
+    ) -> _Checked:
         log, twin = found
-        checked = check_partition(log, sample=sample, is_stopped=stopped.is_set)
+        checked = check_partition(log, sample=sample, is_stopped=stop)
         if twin is not None:
             checked.findings.insert(0, twin)
         return log.topic_partition, checked
 
     threads = 1 if len(store.partitions if chosen is None else chosen) == 1 else threads
     logs = logs_to_check(store, chosen)
-    return side_by_side(check, logs, threads, "kafkastore-verify", give_up=stopped.set)
+    return SideBySide(check, logs, threads, "kafkastore-verify", stop=stop)
 
 
 def logs_to_check(

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, TextIO, cast
 
 import click
 
+from kafkastore.cli import interrupts
 from kafkastore.cli.failures import (
-    INTERRUPTED,
     UNREADABLE,
     Interrupted,
     drop_output,
@@ -83,12 +83,18 @@ class CommandLine(click.Group):
     def invoke(self, context: click.Context) -> Any:
         """Run the command, with our own end for two things that click would end its way."""
         try:
-            result = super().invoke(context)
-            sys.stdout.flush()
+            with interrupts.raised():
+                result = super().invoke(context)
+                sys.stdout.flush()
+        except Interrupted:
+            raise
         except BrokenPipeError as error:
             raise _PipeClosed from error
-        except KeyboardInterrupt as error:
-            raise Interrupted("interrupted") from error
+        except (Exception, KeyboardInterrupt) as error:
+            # Libraries turn the one into the other.
+            if isinstance(error, KeyboardInterrupt) or interrupts.have_come():
+                raise Interrupted("interrupted") from error
+            raise
         return result
 
     def main(  # type: ignore[override]
@@ -143,7 +149,7 @@ class CommandLine(click.Group):
             if sys.stderr.isatty():
                 click.echo(err=True)  # the terminal wrote ^C there
             tell(sentence(error) if isinstance(error, Interrupted) else "interrupted")
-            return INTERRUPTED
+            return interrupts.INTERRUPTED
         except (KafkaStoreError, OSError, click.ClickException) as error:
             tell(sentence(error))
             return UNREADABLE

@@ -39,7 +39,7 @@ from kafkastore.log.lookup.rules import CORRECT
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.spark.jobs.places import chosen_copies, weight
 from kafkastore.spark.jobs.times import compare_readable, times_for
-from kafkastore.spark.spread import Failed, attempt
+from kafkastore.spark.spread import Failed, Run, attempt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,17 +155,22 @@ def command(
         write_mtimes(save_mtimes, _logs(selection))
     problems = Problems(len(selection.topic_partitions), on_corrupt)
     is_streamed = output is None and (as_json or not summary)
-    compared = _compared(
-        selection, how, mtimes_file, master, problems, is_streamed=is_streamed
-    )
-    if form is not None and output is not None:
-        with written_whole(output) as stream:
-            total = _write_columns(stream, form, compared)
-        _print_total(total, rules)
-    elif as_json:
-        _write_json(compared, summary=summary)
-    else:
-        total = (_print_summaries if summary else _print_rows)(compared, selection, rules, zone)
+    with executor(master, "comparing", while_printing=is_streamed) as run:
+        compared = _compared(
+            run, selection, how, mtimes_file, problems, is_weighed=master is not None
+        )
+        if not is_streamed and output is None:  # the bar goes before they are printed
+            compared = iter(list(compared))
+        elif form is not None and output is not None:
+            with written_whole(output) as stream:
+                total = _write_columns(stream, form, compared)
+        elif as_json:
+            _write_json(compared, summary=summary)
+        else:
+            total = _print_rows(compared, selection, rules, zone)
+    if not is_streamed and output is None:
+        total = _print_summaries(compared, selection, rules, zone)
+    if not as_json:
         _print_total(total, rules)
     if plot is not None and drawing is not None:
         _draw_all(plot, drawing, selection, how)
@@ -199,17 +204,17 @@ def _logs(selection: Selection) -> Iterator[PartitionLog]:
 
 
 def _compared(
+    run: Run,
     selection: Selection,
     how: _How,
     mtimes_file: Path | None,
-    master: str | None,
     problems: Problems,
     *,
-    is_streamed: bool,
+    is_weighed: bool,
 ) -> Compared:
     """Ask partition by partition; name those that cannot be read."""
     partitions = selection.topic_partitions
-    items = chosen_copies(selection.store, partitions, is_weighed=master is not None)
+    items = chosen_copies(selection.store, partitions, is_weighed=is_weighed)
     compare = partial(
         compare_readable,
         times=how.times,
@@ -217,14 +222,13 @@ def _compared(
         how=how.arguments(),
         on_corrupt=problems.on_corrupt,
     )
-    with executor(master, "comparing", while_printing=is_streamed) as run:
-        found = run(partial(attempt, compare), items, weigh=weight)
-        for partition, each in zip(partitions, found, strict=True):
-            if isinstance(each, Failed):
-                problems.add(partition, each.error)
-            else:
-                problems.add_skipped(partition, each.skipped)
-                yield partition, each.compared
+    found = run(partial(attempt, compare), items, weigh=weight)
+    for partition, each in zip(partitions, found, strict=True):
+        if isinstance(each, Failed):
+            problems.add(partition, each.error)
+        else:
+            problems.add_skipped(partition, each.skipped)
+            yield partition, each.compared
     for _ in watched(_logs(selection), mtimes_file, how.legacy.mtimes):
         pass
 

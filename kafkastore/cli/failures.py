@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import click
 
+from kafkastore.cli import interrupts
 from kafkastore.cli.visible import visible
 from kafkastore.errors import (
     CorruptBatchError,
@@ -22,7 +23,6 @@ from kafkastore.remote.tree import shown
 
 FOUND_PROBLEMS = 1
 UNREADABLE = 2
-INTERRUPTED = 130
 
 NO_PERMISSION = "run as the user that the files belong to, or as root"
 
@@ -53,7 +53,7 @@ _REMEDIES_BY_CLASS = (
 class Interrupted(click.ClickException):
     """Ctrl-C during a job that says what it leaves behind."""
 
-    exit_code = INTERRUPTED
+    exit_code = interrupts.INTERRUPTED
 
 
 @contextmanager

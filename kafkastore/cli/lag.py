@@ -26,7 +26,7 @@ from kafkastore.kip_33.lag import PartitionLag, Place
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.spark.jobs.positions import lag_row, measure_lag, to_follow, weigh
-from kafkastore.spark.spread import Failed, attempt
+from kafkastore.spark.spread import Failed, Run, attempt
 
 Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
 
@@ -78,17 +78,19 @@ def command(
     committed = committed_of(
         selection, groups, given, problems, narrowed=bool(topics or partitions)
     )
-    found = _measured(
-        selection, committed, until, isolation, master, problems, is_streamed=as_json
-    )
+    shown: list[PartitionLag] = []
     places = set()
-    if as_json:
+    with executor(master, "reading", while_printing=as_json) as run:
+        found = _measured(
+            run, selection, committed, until, isolation, problems, is_weighed=master is not None
+        )
         for each in found:
-            write_json(_as_json(each))
             places.add(each.place)
-    else:
-        shown = list(found)
-        places = {each.place for each in shown}
+            if as_json:
+                write_json(_as_json(each))
+            else:
+                shown.append(each)
+    if not as_json:
         _print(shown, zone)
     # A broker's own __consumer_offsets are about partitions of all brokers; what was given is not.
     odd = {Place.BELOW_START, Place.BEYOND_END} | ({Place.NO_PARTITION} if given else set())
@@ -161,31 +163,30 @@ def committed_of(
 
 
 def _measured(
+    run: Run,
     selection: Selection,
     committed: Committed,
     now: int | None,
     isolation: Isolation,
-    master: str | None,
     problems: Problems,
     *,
-    is_streamed: bool,
+    is_weighed: bool,
 ) -> Iterator[PartitionLag]:
     """Measure partition by partition; what can't be read is told."""
     items = [
-        to_follow(key, each, selection.store, is_weighed=master is not None)
+        to_follow(key, each, selection.store, is_weighed=is_weighed)
         for key, each in committed.items()
     ]
     measure = partial(
         measure_lag, now=now, isolation=isolation, on_corrupt=problems.on_corrupt
     )
     job = partial(attempt, measure)
-    with executor(master, "reading", while_printing=is_streamed) as run:
-        for key, found in zip(committed, run(job, items, weigh=weigh), strict=True):
-            if isinstance(found, Failed):
-                problems.add(f"{key.topic}-{key.partition}", found.error)
-            else:
-                problems.add_skipped(found.topic_partition, found.skipped)
-                yield found
+    for key, found in zip(committed, run(job, items, weigh=weigh), strict=True):
+        if isinstance(found, Failed):
+            problems.add(f"{key.topic}-{key.partition}", found.error)
+        else:
+            problems.add_skipped(found.topic_partition, found.skipped)
+            yield found
 
 
 def _as_json(found: PartitionLag) -> dict[str, Any]:

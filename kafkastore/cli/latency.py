@@ -22,7 +22,7 @@ from kafkastore.kip_33.latency import Latency
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.spark.jobs.times import combined, measure_latency, to_measure, weigh_both
-from kafkastore.spark.spread import Failed, attempt
+from kafkastore.spark.spread import Failed, Run, attempt
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 
@@ -61,25 +61,29 @@ def command(
     selection = select(paths, topics, partitions)
     other = None if created_in is None else open_store(created_in)
     problems = Problems(len(selection.topic_partitions), on_corrupt)
-    found = _measured(
-        selection, create_time_header, other, master, problems, is_streamed=as_json
-    )
-    if as_json:
+    shown: list[Latency] = []
+    with executor(master, "reading", while_printing=as_json) as run:
+        found = _measured(
+            run, selection, create_time_header, other, problems, is_weighed=master is not None
+        )
         for each in found:
-            write_json(_as_json(each))
-    else:
-        _print(list(found), create_time_header, other)
+            if as_json:
+                write_json(_as_json(each))
+            else:
+                shown.append(each)
+    if not as_json:
+        _print(shown, create_time_header, other)
     return problems.exit_code
 
 
 def _measured(
+    run: Run,
     selection: Selection,
     create_time_header: str | None,
     created_in: LogStore | None,
-    master: str | None,
     problems: Problems,
     *,
-    is_streamed: bool,
+    is_weighed: bool,
 ) -> Iterator[Latency]:
     """Measure partition by partition, and sum up by topic; what can't be read is told."""
     items = []
@@ -90,7 +94,7 @@ def _measured(
             problems.add(topic_partition, error)
             continue
         items.append(
-            to_measure(selection.store, topic_partition, created_in, is_weighed=master is not None)
+            to_measure(selection.store, topic_partition, created_in, is_weighed=is_weighed)
         )
     job = partial(
         measure_latency,
@@ -98,21 +102,20 @@ def _measured(
         is_elsewhere=created_in is not None,
         on_corrupt=problems.on_corrupt,
     )
-    with executor(master, "reading", while_printing=is_streamed) as run:
-        found = run(partial(attempt, job), items, weigh=weigh_both)
-        places = (item.copies[0] for item in items)
-        of_topic = zip(places, found, strict=True)
-        for topic, group in groupby(of_topic, key=lambda pair: pair[0].topic):
-            measured: list[Latency] = []
-            for place, each in group:
-                partition = TopicPartition(topic, place.partition)
-                if isinstance(each, Failed):
-                    problems.add(partition, each.error)
-                else:
-                    problems.add_skipped(partition, each.skipped)
-                    measured.append(each)
-            if measured:
-                yield combined(topic, measured)
+    found = run(partial(attempt, job), items, weigh=weigh_both)
+    places = (item.copies[0] for item in items)
+    of_topic = zip(places, found, strict=True)
+    for topic, group in groupby(of_topic, key=lambda pair: pair[0].topic):
+        measured: list[Latency] = []
+        for place, each in group:
+            partition = TopicPartition(topic, place.partition)
+            if isinstance(each, Failed):
+                problems.add(partition, each.error)
+            else:
+                problems.add_skipped(partition, each.skipped)
+                measured.append(each)
+        if measured:
+            yield combined(topic, measured)
 
 
 def _as_json(found: Latency) -> dict[str, Any]:

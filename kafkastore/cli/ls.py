@@ -13,7 +13,7 @@ import click
 from kafkastore.cli.failures import UNREADABLE, sentence, tell
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time, zone_option
@@ -89,17 +89,15 @@ def command(
 
 def _rows(selection: Selection, *, segments: bool, quick: bool, as_json: bool) -> Iterator[Row]:
     """Describe the chosen partitions or their segments; what can't be read by what is wrong."""
-    total = len(selection.topic_partitions)
-    with progress("listing", total, while_printing=as_json) as advance:
-        for topic_partition in selection.topic_partitions:
-            try:
-                log = selection.store.partitions[topic_partition]
-                rows = _segments if segments else _partition
-                yield from log.beside_changes(functools.partial(rows, log, quick))
-                yield from _leftovers(log)
-            except (KafkaStoreError, OSError) as error:
-                yield _failure(topic_partition, error)
-            advance(1)
+    chosen = selection.topic_partitions
+    for topic_partition in track(chosen, "listing", len(chosen), while_printing=as_json):
+        try:
+            log = selection.store.partitions[topic_partition]
+            rows = _segments if segments else _partition
+            yield from log.beside_changes(functools.partial(rows, log, quick))
+            yield from _leftovers(log)
+        except (KafkaStoreError, OSError) as error:
+            yield _failure(topic_partition, error)
 
 
 def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:

@@ -15,7 +15,7 @@ from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.mtimes import LegacyView, load_mtimes, mtimes_options, watched
 from kafkastore.cli.problems import Problems, on_corrupt_option
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
@@ -247,14 +247,17 @@ def _answers(
     is_streamed: bool,
 ) -> Iterator[Answers]:
     """Ask every partition for every time; name those that cannot be read."""
-    with progress("times", total, while_printing=is_streamed) as advance:
-        for log in logs:
-            skipped: list[SkippedBytes] = []
-            asked = (_answers_of(log, target, question, skipped) for target in question.targets)
-            for each in problems.readable(log.topic_partition, asked):
-                yield each
-                advance(1)
-            problems.add_skipped(log.topic_partition, dict.fromkeys(skipped))
+    return track(_readable_answers(logs, question, problems), "times", total, while_printing=is_streamed)
+
+
+def _readable_answers(
+    logs: Iterable[PartitionLog], question: Question, problems: Problems
+) -> Iterator[Answers]:
+    for log in logs:
+        skipped: list[SkippedBytes] = []
+        asked = (_answers_of(log, target, question, skipped) for target in question.targets)
+        yield from problems.readable(log.topic_partition, asked)
+        problems.add_skipped(log.topic_partition, dict.fromkeys(skipped))
 
 
 def _answers_of(

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkastore.cli import interrupts
 from kafkastore.cli.failures import sentence
 from kafkastore.cli.progress import progress
 from kafkastore.errors import KafkaStoreError
@@ -67,15 +68,21 @@ def executor(master: str | None, what: str, *, while_printing: bool = False) -> 
             yield _on_spark(partial(spread, spark), what)
         return
 
-    def run(
-        job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
-    ) -> Iterator[Result]:
-        with progress(what, len(items), while_printing=while_printing) as advance:
+    # The bar's `with` is not in a generator, which the garbage collector may end in any thread.
+    with ExitStack() as shown:
+
+        def run(
+            job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
+        ) -> Iterator[Result]:
+            advance = shown.enter_context(
+                progress(what, len(items), while_printing=while_printing)
+            )
             for item in items:
                 yield job(item)
                 advance(1)
+            shown.close()
 
-    yield run
+        yield run
 
 
 def _on_spark(work: Callable[..., Iterator[Any]], what: str) -> Run:
@@ -93,10 +100,19 @@ def _on_spark(work: Callable[..., Iterator[Any]], what: str) -> Run:
             with failures_of_spark():
                 results = work(job, items, weigh=weigh, tell=tell)
                 first = list(islice(results, 1))  # when it is there all are, and the bar can go
-        with failures_of_spark():
-            yield from chain(first, results)
+        return chain(first, _told_of_spark(results))
 
     return run
+
+
+def _told_of_spark(results: Iterator[Result]) -> Iterator[Result]:
+    """Yield results; what Spark ends with becomes a sentence."""
+    while True:
+        with failures_of_spark():
+            following = list(islice(results, 1))
+        if not following:
+            return
+        yield following[0]
 
 
 @contextmanager
@@ -123,6 +139,7 @@ def session_of(master: str) -> Iterator[Any]:
     with ExitStack() as stack:
         with progress("starting Spark", None):
             spark = stack.enter_context(borrowed_session(master))
+            interrupts.take_back()
         try:
             yield spark
         except SparkFailedError as error:

@@ -5,13 +5,14 @@ A pipe or a device is written directly.
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from kafkastore.cli import interrupts
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.log.log_store import LogStore
 
@@ -89,8 +90,11 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
             yield stream
         return
     target = Path(os.path.realpath(path))
-    descriptor, name = tempfile.mkstemp(".partial", f".{target.name}.", target.parent)
+    name = str(target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial"))
+    # Known before it is there: an interrupt may come at any moment.
+    interrupts.temporary_files.add(name)
     try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:
             os.fchmod(descriptor, _mode(target))
             yield file
@@ -103,6 +107,8 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # of a full disk, say, which one
         raise
+    finally:
+        interrupts.temporary_files.discard(name)
 
 
 def _mode(target: Path) -> int:

@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import click
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+Item = TypeVar("Item")
 Advance = Callable[[int], None]
 
 
@@ -36,6 +39,33 @@ def progress(what: str, total: int | None, *, while_printing: bool = False) -> I
     with bar() as shown:
         task = shown.add_task(what.replace("[", "\\["), total=total, unit="")
         yield lambda steps: shown.advance(task, steps)
+
+
+def track(
+    items: Iterable[Item], what: str, total: int, *, while_printing: bool = False
+) -> Iterator[Item]:
+    """Yield items one by one, and show how far the command is with them.
+
+    Parameters
+    ----------
+    items : iterable
+        Each is done when the next is asked for.
+    what, total, while_printing : str, int, bool
+        As for `progress`.
+
+    Yields
+    ------
+    object
+        The items.
+    """
+    # A `with` block here would end where the generator is dropped: the garbage collector may do
+    # that in any thread, and the bar waits for one of its own. The command's end takes it away.
+    stack = click.get_current_context().with_resource(ExitStack())
+    advance = stack.enter_context(progress(what, total, while_printing=while_printing))
+    for each in items:
+        yield each
+        advance(1)
+    stack.close()
 
 
 def bar() -> Progress:

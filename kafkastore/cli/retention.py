@@ -12,7 +12,7 @@ from kafkastore.cli.durations import parse_duration
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
@@ -142,15 +142,13 @@ def _judged(
     is_streamed: bool,
 ) -> Iterator[PartitionRetention]:
     """Judge the chosen partitions; what can't be read by what is wrong."""
-    total = len(selection.topic_partitions)
-    with progress("judging", total, while_printing=is_streamed) as advance:
-        for topic_partition in selection.topic_partitions:
-            try:
-                log = selection.store.partitions[topic_partition]
-                yield retention_of(log, config=options, now=now, version=version)
-            except (KafkaStoreError, OSError) as error:
-                failures.append(f"{topic_partition}: {sentence(error)}")
-            advance(1)
+    chosen = selection.topic_partitions
+    for topic_partition in track(chosen, "judging", len(chosen), while_printing=is_streamed):
+        try:
+            log = selection.store.partitions[topic_partition]
+            yield retention_of(log, config=options, now=now, version=version)
+        except (KafkaStoreError, OSError) as error:
+            failures.append(f"{topic_partition}: {sentence(error)}")
 
 
 def _is_doubtful(found: PartitionRetention) -> bool:

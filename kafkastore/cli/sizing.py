@@ -9,7 +9,7 @@ import click
 
 from kafkastore.cli.failures import UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.errors import KafkaStoreError
@@ -77,13 +77,12 @@ def _measured(
     selection: Selection, intervals: Sequence[int], failures: list[str]
 ) -> Iterator[Sizing]:
     """Measure the chosen partitions; what can't be read is told."""
-    with progress("measuring", len(selection.topic_partitions)) as advance:
-        for topic_partition in selection.topic_partitions:
-            try:
-                yield sizing_of(selection.store.partitions[topic_partition], intervals)
-            except (KafkaStoreError, OSError) as error:
-                failures.append(f"{topic_partition}: {sentence(error)}")
-            advance(1)
+    chosen = selection.topic_partitions
+    for topic_partition in track(chosen, "measuring", len(chosen)):
+        try:
+            yield sizing_of(selection.store.partitions[topic_partition], intervals)
+        except (KafkaStoreError, OSError) as error:
+            failures.append(f"{topic_partition}: {sentence(error)}")
 
 
 def _rows(found: Sizing) -> list[IndexSize]:

@@ -12,6 +12,7 @@ import click
 
 from kafkastore.cli.failures import note
 from kafkastore.cli.selection import NotInStoreError, Selection
+from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -24,8 +25,6 @@ _UNITS_MS = {
 _DURATION = re.compile(r"-((?:[0-9]{1,15}(?:ms|[smhdw]))+)")
 _PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _NUMBER = re.compile(r"[0-9]{1,19}")
-#: Numbers of these sizes are seconds of the years 1990 to 2100, and as ms fall into 1970.
-_LOOKS_LIKE_SECONDS = range(631_152_000, 4_102_444_800)
 LARGEST_TIMESTAMP = (1 << 63) - 1
 
 
@@ -150,11 +149,11 @@ def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:
     return timestamp
 
 
-def looks_like_seconds(moment: Moment) -> bool:
-    """Whether a number was probably meant as seconds, not ms."""
-    return not moment.is_relative and moment.text == str(moment.timestamp) and (
-        moment.timestamp in _LOOKS_LIKE_SECONDS
-    )
+def doubtful_unit(moment: Moment) -> Doubt | None:
+    """Return the unit that a number was probably meant in, where that is not ms."""
+    if moment.is_relative or moment.text != str(moment.timestamp):
+        return None
+    return find_doubt(moment.timestamp, now=moment.timestamp)
 
 
 def resolve(moments: Iterable[Moment], selection: Selection, relative_to: str) -> list[int]:
@@ -184,10 +183,12 @@ def resolve(moments: Iterable[Moment], selection: Selection, relative_to: str) -
     if any(moment.is_relative for moment in moments):
         base = time.time_ns() // 1_000_000 if relative_to == "now" else newest(selection)
     for moment in moments:
-        if looks_like_seconds(moment):
+        unit = doubtful_unit(moment)
+        meant = meant_timestamp(moment.timestamp, unit)
+        if unit is not None and meant is not None:
             note(
-                f"{moment.text} is taken as ms, which is {show_time(moment.timestamp)}; "
-                f"for seconds write {moment.text}000"
+                f"{moment.text} is taken as ms since 1970; as {unit.value} it is "
+                f"{show_time(meant)}, and in ms {meant}"
             )
     return [
         max(base + moment.timestamp, 0) if moment.is_relative else moment.timestamp

@@ -121,6 +121,7 @@ class LogFile:
         self.close()
 
     def __del__(self) -> None:
+        # Of a file that is only read: nothing to write, no lock, as Python's own files do it.
         self.close()
 
     def runs(

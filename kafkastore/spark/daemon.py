@@ -1,29 +1,35 @@
-"""PySpark's daemon, with workers that end without a word when Spark closes their pipe first.
+"""PySpark's daemon, silent about workers whose socket Spark has closed first.
 
-When a session stops, a worker may still be about to answer; PySpark's own daemon then prints a
-traceback about a broken pipe, at the end of work that went well.  Spark starts this module where
-the option ``spark.python.daemon.module`` names it, as `session` does.
+Spark takes what it needs and closes: at the end of a session, of a cancelled task, of `limit`. A
+worker that is just being started, or about to answer, then fails to write; PySpark's own daemon
+prints a traceback of that, amid work that goes well. Spark starts this module where the option
+``spark.python.daemon.module`` names it, as `session` does.
 
 Source: Spark 4.2 ``PythonWorkerFactory``, ``pyspark.daemon``.
 """
 from __future__ import annotations
 
 import os
-import socket
+import sys
+import traceback
 
 from pyspark import daemon
 
-_worker = daemon.worker
 
+class _Traceback:
+    """`traceback`, as PySpark's daemon uses it before a worker exits."""
 
-def worker(sock: socket.socket, authenticated: bool) -> int:
-    """Serve one worker's socket; the answer is PySpark's."""
-    try:
-        return _worker(sock, authenticated)
-    except BrokenPipeError:
-        os._exit(1)  # this process is a fork of the daemon, for this worker alone
+    format_exc = staticmethod(traceback.format_exc)
+
+    @staticmethod
+    def print_exc() -> None:
+        """Print what is being handled, unless Spark is gone: nobody lacks the answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            traceback.print_exc()
 
 
 if __name__ == "__main__":
-    daemon.worker = worker
+    # Else a worker prints the traceback of a failed flush itself, and waits for other work.
+    os.environ["PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE"] = "true"
+    daemon.traceback = _Traceback  # type: ignore[assignment, attr-defined]
     daemon.manager()

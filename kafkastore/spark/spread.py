@@ -14,7 +14,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.remote.tree import with_urls
@@ -125,21 +125,17 @@ def spread(
     tell : callable, optional
         Told about how many items are done, by whole tasks.
 
-    Yields
-    ------
-    object
-        The results, in the order of `items`. When the first comes all work is done; Spark keeps
-        the others until they are asked for, so that this process need not hold them.
-
-    Raises
-    ------
-    Exception
-        What the job raised for an item, in its turn.
+    Returns
+    -------
+    iterator of object
+        The results, in the order of `items`. The work begins when the first is asked for; when that
+        comes all work is done, and Spark keeps the others until they are asked for, so that this
+        process need not hold them. What the job raised for an item is raised in its turn.
     """
     import pyarrow as pa
 
     if not items:
-        return
+        return iter(())
     schema = pa.schema([pa.field("result", pa.binary(), nullable=False)])
     frame = _frame(spark, partial(_pickled, job), items, schema, weigh)
 
@@ -152,17 +148,50 @@ def spread(
         if tell is not None:
             tell(most, len(items))
 
-    kept = frame.persist()
-    try:
-        watch(spark, kept.count, scale)
+    def run() -> DataFrame:
+        kept = frame.persist()
+        try:
+            watch(spark, kept.count, scale)
+        except BaseException:
+            kept.unpersist()
+            raise
         scale(1, 1)
-        for row in kept.toLocalIterator(prefetchPartitions=True):
-            is_raised, result = pickle.loads(row[0])
+        return kept
+
+    return _Kept(run)
+
+
+class _Kept(Iterator[Result]):
+    """Results that Spark keeps until they are asked for.
+
+    Spark is told to drop them at the end, or by `close`. Not where the iterator is dropped: that
+    waits for an answer, and the garbage collector may run in any thread. The session's end does.
+    """
+
+    def __init__(self, run: Callable[[], DataFrame]) -> None:
+        self._run = run
+        self._kept: DataFrame | None = None
+        self._rows: Iterator[Any] | None = None
+
+    def __next__(self) -> Result:
+        """Return the next result; the first when all work is done."""
+        try:
+            if self._rows is None:
+                self._kept = self._run()
+                self._rows = self._kept.toLocalIterator(prefetchPartitions=True)
+            is_raised, result = pickle.loads(next(self._rows)[0])
             if is_raised:
                 raise result
-            yield result
-    finally:
-        kept.unpersist()
+        except BaseException:
+            self.close()
+            raise
+        return cast(Result, result)
+
+    def close(self) -> None:
+        """Let Spark drop the results; safe to repeat."""
+        self._rows, kept, self._kept = iter(()), self._kept, None
+        if kept is not None:
+            kept.unpersist()
 
 
 def table(
@@ -263,8 +292,14 @@ class _Work:
         """Yield the rows of all items in the packs."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with _inside(self.directory):
-                    yield from self._pack(pickle.loads(self.packs[number]))
+                done = self._pack(pickle.loads(self.packs[number]))
+                while (rows := self._next(done)) is not None:
+                    yield rows
+
+    def _next(self, done: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        """Go on in the driver's directory; back before the caller goes on, or drops the rest."""
+        with _inside(self.directory):
+            return next(done, None)
 
     def _pack(self, items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

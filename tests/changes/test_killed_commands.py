@@ -16,6 +16,8 @@ from changes.trial import SEED
 
 from kafkastore.changes.journal import find_journals
 
+pytestmark = pytest.mark.timeout(300)  # many processes
+
 INTERVAL = ["--index-interval-bytes", str(jobs.INDEX_INTERVAL_BYTES)]
 COMMANDS = {
     "migrate auto": ["migrate", "ROOT", "--in-place", "--yes", *INTERVAL],

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import kafkastore
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.verify import verify
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "verify.md"
 

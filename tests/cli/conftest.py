@@ -15,7 +15,7 @@ from cli.running import Ran, Run
 from click.testing import CliRunner
 
 from kafkastore import samples
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 
 NOBODY = 65534
 
@@ -23,7 +23,7 @@ NOBODY = 65534
 AS_NOBODY = """
 import json, os, sys
 from click.testing import CliRunner
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 warm_up, nobody, lines = json.loads(sys.argv[1])
 for name, _, *options in lines:
     for path in (warm_up, warm_up + "/none"):

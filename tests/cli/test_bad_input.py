@@ -17,6 +17,8 @@ from cli.running import Ran, Run, assert_one_sentence
 from kafkastore.cli.failures import sentence
 from kafkastore.errors import CorruptIndexError
 
+pytestmark = pytest.mark.timeout(300)  # many processes
+
 READING = {
     "ls": [],
     "cat": [],

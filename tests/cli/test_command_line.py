@@ -12,7 +12,7 @@ import click
 import pytest
 from cli.running import Run
 
-from kafkastore.cli.__main__ import COMMANDS, cli
+from kafkastore.cli.commands import COMMANDS, cli
 
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
 
@@ -77,7 +77,7 @@ def test_it_also_runs_as_a_module(tmp_path: Path, sample_root: Path, execute: Ru
 IMPORTED = """
 import sys
 from click.testing import CliRunner
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 result = CliRunner().invoke(cli, sys.argv[1:])
 assert result.exit_code == 0, result.output
 print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))

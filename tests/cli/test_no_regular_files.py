@@ -18,7 +18,7 @@ from models.record_format import Batch, Row
 RUN_ALL = """
 import json, signal, sys
 from click.testing import CliRunner
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 for line in json.load(sys.stdin):
     signal.alarm(20)
     ran = CliRunner().invoke(cli, line, prog_name="kafkastore")

@@ -16,6 +16,8 @@ from kafkastore.errors import ChangeRefusedError
 from kafkastore.spark.pipeline import run_pipeline
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 
+pytestmark = pytest.mark.timeout(300)  # Spark
+
 SHORT = ["--spark", "local[2]", "--samples", "3"]
 
 

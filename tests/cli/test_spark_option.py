@@ -21,6 +21,8 @@ from models.pyspark_noise import without_noise
 
 from kafkastore.spark import session
 
+pytestmark = pytest.mark.timeout(300)  # Spark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

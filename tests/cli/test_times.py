@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkastore.cli.times import Moment, looks_like_seconds, parse_moment, show_time
+from kafkastore.cli.times import Moment, doubtful_unit, parse_moment, show_time
+from kafkastore.log.doubtful_times import Doubt
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -81,11 +82,22 @@ def test_fractions_of_a_ms_are_rounded_up_so_that_no_record_is_included_or_left_
     assert parse_moment("2017-07-14T02:40:00.000001Z").timestamp == 1500000000001
 
 
-def test_seconds_are_noticed() -> None:
-    assert looks_like_seconds(parse_moment("1500000000"))
-    assert not looks_like_seconds(parse_moment("1500000000000"))
-    assert not looks_like_seconds(parse_moment("0"))
-    assert not looks_like_seconds(parse_moment("1970-01-18T08:40:00Z"))
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("1500000000", Doubt.SECONDS),
+        ("1500000000000000", Doubt.MICROSECONDS),
+        ("1500000000000000000", Doubt.NANOSECONDS),
+        ("1500000000000", None),
+        ("7000000000000", None),
+        ("500", None),
+        ("0", None),
+        ("1970-01-18T08:40:00Z", None),
+        ("-2h", None),
+    ],
+)
+def test_a_number_in_another_unit_than_ms_is_noticed(text: str, unit: Doubt | None) -> None:
+    assert doubtful_unit(parse_moment(text)) is unit
 
 
 def test_times_are_shown_in_the_zone_asked_for() -> None:

@@ -18,6 +18,8 @@ from kafkastore.errors import SegmentGoneError
 from kafkastore.log import batch_reading, records_as_arrow
 from kafkastore.segment import log_file
 
+pytestmark = pytest.mark.timeout(300)  # many processes
+
 
 def batches_of(count, word, *, per_batch=3, codec=0, first_offset=0):
     """Batches whose values tell offset and writer."""

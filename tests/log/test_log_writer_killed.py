@@ -15,6 +15,8 @@ from models.killed_writer import CONFIG, value_at
 import kafkastore
 from kafkastore.log.log_dir_writer import LogDirWriter
 
+pytestmark = pytest.mark.timeout(300)  # many processes
+
 KILLS = 200
 LONGEST_LIFE_S = 0.06
 

@@ -1,12 +1,16 @@
 """Work on many things by several threads: in order, a few at a time."""
 
+import subprocess
+import sys
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
 import kafkastore
 from kafkastore.errors import DuplicatePartitionError
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide, Stop
 
 
 def test_what_comes_of_items_is_in_their_order_and_few_are_taken_beforehand():
@@ -17,7 +21,7 @@ def test_what_comes_of_items_is_in_their_order_and_few_are_taken_beforehand():
             taken.append(number)
             yield number
 
-    for result in side_by_side(lambda number: number * 2, items(), 2, "test"):
+    for result in SideBySide(lambda number: number * 2, items(), 2, "test"):
         done.append(result)
         assert len(taken) - len(done) <= 5
     assert done == [number * 2 for number in range(100)]
@@ -32,7 +36,7 @@ def test_an_error_is_raised_in_its_turn_and_nothing_more_is_begun():
             raise ValueError("three")
         return number
 
-    found = side_by_side(work, range(100), 1, "test")
+    found = SideBySide(work, range(100), 1, "test")
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="three"):
         next(found)
@@ -58,17 +62,85 @@ def test_partitions_are_opened_in_their_turn_and_wrong_ones_are_told_before_the_
     assert [log.partition for log in twice.logs_of(["t-0"])] == [0]
 
 
-def test_one_of_its_own_threads_may_close_it_as_the_collector_may_in_any_thread():
-    waits, closed = threading.Event(), threading.Event()
+def test_an_error_and_the_end_of_a_with_block_wait_for_the_threads():
+    def work(number):
+        if number == 3:
+            raise ValueError("three")
+        return number
+
+    def threads_left():
+        return [each.name for each in threading.enumerate() if each.name.startswith("test_")]
+
+    found = SideBySide(work, range(100), 2, "test")
+    with pytest.raises(ValueError, match="three"):
+        list(found)
+    assert threads_left() == []
+    assert list(found) == []
+    stop = Stop()
+    with SideBySide(lambda number: stop() or time.sleep(0.05), range(100), 2, "test", stop=stop):
+        pass
+    with SideBySide(lambda number: time.sleep(0.05), range(100), 2, "test") as found:
+        next(found)
+    assert threads_left() == []
+
+
+def test_a_dropped_one_ends_its_threads_and_does_not_wait_for_them():
+    stop, began = Stop(), threading.Event()
 
     def work(number):
-        if number == 4:
-            assert waits.wait(60)
-            found.close()
-            closed.set()
+        began.set()
+        while number and not stop():
+            time.sleep(0.01)
 
-    found = side_by_side(work, range(100), 2, "test")
+    found = SideBySide(work, range(100), 2, "test", stop=stop)
     next(found)
-    waits.set()
-    assert closed.wait(60)
-    assert list(found) == []
+    assert began.wait(60)
+    threads = [each for each in threading.enumerate() if each.name.startswith("test_")]
+    assert threads
+    del found
+    assert stop()
+    for each in threads:
+        each.join(60)
+        assert not each.is_alive()
+
+
+# The collector runs in a thread that starts: it holds a lock that threads need in order to end.
+DROPPED_WHILE_A_THREAD_STARTS = """
+import gc, sys, threading
+import kafkastore
+
+class CollectingLock:
+    def __init__(self, lock):
+        self.lock = lock
+    def __enter__(self):
+        self.lock.acquire()
+        if threading.get_ident() == starting.ident:
+            gc.collect()
+    def __exit__(self, *exception):
+        self.lock.release()
+
+gc.disable()
+found = kafkastore.verify(sys.argv[1], threads=4)
+cycle = [found, next(found)]
+cycle.append(cycle)
+starting = threading.Thread(target=int)
+threading._active_limbo_lock = CollectingLock(threading._active_limbo_lock)
+del found, cycle
+starting.start()
+starting.join()
+print("started")
+"""
+
+
+def test_a_verification_that_the_collector_drops_while_a_thread_starts_stops_nothing(tmp_path):
+    record = SimpleNamespace(timestamp=1, key=None, value=b"v")
+    with kafkastore.LogDirWriter(tmp_path) as log_dir:
+        for number in range(20):
+            log_dir.writer("t", number).append_records([record])
+    for path in tmp_path.glob("t-*/*.timeindex"):
+        path.unlink()
+    ran = subprocess.run(
+        [sys.executable, "-c", DROPPED_WHILE_A_THREAD_STARTS, tmp_path],
+        capture_output=True, text=True, timeout=50, check=False,
+    )
+    assert (ran.stdout, ran.stderr) == ("started\n", "")

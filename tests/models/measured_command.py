@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 
 
 def largest_memory():

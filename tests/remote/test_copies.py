@@ -32,6 +32,8 @@ from kafkastore.changes.upload_store import upload_store
 from kafkastore.remote.new_store import PIECE_BYTES, NewStore
 from kafkastore.remote.stores import COPYING
 
+pytestmark = pytest.mark.timeout(300)  # many processes
+
 CASES = [("0.8.2.2", "codecs", "answers"), ("0.10.0.1", "create-time-out-of-order", "answers")]
 
 

@@ -29,6 +29,8 @@ from kafkastore.changes.upload_store import upload_store
 from kafkastore.remote.new_store import PARTS, PIECE_BYTES
 from kafkastore.remote.stores import COPYING
 
+pytestmark = pytest.mark.timeout(300)  # a name node
+
 #: Who runs the name node may do everything; others may read.
 USER = getpass.getuser()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from models.measured_command import largest_memory
 
 import kafkastore
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide
 from kafkastore.spark import jobs, session
 from kafkastore.spark.jobs.places import chosen_copies
 from kafkastore.spark.jobs.surveying import survey_copies
@@ -30,7 +30,7 @@ COLUMNS = "base_offset", "size", "last_modified_ms", "largest_timestamp", "recor
 def by_threads(root):
     """Yield what the survey's table holds, read by threads."""
     places = chosen_copies(kafkastore.open(root))
-    for found in side_by_side(survey_copies, places, os.cpu_count(), "survey"):
+    for found in SideBySide(survey_copies, places, os.cpu_count(), "survey"):
         for segment in found.segments:
             yield found.place.path, *(getattr(segment, name) for name in COLUMNS)
 

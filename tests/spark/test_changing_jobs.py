@@ -23,7 +23,7 @@ from kafkastore.changes.parts import apply_in_parts
 from kafkastore.changes.plan import InvalidPlanError
 from kafkastore.changes.undo_area import temporary_beside
 from kafkastore.checks.reindex import plan_reindex
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
 from kafkastore.spark.jobs import changing, planning
 from kafkastore.spark.spread import spread

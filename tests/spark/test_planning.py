@@ -389,3 +389,21 @@ def test_what_was_left_out_is_told(fifty, caplog):
     assert line.endswith(" bytes, in 1 tasks")
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"startingTimestamp": "1500000000"}, ["startingTimestamp"]),
+        ({"endingTimestamp": "1500000000000000"}, ["endingTimestamp"]),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 1500000000}}'},
+            ["startingOffsetsByTimestamp"],
+        ),
+        ({"startingTimestamp": "500", "endingTimestamp": "1500000000000"}, []),
+        ({"startingOffsets": '{"t": {"0": 1500000000}}', "failOnDataLoss": "false"}, []),
+    ],
+)
+def test_a_time_in_another_unit_than_ms_is_told(fifty, caplog, options, warned):
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    reader_of(fifty, **options, **strategy).partitions()
+    told = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.args[0] for record in told] == warned

@@ -170,3 +170,15 @@ def test_what_was_read_before_it_was_deleted_is_no_loss(large_logs, writable_cop
     delete_segment(copy, 0)
     found = [row["offset"] for batch in (first, *batches) for row in batch.to_pylist()]
     assert found == [*range(300)]
+
+
+@pytest.mark.parametrize(
+    ("options", "end"), [({}, ""), ({"endingOffsets": '{"t": {"0": 295}}'}, " up to offset 295")]
+)
+def test_a_warning_of_what_is_left_out_names_an_offset_only_where_there_is_one(
+    logs_dir, caplog, options, end
+):
+    reader, parts = planned(logs_dir, failOnDataLoss="false", **options)
+    shutil.rmtree(logs_dir / "t-0")
+    assert offsets(reader, parts) == []
+    assert {record.args[2] for record in caplog.records} == {end}

@@ -23,7 +23,7 @@ from spark.frames import rows_of
 
 import kafkastore
 from kafkastore import LogDirWriter
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 from kafkastore.remote.sparse_files import BLOCK_BYTES, WHOLE_BLOCKS
 from kafkastore.spark import jobs, register
 from kafkastore.spark.pipeline import run_pipeline

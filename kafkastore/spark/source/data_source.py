@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from kafkastore.log.log_store import open_store
 from kafkastore.remote.tree import urls_in_errors
-from kafkastore.spark.source.filters import Limits
+from kafkastore.spark.source.filters import Limits, accept_far_times
 from kafkastore.spark.source.options import RECORDS, OptionError, ReadOptions, parse_options
 from kafkastore.spark.source.planning import plan
 from kafkastore.spark.source.schema import check_schema, spark_schema
@@ -57,6 +57,7 @@ class KafkaStoreDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader for a schema, ours or the caller's choice of columns."""
         options = parse_options(self.options)
+        accept_far_times()
         if options.table != RECORDS:
             from kafkastore.spark.source.tables import TableReader, table_schema
 

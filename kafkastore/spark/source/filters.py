@@ -5,7 +5,9 @@ understood, or only in part, costs time and nothing else.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,11 +26,45 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
+from pyspark.sql.types import VariantVal
 
 from kafkastore.formats.file_names import TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+
+
+#: Where PySpark reads filters, in the process that plans.
+_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+def accept_far_times() -> None:
+    """Let filters name times after the year 9999, which make no limit.
+
+    PySpark makes a `datetime` of each time before it asks any reader, and so such a query could not
+    even be planned.
+
+    Notes
+    -----
+    Source: Spark 4.2 ``data_source_pushdown_filters.deserializeVariant``, ``VariantUtils``.
+    """
+    planner: Any = sys.modules.get(_PLANNER)
+    if planner is not None and planner.deserializeVariant is not _literal:
+        planner.deserializeVariant = _literal
+
+
+def _literal(stored: Mapping[str, str]) -> _Literal:
+    return _Literal(b64decode(stored["value"]), b64decode(stored["metadata"]))
+
+
+class _Literal(VariantVal):
+    """A filter's value; None where Python has none like it."""
+
+    def toPython(self) -> Any:
+        try:
+            return super().toPython()
+        except OverflowError:
+            return None
 
 
 @dataclass

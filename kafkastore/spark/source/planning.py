@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.log.doubtful_times import find_doubt
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
@@ -78,6 +79,7 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     OptionError
         If what the options name is not there.
     """
+    tell_doubtful_units(options)
     store = open_store(list(options.paths))
     asked = chosen(store, options)
     passing = [each for each in asked if limits.include(each)]
@@ -102,6 +104,25 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     if LOG.isEnabledFor(logging.INFO):
         LOG.info(_told(store, asked, ranges, len(packs)))
     return packs
+
+
+def tell_doubtful_units(options: ReadOptions) -> None:
+    """Warn of times that are plausible in another unit than ms; they are read as ms all the same.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        Of the load.
+    """
+    for bound in (options.start, options.end):
+        numbers = {bound.everywhere, *bound.each.values()} if bound.by_timestamp else ()
+        for number in numbers:
+            unit = None if number is None else find_doubt(number, now=number)
+            if unit is not None:
+                LOG.warning(
+                    "option %s: %d is taken as ms since 1970, and looks like %s",
+                    bound.option, number, unit.value,
+                )
 
 
 def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:

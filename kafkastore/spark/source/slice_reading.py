@@ -18,7 +18,7 @@ from kafkastore.remote.tree import shown, url_of
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG
-from kafkastore.spark.source.slices import LogSlice
+from kafkastore.spark.source.slices import END, LogSlice
 
 #: Batches of fewer rows and bytes are put together before they go to the JVM.
 ENOUGH_ROWS = BATCH_ROWS // 2
@@ -111,9 +111,10 @@ def _read(
             _check_end(each, "stop")  # what was cut since then is told as that
         if options.fail_on_data_loss:
             raise
+        until = "" if each.end_offset == END else f" up to offset {each.end_offset}"
         LOG.warning(
-            "%s; what is behind, up to offset %d of %s, is left out, for failOnDataLoss is false",
-            shown(str(error)), each.end_offset, url_of(each.path),
+            "%s; what follows in %s%s is left out because failOnDataLoss is false",
+            shown(str(error)), url_of(each.path), until,
         )
 
 

@@ -33,7 +33,7 @@ from kafkastore.log.log_store import open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import urls_in_errors
 from kafkastore.spark.source.options import OptionError, ReadOptions, at_least_one, parse_options
-from kafkastore.spark.source.planning import chosen, starting_offset
+from kafkastore.spark.source.planning import chosen, starting_offset, tell_doubtful_units
 from kafkastore.spark.source.schema import check_schema
 from kafkastore.spark.source.streaming.growing_logs import (
     BatchMark,
@@ -152,6 +152,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before all: nothing, so that it is the same after a crash."""
+        tell_doubtful_units(self.options.read)
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:

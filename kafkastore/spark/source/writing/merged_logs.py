@@ -22,7 +22,7 @@ from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir_writer import LogDirWriter
 from kafkastore.log.log_writer import LogWriter
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.side_by_side import side_by_side
+from kafkastore.log.side_by_side import SideBySide
 from kafkastore.segment.log_file import BatchRun
 
 #: Files of a log that is written; the process has others open too.
@@ -119,8 +119,9 @@ def _merged(root: Path, several: list[list[StagedLog]], config: LogConfig) -> li
             )
             work.append((writer, logs))
         threads = min(len(work), os.cpu_count() or 1)
-        for _ in side_by_side(_append, work, threads, "kafkastore-commit"):
-            pass
+        with SideBySide(_append, work, threads, "kafkastore-commit") as appended:
+            for _ in appended:
+                pass
         return [
             StagedLog(
                 logs[0].topic_partition, str(root), logs[0].start_offset, writer.log_end_offset
