@@ -247,7 +247,8 @@ def _answers(
     is_streamed: bool,
 ) -> Iterator[Answers]:
     """Ask every partition for every time; name those that cannot be read."""
-    return track(_readable_answers(logs, question, problems), "times", total, while_printing=is_streamed)
+    found = _readable_answers(logs, question, problems)
+    return track(found, "times", total, while_printing=is_streamed)
 
 
 def _readable_answers(
