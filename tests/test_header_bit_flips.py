@@ -52,9 +52,11 @@ GROUPS = {
     "lookups by brokers' rules": {
         "times 0.10.1", "times 2.4", "times 4.1", "times kip-33", "special 2.4", "special 4.1",
         "offsets 2.4",
+        "spark source by time",  # by `startingTimestamp`, as a consumer is told
     },
     "`batches()`": {"batches", "batches between"},
     "`sizing`": {"sizing"},
+    "`retention`": {"retention"},
     "`migrate`'s survey of segments without timestamps": {"job migrate"},
 }
 GROUPS["lookups by brokers' rules, after a start"] = GROUPS["lookups by brokers' rules"]
