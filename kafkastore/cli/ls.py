@@ -145,6 +145,8 @@ def _partition(log: PartitionLog, quick: bool) -> list[Row]:
     if not quick:
         largest = [segment.largest_record_timestamp("trust") for segment in log.segments]
         start, end = find_log_start(log), find_log_end(log)
+        if end.error is not None:
+            raise end.error
         row |= {
             "log_start_offset": start.offset,
             "log_start_basis": start.basis,
@@ -176,6 +178,8 @@ def _segment(log: PartitionLog, segment: LogSegment, quick: bool) -> Row:
         "timeindex": _size_of(segment.time_index_path),
     }
     if not quick:
+        if segment.end_error is not None:
+            raise segment.end_error
         row |= {
             "next_offset": segment.next_offset,
             "first_timestamp": first_timestamp(log, segment.base_offset, segment.next_base_offset),

@@ -11,6 +11,7 @@ from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 
 import kafkastore
+from kafkastore import CorruptionError
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.kip_33.retention import DatedBy, retention, retention_of
 from kafkastore.kip_33.sizing import sizing_of
@@ -312,8 +313,7 @@ def test_nothing_is_altered(log_dir):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_harmed_files_are_judged_and_sized_too(log_dir, seed):
-    """Whatever bytes say, there is an answer: nothing here needs them to be right."""
+def test_harmed_files_are_judged_and_sized_too_or_an_error_names_the_byte(log_dir, seed):
     chance = random.Random(seed)
     for path in sorted((log_dir / "ooo-3").iterdir()):
         data = bytearray(path.read_bytes())
@@ -331,7 +331,14 @@ def test_harmed_files_are_judged_and_sized_too(log_dir, seed):
             data += bytes(chance.randrange(100))
         path.write_bytes(data)
     log = kafkastore.open(log_dir)["ooo-3"]
-    assert len(retention_of(log).segments) == sizing_of(log).segments == len(log.segments)
+    for ask in (retention_of, sizing_of):
+        try:
+            found = ask(log).segments
+        except CorruptionError as error:
+            assert error.path in [segment.log_path for segment in log.segments]
+            assert error.position is not None
+        else:
+            assert (found if ask is sizing_of else len(found)) == len(log.segments)
 
 
 MOMENT = 1_500_000_000_000  # 2017-07-14

@@ -171,7 +171,8 @@ def of_segments(
     names : collection of str
         The columns to make; offsets and times are only looked up where asked for.
     options : ReadOptions
-        `fail_on_data_loss`: whether a first batch that can't be read is an error, or null.
+        `fail_on_data_loss`: whether corrupt bytes are an error; else a time that they hide is null,
+        and the next offset is that after the last batch before them.
     """
     log = segments.log
 
@@ -199,19 +200,29 @@ def _segment_row(
     names: Collection[str],
     options: ReadOptions,
 ) -> dict[str, Any]:
-    def first() -> int | None:
-        start = max(segment.base_offset, log_start_offset)
+    def unless_corrupt(ask: Callable[[], int | None]) -> int | None:
         try:
-            return first_timestamp(log, start, segment.next_base_offset)
+            return ask()
         except CorruptionError:
             if options.fail_on_data_loss:
                 raise
             return None
 
+    def next_offset() -> int:
+        if segment.end_error is not None and options.fail_on_data_loss:
+            raise segment.end_error
+        return segment.next_offset
+
+    start = max(segment.base_offset, log_start_offset)
     told: dict[str, Callable[[], Any]] = {
         "path": lambda: url_of(segment.log_path),
-        "first_timestamp": first,
-        "largest_timestamp": lambda: segment.largest_record_timestamp("trust"),
+        "next_offset": next_offset,
+        "first_timestamp": lambda: unless_corrupt(
+            lambda: first_timestamp(log, start, segment.next_base_offset)
+        ),
+        "largest_timestamp": lambda: unless_corrupt(
+            lambda: segment.largest_record_timestamp("trust")
+        ),
         "modified": lambda: segment.last_modified_ms,
         "index": lambda: _size_of(segment.offset_index_path),
         "timeindex": lambda: _size_of(segment.time_index_path),
