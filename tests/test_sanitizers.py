@@ -1,4 +1,7 @@
-"""Tests of the formats again, in a build with AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""Tests of the formats again, in a build with AddressSanitizer and UndefinedBehaviorSanitizer.
+
+And those of threads, in one with ThreadSanitizer.
+"""
 
 import pytest
 from fuzz import sanitized_build
@@ -78,6 +81,44 @@ def test_tests_of_the_formats_are_clean(sanitized, tmp_path):
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", LEFT_OUT, "--durations=10"),
         *("--timeout=300", f"--basetemp={tmp_path / 'pytest'}"),
         *files,
+        reports=tmp_path,
+    )
+    said = [path.read_text() for path in sorted(tmp_path.glob("report*"))]
+    assert not said, f"{said[0][:8000]}\n{result.stdout[-2000:]}"
+    assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
+    assert " passed" in result.stdout
+
+
+#: Questions that compiled code answers; Arrow's own threads synchronise unseen.
+OF_THREADS = "time or times or ListOffsets or batches or summaries or index or store or writer"
+
+RACE = """
+import threading, self_check
+threads = [threading.Thread(target=self_check.race, args=(10**6,)) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.fixture(scope="module")
+def sanitized_for_threads():
+    return sanitized_build.build_for_threads()
+
+
+def test_a_place_that_threads_write_to_is_reported(sanitized_for_threads):
+    result = sanitized_for_threads.run("-c", RACE)
+    assert result.returncode != 0
+    assert "data race" in result.stderr
+    assert "self_check" in result.stderr
+
+
+def test_compiled_modules_share_no_place_that_threads_write_to(sanitized_for_threads, tmp_path):
+    result = sanitized_for_threads.run(
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", OF_THREADS, "--timeout=600"),
+        f"--basetemp={tmp_path / 'pytest'}",
+        "tests/log/test_threads.py",
         reports=tmp_path,
     )
     said = [path.read_text() for path in sorted(tmp_path.glob("report*"))]

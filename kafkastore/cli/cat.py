@@ -22,6 +22,7 @@ from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_opti
 from kafkastore.cli.tables import counted
 from kafkastore.cli.times import (
     Moment,
+    indexes_option,
     parse_moment,
     relative_option,
     resolve,
@@ -34,6 +35,7 @@ from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.checked_times import Indexes
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -59,6 +61,7 @@ class Bounds(NamedTuple):
     end_timestamp: int | None
     limit: int | None
     isolation: Isolation
+    indexes: Indexes
 
     def hold(self, record: Record) -> bool:
         """Whether a record's timestamp is within the bounds of time."""
@@ -85,6 +88,7 @@ class Bounds(NamedTuple):
     show_default=True,
     help="read_committed leaves out aborted transactions and what follows the last stable offset.",
 )
+@indexes_option
 @click.option("--headers", is_flag=True, help="The records' headers too.")
 @click.option(
     "--format",
@@ -114,6 +118,7 @@ def command(
     zone: tzinfo | None,
     limit: int | None,
     isolation: Isolation,
+    indexes: Indexes,
     headers: bool,
     form: str | None,
     output: Path | None,
@@ -129,9 +134,15 @@ def command(
     times = (from_time, until_time)
     moments = [None if text is None else parse_moment(text, zone) for text in times]
     selection = select(paths, topics, partitions)
-    start, end = _timestamps(moments, selection, relative_to)
+    start, end = _timestamps(moments, selection, relative_to, indexes)
     bounds = Bounds(
-        _as_int64(from_offset), _as_int64(to_offset), start, end, _as_int64(limit), isolation
+        _as_int64(from_offset),
+        _as_int64(to_offset),
+        start,
+        end,
+        _as_int64(limit),
+        isolation,
+        indexes,
     )
     problems = Problems(len(selection.topic_partitions), on_corrupt)
     if output is None or is_stdout(output):
@@ -161,11 +172,11 @@ def _as_int64(number: int | None) -> int | None:
 
 
 def _timestamps(
-    moments: list[Moment | None], selection: Selection, relative_to: str
+    moments: list[Moment | None], selection: Selection, relative_to: str, indexes: Indexes
 ) -> tuple[int | None, int | None]:
     """Return the bounds of time as timestamps."""
     given = [moment for moment in moments if moment is not None]
-    resolved = iter(resolve(given, selection, relative_to))
+    resolved = iter(resolve(given, selection, relative_to, indexes))
     start, end = (None if moment is None else next(resolved) for moment in moments)
     return start, end
 
@@ -246,11 +257,14 @@ def _records_of(
         yield from filter(bounds.hold, read(start, end, isolation=bounds.isolation))
         return
     for segment in log.segments_between(start, end):
-        if bounds.start_timestamp is not None:
-            largest = segment.largest_record_timestamp("trust")
-            # No timestamp at all is -1 and never at or after a time.
-            if (-1 if largest is None else largest) < bounds.start_timestamp:
-                continue
+        # A record without a timestamp has -1.
+        if (
+            bounds.indexes == "trust"
+            and bounds.start_timestamp is not None
+            and bounds.start_timestamp >= 0
+            and not segment.may_reach(bounds.start_timestamp, bounds.indexes)
+        ):
+            continue
         ends = end if segment.next_base_offset is None else min(end, segment.next_base_offset)
         yield from filter(bounds.hold, read(max(start, segment.base_offset), ends))
         if skipped and on_corrupt == "stop":
@@ -318,6 +332,7 @@ def _batches(
         end_timestamp=bounds.end_timestamp,
         include_headers=headers,
         isolation=bounds.isolation,
+        indexes=bounds.indexes,
         batch_rows=_ROW_GROUP_ROWS if form == "parquet" else BATCH_ROWS,
         batch_bytes=_ROW_GROUP_BYTES if form == "parquet" else BATCH_BYTES,
         on_corrupt=on_corrupt,

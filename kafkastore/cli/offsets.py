@@ -18,7 +18,14 @@ from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table
-from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
+from kafkastore.cli.times import (
+    indexes_option,
+    parse_moment,
+    relative_option,
+    resolve,
+    show_time,
+    zone_option,
+)
 from kafkastore.errors import UnsupportedTimestampError
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.kip_33.clock_skew import earliest_timestamp
@@ -33,6 +40,7 @@ from kafkastore.log.lookup.rules import (
     broker_rules,
 )
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.checked_times import Indexes
 
 LEGACY = "legacy"
 #: What may be asked for beside times; the names are those of Kafka's own GetOffsetShell.
@@ -110,6 +118,7 @@ class Question(NamedTuple):
     targets: tuple[int, ...]
     rules: tuple[str, ...]
     isolation: Isolation
+    indexes: Indexes
     explains: bool
     legacy: LegacyView
     on_corrupt: OnCorrupt
@@ -140,6 +149,7 @@ class Question(NamedTuple):
     help="read_committed: no offset at or behind the last stable offset, and, under correct, of "
     "no aborted transaction.",
 )
+@indexes_option
 @click.option("--explain", is_flag=True, help="Say which way each answer was found.")
 @mtimes_options
 @click.option(
@@ -158,6 +168,7 @@ def command(
     times: tuple[str, ...],
     names: tuple[str, ...],
     isolation: Isolation,
+    indexes: Indexes,
     explain: bool,
     clock_skew_ms: int,
     mtimes_file: Path | None,
@@ -178,7 +189,7 @@ def command(
     specials = {text: special for text in times if (special := special_timestamp(text)) is not None}
     moments = [parse_moment(text, zone) for text in times if text not in specials]
     selection = select(paths, topics, partitions)
-    asked = resolve(moments, selection, relative_to)
+    asked = resolve(moments, selection, relative_to, indexes)
     resolved = iter([earliest_timestamp(each, clock_skew_ms) for each in asked])
     targets = tuple(specials[text] if text in specials else next(resolved) for text in times)
     mtimes = load_mtimes(mtimes_file, selection)
@@ -186,7 +197,9 @@ def command(
     problems = Problems(len(selection.topic_partitions), on_corrupt)
     logs = watched(problems.logs(selection), mtimes_file, mtimes)
     total = len(selection.topic_partitions) * len(targets)
-    question = Question(targets, tuple(rules), isolation, explain, legacy, on_corrupt)
+    question = Question(
+        targets, tuple(rules), isolation, indexes, explain, legacy, on_corrupt
+    )
     found = _answers(logs, total, question, problems, is_streamed=as_json or explain)
     if as_json:
         for each in found:
@@ -288,7 +301,9 @@ def _answer(
         return nothing._replace(is_refused=True)
     explanation = None
     if question.explains and target >= 0:
-        explanation = log.explain_timestamp(target, rules, isolation=question.isolation)
+        explanation = log.explain_timestamp(
+            target, rules, isolation=question.isolation, indexes=question.indexes
+        )
     if found is None:
         return nothing._replace(explanation=explanation)
     is_record = target >= 0 or found.timestamp != NO_TIMESTAMP
@@ -299,15 +314,13 @@ def _answer(
 def _find(
     log: PartitionLog, target: int, rules: str, question: Question, skipped: list[SkippedBytes]
 ) -> TimestampAndOffset | None:
+    trust: Any = {"isolation": question.isolation, "indexes": question.indexes}
     if target < 0:
-        return log.list_offset(target, rules, question.isolation)
+        return log.list_offset(target, rules, **trust)
     if rules != CORRECT:
-        return log.offset_for_timestamp(target, rules, isolation=question.isolation)
+        return log.offset_for_timestamp(target, rules, **trust)
     return log.offset_for_timestamp(
-        target,
-        isolation=question.isolation,
-        on_corrupt=question.on_corrupt,
-        skipped=skipped,
+        target, **trust, on_corrupt=question.on_corrupt, skipped=skipped
     )
 
 

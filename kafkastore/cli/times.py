@@ -13,6 +13,7 @@ import click
 from kafkastore.cli.failures import note
 from kafkastore.cli.selection import NotInStoreError, Selection
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
+from kafkastore.segment.checked_times import DEFAULT_INDEXES, INDEXES, Indexes
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -79,6 +80,19 @@ def relative_option(function: FunctionT) -> FunctionT:
         default="now",
         show_default=True,
         help="What a time such as -2h counts from: the clock, or the newest record chosen.",
+    )(function)
+
+
+def indexes_option(function: FunctionT) -> FunctionT:
+    """Add ``--indexes``."""
+    return click.option(
+        "--indexes",
+        type=click.Choice(INDEXES),
+        default=DEFAULT_INDEXES,
+        show_default=True,
+        help="How far time indexes are trusted. check reads all segments up to what is found, and "
+        "is right whatever indexes say; trust reads little, and checks only the first entry of "
+        "each index and the last; ignore uses no time index.",
     )(function)
 
 
@@ -156,7 +170,12 @@ def doubtful_unit(moment: Moment) -> Doubt | None:
     return find_doubt(moment.timestamp, now=moment.timestamp)
 
 
-def resolve(moments: Iterable[Moment], selection: Selection, relative_to: str) -> list[int]:
+def resolve(
+    moments: Iterable[Moment],
+    selection: Selection,
+    relative_to: str,
+    indexes: Indexes = DEFAULT_INDEXES,
+) -> list[int]:
     """Turn times as asked for into timestamps.
 
     Parameters
@@ -167,6 +186,8 @@ def resolve(moments: Iterable[Moment], selection: Selection, relative_to: str) -
         What the newest record is looked for in, where that is needed.
     relative_to : str
         ``now`` or ``newest``.
+    indexes : str
+        How far time indexes are trusted for the newest record.
 
     Returns
     -------
@@ -181,7 +202,7 @@ def resolve(moments: Iterable[Moment], selection: Selection, relative_to: str) -
     moments = list(moments)
     base = 0
     if any(moment.is_relative for moment in moments):
-        base = time.time_ns() // 1_000_000 if relative_to == "now" else newest(selection)
+        base = time.time_ns() // 1_000_000 if relative_to == "now" else newest(selection, indexes)
     for moment in moments:
         unit = doubtful_unit(moment)
         meant = meant_timestamp(moment.timestamp, unit)
@@ -196,13 +217,13 @@ def resolve(moments: Iterable[Moment], selection: Selection, relative_to: str) -
     ]
 
 
-def newest(selection: Selection) -> int:
+def newest(selection: Selection, indexes: Indexes) -> int:
     """Return the largest timestamp of the chosen partitions."""
     found = [
         largest
         for log in selection.logs()
         for segment in log.segments
-        if (largest := segment.largest_record_timestamp("trust")) is not None
+        if (largest := segment.largest_record_timestamp(indexes)) is not None
     ]
     if not found:
         raise NotInStoreError(

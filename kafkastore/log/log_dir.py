@@ -71,6 +71,8 @@ class Checkpoint(NamedTuple):
 class LogDir:
     """One log directory; its listing and its checkpoints are read when first asked for.
 
+    Threads may share it: see ``docs/threads.md``.
+
     Parameters
     ----------
     path : path-like

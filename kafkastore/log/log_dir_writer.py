@@ -73,7 +73,7 @@ def _wall_clock() -> int:
 
 
 class LogDirWriter:
-    """The writer of a log directory.
+    """The writer of a log directory; it and its writers are for one thread at a time.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ class LogStore:
     Notes
     -----
     Directories are listed at opening: of partitions that are made or deleted later, a store that is
-    opened anew knows.
+    opened anew knows. Threads may share it: see ``docs/threads.md``.
     """
 
     def __init__(

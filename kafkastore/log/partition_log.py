@@ -74,6 +74,8 @@ class PartitionLog:
     always whole batches. Where a listed segment was deleted meanwhile, a read lists anew by itself
     and goes on with what is there, by offset.
 
+    Threads may share it, `refresh` included: see ``docs/threads.md``.
+
     Parameters
     ----------
     path : path-like

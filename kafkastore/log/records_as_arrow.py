@@ -123,8 +123,7 @@ def read(
     start_offset, end_offset : int, optional
         Inclusive, exclusive. Default: from the log start offset to the log end.
     start_timestamp, end_timestamp : int, optional
-        ms since 1970; inclusive, exclusive. Of segments that do not reach the start nothing is
-        read but headers or indexes, see `indexes`; records without timestamp count as -1.
+        ms since 1970; inclusive, exclusive. Records without timestamp count as -1.
     limit : int, optional
         At most so many rows; nothing much behind the last of them is read.
     include_headers : bool
@@ -157,9 +156,8 @@ def read(
     known_end_offset : int, optional
         Up to where the log is known to have records: a torn tail before it is corruption.
     indexes : str
-        By what a segment is known not to reach `start_timestamp`. ``"check"``: by all its batches,
-        read once, with their checksums. ``"trust"``: by its time index, of which the first and the
-        last entry are checked, and no more. ``"ignore"``: all segments are read.
+        ``"trust"``: segments that do not reach `start_timestamp` are not read, as their time
+        indexes tell, of which the first and the last entry are checked. Otherwise all are read.
 
     Returns
     -------
@@ -225,11 +223,13 @@ def _read(
     indexes: Indexes,
 ) -> Iterator[pa.RecordBatch]:
     columns, damage = arrow.columns, segments.damage
+    # A record without a timestamp has -1.
+    has_trusted_times = (
+        indexes == "trust" and start_timestamp is not None and start_timestamp >= 0
+    )
     try:
         for segment, file in segments:
-            if start_timestamp is not None and not _may_reach(
-                segment, start_timestamp, indexes
-            ):
+            if has_trusted_times and not _may_reach(segment, start_timestamp or 0):
                 continue
             first = segment.position_before(segments.first_offset, file)
             # A whole segment is read in large pieces, few records in small ones.
@@ -281,16 +281,16 @@ def _check_known_end(
         segments.damage.skip_bytes(error, segment, file, segments.next_offset)
 
 
-def _may_reach(segment: LogSegment, start_timestamp: int, indexes: Indexes) -> bool:
-    """Whether a record of an open segment may have at least a timestamp."""
-    if start_timestamp < 0:
-        return True
+def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
+    """Whether a record of an open segment may have at least a timestamp, as its time index tells.
+
+    Without an index that is trusted all headers would tell, which takes reading the segment.
+    """
     try:
-        if indexes == "trust" and segment.largest_timestamp_by_index is None:
-            return True  # to look at all headers takes as long as to read it
-        return segment.may_reach(start_timestamp, indexes)
+        largest = segment.largest_timestamp_by_index
     except SegmentGoneError:
         return True
+    return largest is None or largest >= start_timestamp
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -5,9 +5,11 @@ remembered as long as the files are the same.
 """
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +19,17 @@ from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment.log_file import LogFile
 
 Indexes = Literal["check", "trust", "ignore"]
-#: For every lookup and every reader from a time on; the one that is right whatever indexes say.
-DEFAULT_INDEXES: Indexes = "check"
-_KNOWN = ("check", "trust", "ignore")
+#: The first is the default of every lookup and every reader from a time on.
+INDEXES: tuple[Indexes, ...] = get_args(Indexes)
+DEFAULT_INDEXES = INDEXES[0]
 
 #: So many segments are remembered; behind them everything is forgotten.
 MOST_REMEMBERED = 100_000
 
+#: Of file systems whose times have a resolution of a second, or two.
+SETTLED_NS = 3_000_000_000
+
 _Identity = tuple[int, ...]
-_remembered: dict[_Identity, CheckedTimes] = {}
 
 
 class CheckedTimes(NamedTuple):
@@ -39,7 +43,8 @@ class CheckedTimes(NamedTuple):
         Whether every entry of the time index is true: no batch before the one that holds its offset
         is later.
     identity : tuple of int
-        Device, inode, size and modification time of the log and of its time index.
+        Device, inode, size, times of the last modification and of the last change, of the log and
+        of its time index.
     end_offset : int
         After the last batch read.
     error : CorruptionError or None
@@ -53,6 +58,10 @@ class CheckedTimes(NamedTuple):
     error: CorruptionError | None = None
 
 
+#: By what the files are, and by whether another segment follows: only the last may be torn.
+_remembered: dict[tuple[_Identity, bool], CheckedTimes] = {}
+
+
 def known_indexes(indexes: str) -> Indexes:
     """Return how far indexes are trusted, if it is a way.
 
@@ -61,18 +70,20 @@ def known_indexes(indexes: str) -> Indexes:
     ValueError
         If it is none.
     """
-    for known in _KNOWN:
+    for known in INDEXES:
         if indexes == known:
-            return known  # type: ignore[return-value]
+            return known
     raise ValueError(f"indexes must be 'check', 'trust' or 'ignore', got {indexes!r}")
 
 
 def check_times(
     path: str,
     base_offset: int,
-    entries: NDArray[np.void],
+    read_entries: Callable[[], NDArray[np.void]],
     open_log: Callable[[], LogFile],
     temporary: str,
+    *,
+    is_active: bool,
 ) -> CheckedTimes:
     """Read a segment's batches, once for the same files, and check its time index by them.
 
@@ -82,12 +93,19 @@ def check_times(
         Of its files, without what follows the base offset in their names.
     base_offset : int
         Of the segment.
-    entries : numpy.ndarray
-        Of its time index, absolute offsets.
+    read_entries : callable
+        Returns the entries of its time index, absolute offsets.
     open_log : callable
         Returns its `LogFile`.
     temporary : str
         What follows the names of all its files, such as ``.swap``.
+    is_active : bool
+        Whether it is the last segment of its log.
+
+    Returns
+    -------
+    CheckedTimes
+        To be raised, an error is copied: threads share this one.
 
     Raises
     ------
@@ -95,13 +113,14 @@ def check_times(
         If the log is not there when it is to be opened.
     """
     identity = _identity(path, temporary)
-    known = _remembered.get(identity)
+    known = _remembered.get((identity, is_active))
     if known is None:
-        known = _checked(base_offset, entries, open_log, identity)
-        if _identity(path, temporary) == identity:
+        began = time.time_ns()
+        known = _checked(base_offset, read_entries(), open_log, identity)
+        if _is_settled(identity, began) and _identity(path, temporary) == identity:
             if len(_remembered) >= MOST_REMEMBERED:
                 _remembered.clear()
-            _remembered[identity] = known
+            _remembered[identity, is_active] = known
     return known
 
 
@@ -127,8 +146,15 @@ def _checked(
                     slot = following
                 largest, end_offset = int(so_far[-1]), int(last_offsets[-1]) + 1
     except CorruptionError as error:
-        return CheckedTimes(largest, False, identity, end_offset, error)
+        # A copy does not keep what was on the stack.
+        return CheckedTimes(largest, False, identity, end_offset, copy(error))
     return CheckedTimes(largest, holds and slot == len(entries), identity, end_offset)
+
+
+def _is_settled(identity: _Identity, now: int) -> bool:
+    """Whether the next change of a file is sure to get another time than its last one."""
+    changed = identity[4::5]
+    return bool(changed) and max(changed) + SETTLED_NS < now
 
 
 def _identity(path: str, temporary: str) -> _Identity:
@@ -144,4 +170,6 @@ def _identity_of(path: Path) -> _Identity:
         status = status_of(path)
     except OSError:
         return ()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return (
+        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )

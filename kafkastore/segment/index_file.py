@@ -3,7 +3,8 @@
 An index object is a snapshot.  Opening it asks only for the file's size; its last entry is read
 from the tail; the first look-up reads the used part once (2 MiB for the offset index of a 1 GiB
 segment) and keeps it, so that later look-ups read nothing.  Bytes appended after the opening are
-not seen, and what is cut while it is being read is missing, in whole entries.
+not seen, and what is cut while it is being read is missing, in whole entries.  Threads may share
+it, and one closes it when no other reads: see ``docs/threads.md``.
 
 Nothing is mapped unless `raw` is asked for: a mapping of a file that shrinks kills the process.
 

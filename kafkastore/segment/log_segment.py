@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
@@ -84,7 +86,7 @@ class LogSegment:
     Files are opened for each question and closed again, so that a store of any size fits the limit
     of open files. What was read of an index, a size or a summary is kept: a segment that a broker
     appends to is made anew to see more (`PartitionLog.refresh`). Whatever opens a ``.log`` that was
-    deleted meanwhile raises `SegmentGoneError`.
+    deleted meanwhile raises `SegmentGoneError`. Threads may share it: see ``docs/threads.md``.
 
     Source: Kafka 2.4.0 ``LogSegment``.
     """
@@ -348,13 +350,22 @@ class LogSegment:
     @cached_property
     def checked_times(self) -> CheckedTimes:
         """What the batches say of times, all of them read once, with their checksums."""
-        entries = _NO_ENTRIES
-        with suppress(CorruptIndexError):
-            if self.time_index is not None:
-                entries = self.time_index.entries()
         return check_times(
-            self._path_without_suffix, self.base_offset, entries, self.open_log, self.temporary
+            self._path_without_suffix,
+            self.base_offset,
+            self._read_time_entries,
+            self.open_log,
+            self.temporary,
+            is_active=self.is_active,
         )
+
+    def _read_time_entries(self) -> NDArray[np.void]:
+        """Read the entries of the time index and keep none of them: most are needed only once."""
+        try:
+            with TimeIndex.open(self.time_index_path, self.base_offset) as index:
+                return index.entries()
+        except (FileNotFoundError, CorruptIndexError):
+            return _NO_ENTRIES
 
     @property
     def _path_without_suffix(self) -> str:
@@ -399,7 +410,7 @@ class LogSegment:
             return self.summary.largest_record_timestamp if by_index is None else by_index
         checked = self.checked_times
         if checked.error is not None:
-            raise checked.error
+            raise copy(checked.error)
         return checked.largest_timestamp if checked.largest_timestamp >= 0 else None
 
     def may_reach(self, target_timestamp: int, indexes: Indexes = DEFAULT_INDEXES) -> bool:

@@ -1,4 +1,4 @@
-"""The package compiled with AddressSanitizer and UndefinedBehaviorSanitizer, in its own folder.
+"""The package compiled with sanitizers, in folders of its own: for memory, or for threads.
 
 With coverage, compiled code also tells libFuzzer, which is part of atheris, where it has been: see
 `coverage.c`. Only `setup.py` says what is compiled; a compiler of ours adds the sanitizers' options
@@ -29,11 +29,19 @@ OPTIONS = (
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=undefined",
 )
+THREAD_OPTIONS = ("-O1", "-g1", "-w", "-fno-omit-frame-pointer", "-fsanitize=thread")
 COVERAGE_OPTIONS = ("-fsanitize-coverage=trace-pc,trace-cmp",)
 RUNTIMES = {
     "gcc": ("libasan.so", "libubsan.so"),
     "clang": (f"libclang_rt.asan-{os.uname().machine}.so",),
 }
+
+THREAD_RUNTIMES = {
+    "gcc": ("libtsan.so",),
+    "clang": (f"libclang_rt.tsan-{os.uname().machine}.so",),
+}
+#: ThreadSanitizer wants its addresses where they would be without ASLR.
+WITHOUT_ASLR = ("setarch", "--addr-no-randomize")
 
 #: An abort ends the process at the first report; huge `malloc`s fail, as they would elsewhere.
 ASAN_OPTIONS = (
@@ -56,6 +64,7 @@ class SanitizedBuild:
 
     packages: Path
     environment: dict[str, str] = field(repr=False)
+    launcher: tuple[str, ...] = ()
 
     def run(self, *arguments: str, reports: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run this Python on the sanitized package, from the root of the sources.
@@ -65,10 +74,10 @@ class SanitizedBuild:
         """
         environment = dict(self.environment)
         if reports is not None:
-            for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
+            for name in {"ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"} & environment.keys():
                 environment[name] += f":log_path={reports / 'report'}"
         return subprocess.run(
-            [sys.executable, *arguments],
+            [*self.launcher, sys.executable, *arguments],
             cwd=ROOT,
             env=environment,
             capture_output=True,
@@ -76,9 +85,9 @@ class SanitizedBuild:
         )
 
 
-def find_compiler() -> Compiler:
+def find_compiler(wanted: dict[str, tuple[str, ...]] = RUNTIMES) -> Compiler:
     """Find gcc, or else clang, with its sanitizers."""
-    for name, runtimes in RUNTIMES.items():
+    for name, runtimes in wanted.items():
         path = shutil.which(name)
         if path is None:
             continue
@@ -86,13 +95,14 @@ def find_compiler() -> Compiler:
         found = tuple(_said_by(path, f"-print-file-name={library}") for library in runtimes)
         if all(os.path.isabs(library) for library in found):
             return Compiler(path, ("-shared-libasan",) if name == "clang" else (), found)
-    raise RuntimeError("sanitizers need gcc with libasan and libubsan, or clang with its runtime")
+    raise RuntimeError(
+        "sanitizers need gcc with libasan, libubsan and libtsan, or clang with its runtime"
+    )
 
 
 def build(*, with_coverage: bool = False) -> SanitizedBuild:
     """Compile what has changed since the last build, and the module that tests the net itself."""
     folder = BUILD / ("sanitized-with-coverage" if with_coverage else "sanitized")
-    packages = folder / "packages"
     folder.mkdir(parents=True, exist_ok=True)
     compiler = find_compiler()
     options, libraries = (*OPTIONS, *compiler.options), list(compiler.runtimes)
@@ -101,14 +111,7 @@ def build(*, with_coverage: bool = False) -> SanitizedBuild:
         _compile([compiler.path, "-O2", "-fPIC", "-c", source, "-o", counters])
         options = (*options, *COVERAGE_OPTIONS, counters)
         libraries.insert(0, str(libfuzzer()))  # before libasan, which has empty callbacks
-    script = folder / "cc"
-    script.write_text(f'#!/bin/sh\nexec {compiler.path} "$@" {" ".join(options)}\n')
-    script.chmod(0o755)
-    into = ["build_ext", "--build-temp", str(folder / "temp"), "--build-lib", str(packages)]
-    environment = {**os.environ, "CC": str(script)}
-    copied = ["build_py", "--build-lib", str(packages)]
-    _compile([sys.executable, "setup.py", "-q", *into, *copied], env=environment)
-    _compile([sys.executable, str(HERE / "setup_self_check.py"), "-q", *into], env=environment)
+    packages = _compile_package(folder, compiler.path, options)
     return SanitizedBuild(
         packages,
         {
@@ -117,10 +120,43 @@ def build(*, with_coverage: bool = False) -> SanitizedBuild:
             "ASAN_OPTIONS": ASAN_OPTIONS,
             "UBSAN_OPTIONS": UBSAN_OPTIONS,
             "PYTHONMALLOC": "malloc",  # Python's own would hide what lies behind an object
-            "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT / "tests")]),
-            "PYTHONSAFEPATH": "1",
+            **_paths(packages),
         },
     )
+
+
+def build_for_threads() -> SanitizedBuild:
+    """Compile the same with ThreadSanitizer."""
+    compiler = find_compiler(THREAD_RUNTIMES)
+    packages = _compile_package(
+        BUILD / "sanitized-for-threads", compiler.path, (*THREAD_OPTIONS, *compiler.options)
+    )
+    environment = {"LD_PRELOAD": " ".join(compiler.runtimes), "TSAN_OPTIONS": "history_size=4"}
+    return SanitizedBuild(
+        packages, {**os.environ, **environment, **_paths(packages)}, WITHOUT_ASLR
+    )
+
+
+def _paths(packages: Path) -> dict[str, str]:
+    return {
+        "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT / "tests")]),
+        "PYTHONSAFEPATH": "1",
+    }
+
+
+def _compile_package(folder: Path, compiler: str, options: tuple[str, ...]) -> Path:
+    """Compile all modules, and the one that tests the net, into a folder."""
+    packages = folder / "packages"
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "cc"
+    script.write_text(f'#!/bin/sh\nexec {compiler} "$@" {" ".join(options)}\n')
+    script.chmod(0o755)
+    into = ["build_ext", "--build-temp", str(folder / "temp"), "--build-lib", str(packages)]
+    environment = {**os.environ, "CC": str(script)}
+    copied = ["build_py", "--build-lib", str(packages)]
+    _compile([sys.executable, "setup.py", "-q", *into, *copied], env=environment)
+    _compile([sys.executable, str(HERE / "setup_self_check.py"), "-q", *into], env=environment)
+    return packages
 
 
 def libfuzzer() -> Path:

@@ -31,3 +31,16 @@ def is_magic(const uint8_t[::1] data not None):
     if data[6] != 0x00:
         return False
     return data[7] == 0x2a
+
+
+cdef long _written_by_all = 0
+
+
+def race(long count):
+    """Write to the same place as other threads, without the GIL."""
+    global _written_by_all
+    cdef long each
+    with nogil:
+        for each in range(count):
+            _written_by_all += 1 + each % 2
+    return _written_by_all

@@ -17,7 +17,7 @@ from models.offset_lookup import (
 )
 from models.record_format import Batch, Row, emptied, marker
 from models.record_strategies import INDEX_STATES, bounded, logs
-from models.segment_indexes import pack_offset_entries, pack_time_entries
+from models.segment_indexes import pack_offset_entries, pack_time_entries, time_entries_of
 
 import kafkastore
 from kafkastore import CorruptBatchError, LogSegment, TopicPartition
@@ -273,6 +273,90 @@ def test_broken_bytes_on_the_way_are_an_error_with_their_place(opened, tail, is_
         assert caught.value.position == len(found.segments[0].log_path.read_bytes()) - len(tail)
     else:
         assert found.offset_for_timestamp(700) is None
+
+
+def with_entries_of_another_log(segment, chance):
+    """The same log, and of its time index, and of a compacted log's, entries by chance in order."""
+    kept = tuple(batch for batch in segment.batches if chance.random() < 0.6)
+    found = set()
+    for each in (segment, replace(segment, batches=kept)):
+        entries = time_entries_of(each.indexed(interval=0).time_index, segment.base_offset)
+        found |= {entry for entry in entries if chance.random() < 0.6}
+    rising = []
+    for entry in sorted(found):
+        if not rising or entry[1] > rising[-1][1]:
+            rising.append(entry)
+    return replace(segment, time_index=pack_time_entries(rising, segment.base_offset))
+
+
+@bounded(80)
+@given(logs(states=("closed",)), st.randoms(use_true_random=False))
+def test_the_right_answer_needs_no_entry_of_any_time_index(log, chance):
+    log = replace(log, segments=tuple(
+        with_entries_of_another_log(segment, chance) for segment in log.segments
+    ))  # fmt: skip
+    targets = boundaries(log)
+    wanted = [correct_answer(log, target) for target in targets]
+    with tempfile.TemporaryDirectory() as directory:
+        (opened,) = kafkastore.open(log.write(Path(directory) / "logs"))
+        for indexes in ("check", "ignore"):
+            found = [opened.offset_for_timestamp(each, indexes=indexes) for each in targets]
+            assert found == wanted, indexes
+            many = opened.offsets_for_timestamps(targets, indexes=indexes)["offset"].tolist()
+            assert many == [-1 if each is None else each[1] for each in wanted]
+        for target in [each for each in targets if each >= 0][:: len(targets) // 5 + 1]:
+            rows = opened.to_arrow(["offset"], start_timestamp=target).read_all()
+            assert rows["offset"].to_pylist() == [
+                record[0] for record in log.records() if record[1] >= target
+            ]
+            explained = opened.explain_timestamp(target)
+            assert explained.answer == explained.correct == correct_answer(log, target)
+
+
+LACKING = replace(
+    closed(0, one_by_one(0, 10, 500, 20, 30)), time_index=pack_time_entries([(10, 0), (30, 3)], 0)
+)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda log, **how: log.offset_for_timestamp(400, **how),
+    lambda log, **how: log.list_offset(400, **how),
+    lambda log, **how: log.explain_timestamp(400, **how).answer,
+    lambda log, **how: log.offset_for_timestamp(400, isolation="read_committed", **how),
+    lambda log, **how: log.offset_for_timestamp(400, untimed="segment", **how),
+])  # fmt: skip
+def test_an_index_that_lacks_an_entry_is_found_out_unless_it_is_trusted(opened, ask):
+    log = opened(Log((LACKING, NEXT)))
+    assert ask(log) == ask(log, indexes="check") == ask(log, indexes="ignore") == (500, 1, 0)
+    assert ask(log, indexes="trust") == (600, 10, 0)
+
+
+@pytest.mark.parametrize(("indexes", "offsets"), [
+    ("check", [1, *range(10, 20)]), ("ignore", [1, *range(10, 20)]), ("trust", [*range(10, 20)]),
+])  # fmt: skip
+def test_a_reader_from_a_time_passes_over_segments_as_far_as_indexes_are_trusted(
+    opened, indexes, offsets
+):
+    log = opened(Log((LACKING, NEXT)))
+    rows = log.to_arrow(["offset"], start_timestamp=400, indexes=indexes).read_all()
+    assert rows["offset"].to_pylist() == offsets
+
+
+def test_a_broker_that_recovers_a_segment_has_the_entry_that_its_index_lacks(opened):
+    log = opened(Log((LACKING, NEXT)))
+    assert log.offset_for_timestamp(400, "4.1") == (500, 1, 0)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda log: log.offset_for_timestamp(0, indexes="believe"),
+    lambda log: log.offsets_for_timestamps([0], indexes="believe"),
+    lambda log: log.list_offset(0, indexes="believe"),
+    lambda log: log.to_arrow(indexes="believe"),
+    lambda log: log.segments[0].largest_record_timestamp("believe"),
+])  # fmt: skip
+def test_another_way_to_take_indexes_is_an_error(opened, ask):
+    with pytest.raises(ValueError, match="believe"):
+        ask(opened(Log((NEXT,))))
 
 
 @bounded(120)

@@ -220,7 +220,7 @@ def test_an_open_index_answers_eight_threads_as_it_answers_one(root, tmp_path, k
         yield lambda: (index.entry_count, index.used_entry_count, index.first_disorder())
         yield lambda: (index.last_entry, index.last_entry_with_padding, index.entry(1))
         yield lambda: (index.entries(with_padding=True).tolist(), index.entry_bytes())
-        yield index.raw.tolist
+        yield lambda: (index.raw.tolist(), index.size)
 
     with kind.open(path) as index:
         wanted = [ask() for ask in questions(index)]

@@ -65,10 +65,12 @@ def test_more_than_a_thousand_objects_are_listed_page_by_page(s3: S3) -> None:
     assert len(s3.proxy.requests) == 2
 
 
-def test_a_lookup_by_time_reads_index_tails_and_one_place(s3: S3, big_store: Path) -> None:
+def test_a_lookup_by_time_that_trusts_indexes_reads_their_tails_and_one_place(
+    s3: S3, big_store: Path
+) -> None:
     url = s3.put(big_store, "logs")
     target = START + 777_500
-    found = kafkastore.open(url)["orders-0"].offset_for_timestamp(target)
+    found = kafkastore.open(url)["orders-0"].offset_for_timestamp(target, indexes="trust")
     assert found is not None
     assert found.offset == 778
     gets = s3.proxy.gets
@@ -81,6 +83,23 @@ def test_a_lookup_by_time_reads_index_tails_and_one_place(s3: S3, big_store: Pat
     assert sum(each.bytes for each in gets) <= (
         segments * (2 * WHOLE_BLOCKS + 2) * BLOCK_BYTES
     )
+
+
+def test_a_lookup_by_time_that_checks_indexes_fetches_the_segments_up_to_the_answer_once(
+    s3: S3, big_store: Path
+) -> None:
+    log = kafkastore.open(s3.put(big_store, "logs"))["orders-0"]
+    for _ in range(2):
+        found = log.offset_for_timestamp(START + 3 * BATCHES * 1000)
+        assert found is not None
+        assert found.offset == 3 * BATCHES
+        log.refresh()
+    fetched: Counter[str] = Counter()
+    for each in s3.proxy.gets:
+        if each.path.endswith(".log"):
+            fetched[each.path] += each.bytes
+    read = [segment.size for segment in log.segments[:4]]
+    assert sum(read) <= sum(fetched.values()) <= sum(read) + 2 * WHOLE_BLOCKS * BLOCK_BYTES
 
 
 def test_a_minute_of_fifty_segments_is_read_from_those_that_have_it(

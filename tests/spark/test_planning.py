@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 from models.record_strategies import bounded, logs
+from models.segment_indexes import pack_time_entries
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
@@ -34,8 +37,8 @@ def instant(ms):
 
 
 def reader_of(path, *filters, **options):
-    """A reader as Spark makes it in its planner, its filters pushed."""
-    asked = {"pushFilters": "true"} if filters else {}
+    """A reader as Spark makes it in its planner, its filters pushed; indexes are trusted."""
+    asked = {"pushFilters": "true", "indexes": "trust"} if filters else {}
     source = KafkaStoreDataSource({"path": str(path), **asked, **options})
     reader = source.reader(schema=source.schema())
     if filters:
@@ -311,7 +314,7 @@ def test_batches_before_a_filters_time_are_not_even_read(spark, fifty, writable_
     (log,) = kafkastore.open(copy)
     since_ms, until_ms = NOW + 30 * MINUTE + 12_000, NOW + 30 * MINUTE + 24_000
     spoil_batches(log, lambda header: header["max_timestamp"] < since_ms)
-    frame = spark.read.format("kafkastore").option("pushFilters", "true").load(str(copy))
+    frame = spark.read.format("kafkastore").load(str(copy), pushFilters="true", indexes="trust")
     filtered = frame.where(
         (F.col("timestamp") >= F.timestamp_millis(F.lit(since_ms)))
         & (F.col("timestamp") < F.timestamp_millis(F.lit(until_ms)))
@@ -361,8 +364,11 @@ def harmed_logs(draw):
     start=st.one_of(st.none(), st.integers(-2, 41)),
     length=st.one_of(st.none(), st.integers(0, 40)),
     from_offset=st.integers(0, 15),
+    indexes=st.sampled_from(["check", "trust", "ignore"]),
 )
-def test_no_row_in_a_filters_times_is_left_out(tmp_path_factory, log, start, length, from_offset):
+def test_no_row_in_a_filters_times_is_left_out(
+    tmp_path_factory, log, start, length, from_offset, indexes
+):
     root = log.write(tmp_path_factory.mktemp("log") / "logs")
     filters = [GreaterThanOrEqual(("offset",), from_offset)]
     first, last = -100, 10**7  # beyond all timestamps of such logs
@@ -378,7 +384,22 @@ def test_no_row_in_a_filters_times_is_left_out(tmp_path_factory, log, start, len
         if row["offset"] >= from_offset
         and first <= (row["timestamp"] - EPOCH) // timedelta(milliseconds=1) < last
     ]
-    assert rows_of(reader_of(root, *filters)) == expected
+    assert rows_of(reader_of(root, *filters, indexes=indexes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("indexes", "offsets"), [("check", [1]), ("ignore", [1]), ("trust", [])]
+)
+def test_a_filter_finds_what_an_index_lacks_unless_it_is_trusted(tmp_path, indexes, offsets):
+    batches = tuple(Batch((Row(each, time),)) for each, time in enumerate((10, 500, 20, 30)))
+    lacking = pack_time_entries([(10, 0), (30, 3)], 0)
+    segment = replace(Segment(0, batches).indexed(interval=0), time_index=lacking)
+    root = Log((segment,)).write(tmp_path / "logs")
+    rows = rows_of(reader_of(root, since(400), indexes=indexes))
+    assert [row["offset"] for row in rows] == offsets
+    if offsets:
+        options = {"rules": "correct", "startingTimestamp": "400", "indexes": indexes}
+        assert [row["offset"] for row in rows_of(reader_of(root, **options))] == [1, 2, 3]
 
 
 def test_what_was_left_out_is_told(fifty, caplog):

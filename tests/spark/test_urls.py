@@ -188,6 +188,7 @@ def test_a_filter_on_times_fetches_nothing_before_them(cloud, minutes):
         minutes("filtered"),
         columns="offset,timestamp",
         pushFilters="true",
+        indexes="trust",
         startingOffsets='{"orders": {"0": 1600}}',
     )
     assert frame.where(frame.timestamp >= lit(since)).count() == 100

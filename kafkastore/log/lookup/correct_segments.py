@@ -4,6 +4,7 @@ Indexes only choose where to begin, and only as far as they are trusted; markers
 """
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from kafkastore.caching import cached_property
@@ -64,7 +65,7 @@ class _SearchBeforeDamage:
         """Search once."""
         found = self._search.find(target_timestamp, starting_offset)
         if found is None or found.offset >= self._end_offset:
-            raise self._error
+            raise copy(self._error)
         return found
 
     def find_many(
@@ -73,7 +74,7 @@ class _SearchBeforeDamage:
         """Search for each of some rising targets."""
         self._search.find_many(targets, starting_offset, answers)
         if ((answers["offset"] < 0) | (answers["offset"] >= self._end_offset)).any():
-            raise self._error
+            raise copy(self._error)
 
 
 def correct_segments(log: PartitionLog, indexes: Indexes) -> list[CorrectSegment]:

@@ -10,7 +10,8 @@ Which offsets
     ``startingOffsets`` (``earliest``, or JSON with offsets,
     -2 earliest); the same with ``ending``, exclusive, where ``latest`` and -1 are the log's end. A
     timestamp stands for the offset that a broker of the Kafka version `rules` answers to it, or
-    ``correct``: that of the first record in the log that has it or a later one.
+    ``correct``: that of the first record in the log that has it or a later one, which time indexes
+    help to find as far as `indexes` says.
 Which of their records
     `isolation`, or ``kafka.isolation.level``: ``read_committed`` leaves out what was aborted, and
     what is not decided.
@@ -31,6 +32,7 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.lookup.prepared import LookupChoice, check_isolation_is_known
 from kafkastore.log.lookup.rules import broker_rules
 from kafkastore.remote.stores import is_url, without_file_scheme
+from kafkastore.segment.checked_times import INDEXES, Indexes, known_indexes
 from kafkastore.spark.source.option_values import (
     OptionError,
     absolute,
@@ -74,6 +76,7 @@ KNOWN = (
     "maxRecordsPerPartition",
     "isolation",
     "rules",
+    "indexes",
     "pushFilters",
     "table",
 )
@@ -133,6 +136,7 @@ class ReadOptions(NamedTuple):
     max_records: int | None
     isolation: Isolation
     rules: str
+    indexes: Indexes
     push_filters: bool
     table: str
 
@@ -199,6 +203,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
         max_records=at_least_one(options, "maxRecordsPerPartition"),
         isolation=(isolation := _isolation(options)),
         rules=_rules(options, isolation),
+        indexes=known_indexes(choice(options, "indexes", INDEXES)),
         push_filters=boolean(options, "pushFilters", default=False),
         table=_table(options),
     )

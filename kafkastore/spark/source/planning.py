@@ -1,9 +1,10 @@
 """What a read has to look at: partitions and offsets by its options, less by pushed filters.
 
 Options are exact, as the Kafka source's; filters are not the last word. What of a segment lies
-before a filter's first time is found as lookups find it, by the time index where that fits the log
-and without it where not; nothing else says of records what time they have at least, so that only
-batches themselves tell what lies behind a filter's last time.
+before a filter's first time is found as lookups find it where time indexes are trusted; without
+that each task looks at the headers of the segments that it reads whole. Nothing says of records
+what time they have at least, so that only batches themselves tell what lies behind a filter's last
+time.
 """
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import find_doubt
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.segment.checked_times import Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import OptionError, ReadOptions
@@ -86,7 +88,7 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     ranges = [
         narrowed
         for each in passing
-        for narrowed in _narrowed(_range(store.partitions[each], options), limits)
+        for narrowed in _narrowed(_range(store.partitions[each], options), limits, options.indexes)
     ]
     total = sum(each.log.beside_changes(partial(log_bytes, *each[:3])) for each in ranges)
     size = task_bytes(total + OPENING_BYTES * len(ranges), options.min_partitions)
@@ -219,7 +221,9 @@ def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None
     """Find the offset that a bound means; None for a time after the last record."""
     number = bound.of(log.topic_partition)
     if bound.by_timestamp:
-        found = log.list_offset(number, options.rules, options.isolation)
+        found = log.list_offset(
+            number, options.rules, options.isolation, indexes=options.indexes
+        )
         return None if found is None else found.offset
     return {EARLIEST: log.log_start_offset, LATEST: END}.get(number, number)
 
@@ -245,7 +249,7 @@ def _cut(each: Range, largest: int) -> list[LogSlice]:
     )
 
 
-def _narrowed(asked: Range, limits: Limits) -> Iterator[Range]:
+def _narrowed(asked: Range, limits: Limits, indexes: Indexes) -> Iterator[Range]:
     """Leave out what filters exclude."""
     start, end = asked.start_offset, asked.end_offset
     if limits.start_offset is not None:
@@ -258,7 +262,8 @@ def _narrowed(asked: Range, limits: Limits) -> Iterator[Range]:
     if since is not None and until is not None and since >= until:
         return
     parts = [(start, end)]
-    if since is not None and since >= 0:  # a record without timestamp has -1
+    # A record without timestamp has -1.
+    if indexes == "trust" and since is not None and since >= 0:
         parts = asked.log.beside_changes(lambda: list(_since(asked.log, start, end, since)))
     for part in parts:
         yield asked._replace(start_offset=part[0], end_offset=part[1])
@@ -290,7 +295,7 @@ def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
             return everything
         if largest < since:
             return None
-        found = segment.find_offset_by_timestamp(since, start)
+        found = segment.find_offset_by_timestamp(since, start, "trust")
     except CorruptionError:
         return everything  # the task that reads it tells
     return None if found is None else found.offset

@@ -95,6 +95,7 @@ def _read(
             start_timestamp=limits.start_timestamp,
             end_timestamp=limits.end_timestamp,
             isolation=options.isolation,
+            indexes=options.indexes,
             is_decided=is_decided,
             on_corrupt=options.on_corrupt,
             skipped=skipped,
