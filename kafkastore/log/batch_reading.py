@@ -162,7 +162,7 @@ def first_timestamp(
     """
     # An end in any case: reading with one begins with little.
     end_offset = INT64_MAX if end_offset is None else end_offset
-    for _, batch in read_batches(log, start_offset, end_offset):
+    for _, batch in read_batches(log, start_offset, end_offset, verify=True):
         timestamp = _first_timestamp_of(batch)
         return timestamp if timestamp >= 0 else None
     return None

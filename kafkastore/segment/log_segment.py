@@ -397,17 +397,16 @@ class LogSegment:
         Parameters
         ----------
         indexes : str
-            ``"trust"``: by the time index where that is trusted, else by all headers up to corrupt
-            bytes. Otherwise by all batches, with their checksums.
+            ``"trust"``: by the time index where that is trusted. Otherwise by all batches, with
+            their checksums.
 
         Raises
         ------
         CorruptionError
-            If the segment is corrupt, unless indexes are trusted.
+            If the segment is corrupt, unless a time index is trusted.
         """
-        if known_indexes(indexes) == "trust":
-            by_index = self.largest_timestamp_by_index
-            return self.summary.largest_record_timestamp if by_index is None else by_index
+        if known_indexes(indexes) == "trust" and self.largest_timestamp_by_index is not None:
+            return self.largest_timestamp_by_index
         checked = self.checked_times
         if checked.error is not None:
             raise copy(checked.error)

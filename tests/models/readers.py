@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import kafkastore
 from kafkastore import legacy, migration
 from kafkastore.checks.reindex import plan_reindex
-from kafkastore.cli.__main__ import cli
+from kafkastore.cli.commands import cli
 from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.spark.jobs import partition_jobs, places, planning, positions
 from kafkastore.spark.jobs import times as times_jobs
