@@ -162,7 +162,7 @@ def measures(sources: Sources, first: int, last: int) -> Iterator[Measure]:
         "where",
         SUM,
         {
-            "kafkastore": lambda: ours(pushFilters="true").where(where),
+            "kafkastore": lambda: ours(pushFilters="true", indexes="trust").where(where),
             "kafka": lambda: kafka().where(where),
             "kafka, 2 parts": lambda: kafka(minPartitions=str(PARTS)).where(where),
             "parquet": lambda: parquet().where(where),
