@@ -177,8 +177,8 @@ class _Partition:
             if summary.magics <= {2} and not self._has_other_epochs(segment):
                 self._go_along(segment)
                 return
-            if summary.problem is not None:
-                raise CorruptionError(summary.problem)
+            if summary.error is not None:
+                raise summary.error
             if summary.valid_bytes < segment.size and not segment.is_active:
                 raise CorruptionError("its last batch is torn, and another segment follows")
             self.changes += self._changes(segment)

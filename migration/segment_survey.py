@@ -235,7 +235,7 @@ def _scan(segment: LogSegment, has_offset_index: bool, index_interval_bytes: int
         summary = segment.summary
         largest = summary.largest_record_timestamp
         of_time = of_offset = None
-        problem = summary.problem
+        problem = None if summary.error is None else str(summary.error)
         if problem is None and (largest is not None or not has_offset_index):
             rebuilt = segment.rebuilt_indexes(index_interval_bytes)
             problem = rebuilt.reason

@@ -307,14 +307,14 @@ def _read_segment(
             producers=steps,
         )
         # Offsets that go back, or leave the segment, do not stop the broker that is followed here.
-        contradiction = segment.summary.problem if rebuilt.reason is None else None
+        contradiction = segment.summary.error if rebuilt.reason is None else None
         now = os.stat(segment.log_path)
     except (KafkaStoreError, OSError) as error:
         return done.left_alone(status.st_size, str(error))
     if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
         return done.left_alone(now.st_size, "the log changes while it is read")
     if contradiction is not None and rebuilt.valid_bytes == status.st_size:
-        return done.left_alone(status.st_size, contradiction)
+        return done.left_alone(status.st_size, str(contradiction))
     is_damaged, what = _damage(rebuilt, segment, status.st_size)
     if what is not None:
         is_indexed = up_to_damage or not is_damaged
@@ -342,8 +342,8 @@ def _damage(
         return True, rebuilt.reason
     if rebuilt.valid_bytes == size:
         return False, None
-    if segment.summary.problem is not None:
-        return True, segment.summary.problem
+    if segment.summary.error is not None:
+        return True, str(segment.summary.error)
     return False, "the last batch is torn, or it is preallocated space"
 
 

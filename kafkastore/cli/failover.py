@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kafkastore.cli.durations import parse_duration
-from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, tell
+from kafkastore.cli.failures import FOUND_PROBLEMS, note, tell
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.lag import committed_of
 from kafkastore.cli.on_spark import executor, expected, spark_option
@@ -130,11 +130,10 @@ def command(
         )
         for key, each in committed.items()
     ]
-    failures: list[str] = []
     unmoved: list[str] = []
     with executor(master, "moving") as run:
         largest = _largest({key.topic for key in committed}, measured, run, is_weighed=weighed)
-        found = list(_moved(items, options, largest, run, failures, unmoved))
+        found = list(_moved(items, options, largest, run, problems, unmoved))
     if as_json:
         for each in found:
             write_json(_as_json(each))
@@ -143,13 +142,11 @@ def command(
         _print(answers, zone)
         _tell_of_checks([each.check for each in answers if each.check is not None])
     beyond = [_beyond_end(each) for each in found if each.place is Place.BEYOND_END]
-    for problem in (*beyond, *unmoved, *failures):
+    for problem in (*beyond, *unmoved):
         tell(problem)
-    if failures:
-        return UNREADABLE
     checks = [each.found.check for each in found]
     is_lossy = any(check is not None and check.lost for check in checks)
-    return FOUND_PROBLEMS if is_lossy or beyond or unmoved else problems.exit_code
+    return problems.exit_code or (FOUND_PROBLEMS if is_lossy or beyond or unmoved else 0)
 
 
 def _check_latency_options(
@@ -169,7 +166,7 @@ def _moved(
     options: Mapping[str, Any],
     largest: Mapping[str, int | Exception] | None,
     run: Run,
-    failures: list[str],
+    problems: Problems,
     unmoved: list[str],
 ) -> Iterator[Moved]:
     """Carry positions over one by one; what can't be is told."""
@@ -179,8 +176,11 @@ def _moved(
             yield moved
             continue
         key = item.key
-        told = f"{key.group or 'position'} at {key.topic}-{key.partition}: {expected(moved.error)}"
-        (unmoved if isinstance(moved.error, FailoverError) else failures).append(told)
+        partition = f"{key.topic}-{key.partition}"
+        if isinstance(moved.error, FailoverError):
+            unmoved.append(f"{key.group or 'position'} at {partition}: {expected(moved.error)}")
+        else:
+            problems.add(partition, moved.error)
 
 
 def _move(

@@ -3,23 +3,29 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kafkastore.cli.failures import UNREADABLE, sentence, tell
+from kafkastore.cli.failures import sentence
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.problems import Problems
 from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time, zone_option
 from kafkastore.cli.unfinished import note_unfinished
 from kafkastore.cli.visible import visible
-from kafkastore.errors import KafkaStoreError, OffsetOutOfRangeError, SegmentGoneError
+from kafkastore.errors import (
+    CorruptionError,
+    KafkaStoreError,
+    OffsetOutOfRangeError,
+    SegmentGoneError,
+)
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.batch_reading import first_timestamp
@@ -63,40 +69,47 @@ def command(
     """List the partitions of log directories, or of partition directories.
 
     Times are those of the first record and of the newest one, wherever it is. They come from the
-    time indexes; where those are missing or wrong, the headers of the log are read.
+    time indexes; where those are missing or wrong, the headers of the log are read. What is not
+    known because the log is corrupt there is left out, and the partition named; verify reads all.
     """
     selection = select(paths, topics, partitions)
     note_unfinished(paths)
     if offset is not None:
         _print_place(selection.only_log("--offset"), offset, as_json)
         return 0
-    rows: Iterable[Row] = _rows(selection, segments=segments, quick=quick, as_json=as_json)
+    problems = Problems(len(selection.topic_partitions))
+    rows: Iterable[Row] = _rows(
+        selection, problems, segments=segments, quick=quick, as_json=as_json
+    )
     if as_json:
         rows = itertools.chain(_directories(selection.store.log_dirs), rows)
-    shown, failed = [], False
+    shown = []
     for row in rows:
-        if row["kind"] == "error":
-            failed = True
-            tell(row["error"])
         if as_json:
             write_json(row)
         elif row["kind"] != "error":
             shown.append(row)
     if not as_json:
         _print_rows(selection, shown, segments, zone, verbose=verbose)
-    return UNREADABLE if failed else 0
+    return problems.exit_code
 
 
-def _rows(selection: Selection, *, segments: bool, quick: bool, as_json: bool) -> Iterator[Row]:
+def _rows(
+    selection: Selection, problems: Problems, *, segments: bool, quick: bool, as_json: bool
+) -> Iterator[Row]:
     """Describe the chosen partitions or their segments; what can't be read by what is wrong."""
     chosen = selection.topic_partitions
     for topic_partition in track(chosen, "listing", len(chosen), while_printing=as_json):
         try:
             log = selection.store.partitions[topic_partition]
             rows = _segments if segments else _partition
-            yield from log.beside_changes(functools.partial(rows, log, quick))
+            described, error = log.beside_changes(functools.partial(rows, log, quick))
+            yield from described
             yield from _leftovers(log)
+            if error is not None:
+                raise error
         except (KafkaStoreError, OSError) as error:
+            problems.add(topic_partition, error)
             yield _failure(topic_partition, error)
 
 
@@ -128,8 +141,8 @@ def _leftovers(log: PartitionLog) -> Iterator[Row]:
         }
 
 
-def _partition(log: PartitionLog, quick: bool) -> list[Row]:
-    """Describe a partition, in one row."""
+def _partition(log: PartitionLog, quick: bool) -> tuple[list[Row], CorruptionError | None]:
+    """Describe a partition, in one row, and say what keeps it from being known."""
     row: Row = {
         "kind": "partition",
         "topic": log.topic,
@@ -142,29 +155,34 @@ def _partition(log: PartitionLog, quick: bool) -> list[Row]:
             "timeindex": sum(each.time_index_path.name not in log.files for each in log.segments),
         },
     }
+    error = None
     if not quick:
-        largest = [segment.largest_record_timestamp("trust") for segment in log.segments]
         start, end = find_log_start(log), find_log_end(log)
-        if end.error is not None:
-            raise end.error
+        first, error = _known(lambda: first_timestamp(log, log.log_start_offset))
+        largest, in_batches = _known(lambda: _largest_timestamp(log.segments))
+        error = error or in_batches or end.error
         row |= {
             "log_start_offset": start.offset,
             "log_start_basis": start.basis,
-            "log_end_offset": end.offset,
+            "log_end_offset": end.offset if end.error is None else None,
             "log_end_basis": end.basis,
-            "first_timestamp": first_timestamp(log, log.log_start_offset),
-            "largest_timestamp": max((each for each in largest if each is not None), default=None),
+            "first_timestamp": first,
+            "largest_timestamp": largest,
         }
-    return [row]
+    return [row], error
 
 
-def _segments(log: PartitionLog, quick: bool) -> list[Row]:
-    """Describe the segments of a partition."""
-    return [_segment(log, segment, quick) for segment in log.segments]
+def _segments(log: PartitionLog, quick: bool) -> tuple[list[Row], CorruptionError | None]:
+    """Describe the segments of a partition, and say what keeps one from being known."""
+    described = [_segment(log, segment, quick) for segment in log.segments]
+    errors = (error for _, error in described if error is not None)
+    return [row for row, _ in described], next(errors, None)
 
 
-def _segment(log: PartitionLog, segment: LogSegment, quick: bool) -> Row:
-    """Describe a segment."""
+def _segment(
+    log: PartitionLog, segment: LogSegment, quick: bool
+) -> tuple[Row, CorruptionError | None]:
+    """Describe a segment, and say what keeps it from being known."""
     row: Row = {
         "kind": "segment",
         "topic": log.topic,
@@ -177,15 +195,39 @@ def _segment(log: PartitionLog, segment: LogSegment, quick: bool) -> Row:
         "index": _size_of(segment.offset_index_path),
         "timeindex": _size_of(segment.time_index_path),
     }
+    error = None
     if not quick:
-        if segment.end_error is not None:
-            raise segment.end_error
+        base, following = segment.base_offset, segment.next_base_offset
+        first, error = _known(lambda: first_timestamp(log, base, following))
+        largest, in_batches = _known(lambda: _largest_timestamp([segment]))
+        error = error or in_batches or segment.end_error
         row |= {
-            "next_offset": segment.next_offset,
-            "first_timestamp": first_timestamp(log, segment.base_offset, segment.next_base_offset),
-            "largest_timestamp": segment.largest_record_timestamp("trust"),
+            "next_offset": segment.next_offset if segment.end_error is None else None,
+            "first_timestamp": first,
+            "largest_timestamp": largest,
         }
-    return row
+    return row, error
+
+
+def _known(read: Callable[[], int | None]) -> tuple[int | None, CorruptionError | None]:
+    """Read something of a log, or say what is corrupt there."""
+    try:
+        return read(), None
+    except CorruptionError as error:
+        return None, error
+
+
+def _largest_timestamp(segments: Sequence[LogSegment]) -> int | None:
+    """Return the largest timestamp of segments, by time indexes where those are trusted."""
+    found = []
+    for segment in segments:
+        largest = segment.largest_timestamp_by_index
+        if largest is None:
+            if segment.summary.error is not None:
+                raise segment.summary.error
+            largest = segment.summary.largest_record_timestamp
+        found.append(largest)
+    return max((each for each in found if each is not None), default=None)
 
 
 def _failure(topic_partition: TopicPartition, error: BaseException) -> Row:

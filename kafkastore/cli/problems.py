@@ -35,14 +35,16 @@ class Problems:
     partitions : int
         How many the command is about.
     on_corrupt : str
-        As chosen by `on_corrupt_option`.
+        As chosen by `on_corrupt_option`. Default, of commands without that option: "raise".
     """
 
-    def __init__(self, partitions: int, on_corrupt: OnCorrupt = "raise") -> None:
-        self.on_corrupt = on_corrupt
+    def __init__(self, partitions: int, on_corrupt: OnCorrupt | None = None) -> None:
+        self.on_corrupt: OnCorrupt = on_corrupt or "raise"
         self.count = 0
+        self._has_choice = on_corrupt is not None
         self._partitions = partitions
         self._unreadable: set[str] = set()
+        self._told: set[tuple[str, str]] = set()
 
     @property
     def exit_code(self) -> int:
@@ -90,9 +92,13 @@ class Problems:
         self.count += 1
         self._unreadable.add(str(partition))
         way_out = ""
-        if isinstance(error, CorruptionError) and self.on_corrupt == "raise":
+        if isinstance(error, CorruptionError) and self._has_choice and self.on_corrupt == "raise":
             way_out = "; --on-corrupt skip reads on after it"
-        tell(f"{partition}: {sentence(error)}{way_out}")
+        # Several groups, times or tables may meet the same one.
+        told = (str(partition), sentence(error))
+        if told not in self._told:
+            self._told.add(told)
+            tell(f"{partition}: {sentence(error)}{way_out}")
 
     def add_skipped(self, partition: object, skipped: Iterable[SkippedBytes]) -> None:
         """Say what was skipped in a partition."""

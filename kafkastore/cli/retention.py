@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from kafkastore.cli.durations import parse_duration
-from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
+from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.problems import Problems
 from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
-from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate, retention_of
@@ -95,7 +95,7 @@ def command(
     """Tell what a broker's retention would delete, and what keeps the rest; nothing is altered.
 
     The exit code is 1 where a segment's time is doubtful: in the future, in the wrong unit, or
-    zeros in its time index.
+    zeros in its time index; and where a partition can't be read, which is named.
     """
     for name, value in (("retention.ms", retention_ms), ("retention.bytes", retention_bytes)):
         if value is not None:
@@ -105,8 +105,8 @@ def command(
     moment = parse_moment(now, zone)
     selection = select(paths, topics, partitions)
     (at,) = resolve([moment], selection, relative_to)
-    failures: list[str] = []
-    found = _judged(selection, options, at, version, failures, is_streamed=as_json)
+    problems = Problems(len(selection.topic_partitions))
+    found = _judged(selection, options, at, version, problems, is_streamed=as_json)
     if any(log.log_dir is None for log in selection.logs()):
         note(
             "a partition directory by itself has no checkpoints and no clean-shutdown marker; its "
@@ -127,9 +127,7 @@ def command(
         shown = list(found)
         doubtful = any(map(_is_doubtful, shown))
         _print(shown, config, at, version, segments, zone, verbose=verbose)
-    for failure in failures:
-        tell(failure)
-    return UNREADABLE if failures else FOUND_PROBLEMS if doubtful else 0
+    return problems.exit_code or (FOUND_PROBLEMS if doubtful else 0)
 
 
 def _judged(
@@ -137,18 +135,16 @@ def _judged(
     options: Options,
     now: int,
     version: str,
-    failures: list[str],
+    problems: Problems,
     *,
     is_streamed: bool,
 ) -> Iterator[PartitionRetention]:
-    """Judge the chosen partitions; what can't be read by what is wrong."""
+    """Judge the chosen partitions, and name those that can't be read."""
     chosen = selection.topic_partitions
     for topic_partition in track(chosen, "judging", len(chosen), while_printing=is_streamed):
-        try:
+        with problems.of(topic_partition):
             log = selection.store.partitions[topic_partition]
             yield retention_of(log, config=options, now=now, version=version)
-        except (KafkaStoreError, OSError) as error:
-            failures.append(f"{topic_partition}: {sentence(error)}")
 
 
 def _is_doubtful(found: PartitionRetention) -> bool:

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from kafkastore.cli.failures import UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.problems import Problems
 from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table, show_size
-from kafkastore.errors import KafkaStoreError
 from kafkastore.kip_33.sizing import (
     INTERVALS,
     MINUTE_MS,
@@ -56,10 +55,12 @@ def command(
     partitions have 1 GiB of log each, and records in every second of one day.
     """
     densities = intervals or INTERVALS
-    failures: list[str] = []
+    exit_code = 0
     if paths:
         selection = select(paths, topics, partitions)
-        found = total(_measured(selection, densities, failures), densities)
+        problems = Problems(len(selection.topic_partitions))
+        found = total(_measured(selection, densities, problems), densities)
+        exit_code = problems.exit_code
     elif topics or partitions:
         raise click.UsageError("--topic and --partition choose from a PATH, and there is none")
     else:
@@ -68,21 +69,17 @@ def command(
         _write_json(found)
     else:
         _print(found)
-    for failure in failures:
-        tell(failure)
-    return UNREADABLE if failures else 0
+    return exit_code
 
 
 def _measured(
-    selection: Selection, intervals: Sequence[int], failures: list[str]
+    selection: Selection, intervals: Sequence[int], problems: Problems
 ) -> Iterator[Sizing]:
-    """Measure the chosen partitions; what can't be read is told."""
+    """Measure the chosen partitions, and name those that can't be read."""
     chosen = selection.topic_partitions
     for topic_partition in track(chosen, "measuring", len(chosen)):
-        try:
+        with problems.of(topic_partition):
             yield sizing_of(selection.store.partitions[topic_partition], intervals)
-        except (KafkaStoreError, OSError) as error:
-            failures.append(f"{topic_partition}: {sentence(error)}")
 
 
 def _rows(found: Sizing) -> list[IndexSize]:

@@ -278,7 +278,7 @@ def _dated(log: PartitionLog, segment: LogSegment, rules: BrokerRules) -> _Dated
     if not rules.retention_by_record_time:
         return by_file
     if _is_rebuilt(log, segment):
-        largest = segment.largest_record_timestamp("trust")
+        largest = segment.largest_record_timestamp()  # as the broker: by all batches
         return by_file if largest is None else _Dated(largest, DatedBy.RECORDS)
     try:
         with TimeIndex.open(segment.time_index_path, segment.base_offset) as index:
@@ -286,7 +286,7 @@ def _dated(log: PartitionLog, segment: LogSegment, rules: BrokerRules) -> _Dated
     except FileNotFoundError:
         return by_file
     if last == 0:  # a true entry, padding, or a file whose bytes were lost: the log decides
-        in_log = segment.largest_record_timestamp("trust")
+        in_log = segment.largest_record_timestamp()
         return _Dated(last, DatedBy.RECORDS if in_log == 0 else DatedBy.ZEROS, in_log)
     return _Dated(last, DatedBy.RECORDS) if last >= 0 else by_file
 

@@ -55,7 +55,7 @@ class SegmentSummary(NamedTuple):
         Offset behind the last batch; the base offset where there is none.
     largest_record_timestamp : int or None
         Largest timestamp of the batch headers, ms; None where no record has one.
-    problem : str or None
+    error : CorruptionError or None
         Why the pass ended before the end of the file, where bytes are broken.
     """
 
@@ -64,7 +64,7 @@ class SegmentSummary(NamedTuple):
     magics: frozenset[int]
     next_offset: int
     largest_record_timestamp: int | None
-    problem: str | None
+    error: CorruptionError | None
 
 
 class LogSegment:
@@ -195,7 +195,7 @@ class LogSegment:
     def summary(self) -> SegmentSummary:
         """What one pass over all batch headers tells; corrupt bytes end it without an error."""
         valid_bytes, count, magics, largest = 0, 0, set(), -1
-        next_offset, problem = self.base_offset, None
+        next_offset, corrupt = self.base_offset, None
         with self.open_log() as log:
             try:
                 for run in log.runs():
@@ -206,14 +206,14 @@ class LogSegment:
                     valid_bytes = int(headers["position"][-1] + headers["size"][-1])
                     next_offset = int(headers["last_offset"][-1]) + 1
             except CorruptionError as error:
-                problem = str(error)
+                corrupt = error
         return SegmentSummary(
             valid_bytes,
             count,
             frozenset(magics),
             next_offset,
             largest if largest >= 0 else None,
-            problem,
+            corrupt,
         )
 
     def rebuilt_indexes(
@@ -426,7 +426,7 @@ class LogSegment:
             return True
         if indexes == "trust":
             largest = self.largest_record_timestamp(indexes)
-            if self.largest_timestamp_by_index is None and self.summary.problem is not None:
+            if self.largest_timestamp_by_index is None and self.summary.error is not None:
                 return True
             return largest is not None and largest >= target_timestamp
         checked = self.checked_times

@@ -98,7 +98,15 @@ def test_the_same_partition_in_two_directories_names_both(
 ) -> None:
     second = writable_copy(sample_root)
     ran = run("cat", sample_root, second)
-    assert_one_sentence(ran, "up-0", str(sample_root), str(second), "open one of the two")
+    partitions = [path.name for path in sample_root.iterdir() if path.is_dir()]
+    assert ran.code == 2
+    assert ran.out == ""
+    told = ran.err.splitlines()
+    assert len(told) == len(partitions) > 1
+    for partition, line in zip(sorted(partitions), sorted(told), strict=True):
+        assert line.startswith(f"kafkastore: {partition}: ")
+        assert str(sample_root / partition) in line
+        assert str(second / partition) in line
 
 
 def test_a_truncated_index_is_no_obstacle_to_reading_records(
@@ -137,21 +145,22 @@ def test_an_unknown_magic_is_named_with_its_place(run: Run, sample_copy: Path, n
     assert "\t33\t" not in ran.out
 
 
-def test_a_wrong_checksum_ends_the_records_before_it_and_says_how_to_have_those(
+def test_a_wrong_checksum_ends_the_records_before_it_and_says_how_to_read_on(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
     harm(log, 945 + 60, b"\xff\xff")
     partition = sample_copy / "up-1"
     ran = run("cat", partition)
-    assert_one_sentence(ran, "fails its checksum", str(log), "at byte 945", "--to-offset 33")
+    assert_one_sentence(ran, "fails its checksum", str(log), "at byte 945", "--on-corrupt skip")
     assert ran.out == run("cat", partition, "--to-offset", 33).out
     assert len(ran.out.splitlines()) == 33
     for form in ("text", "json", "arrow", "parquet"):
-        output = tmp_path / form
+        output, before = tmp_path / form, tmp_path / f"{form} before"
         ran = run("cat", partition, "--format", form, "-o", output)
-        assert_one_sentence(ran, "checksum", "at byte 945", "--to-offset 33")
-        assert not any(name.startswith((form, "." + form)) for name in os.listdir(tmp_path))
+        assert_one_sentence(ran, "checksum", "at byte 945", "--on-corrupt skip")
+        run("cat", partition, "--format", form, "-o", before, "--to-offset", 33)
+        assert output.read_bytes() == before.read_bytes()
 
 
 def test_dump_goes_on_behind_a_wrong_checksum_and_exits_with_1(
@@ -231,9 +240,13 @@ def test_a_user_without_rights_gets_a_sentence(
     cat, listed, quick, refused = run_as_nobody(
         ["cat", root], ["ls", root], ["ls", root, "--quick"], ["ls", locked]
     )
-    assert_one_sentence(cat, str(log), "no permission")
-    assert_one_sentence(listed, str(log), "no permission")
-    assert "up-compressed" in listed.out  # ls goes on with the partitions that can be read
+    for ran in (cat, listed):
+        assert ran.code == 1
+        assert ran.err.startswith("kafkastore: up-1: ")
+        assert ran.err.count("\n") == 1
+        assert str(log) in ran.err
+        assert "no permission" in ran.err
+        assert "up-compressed" in ran.out  # goes on with the partitions that can be read
     assert quick.code == 0
     assert_one_sentence(refused, str(locked), "permission")
 

@@ -95,4 +95,4 @@ def test_what_is_wrong_is_said(run: Run, root: Path) -> None:
     path.write_bytes(data)
     ran = run("latency", root)
     assert ran.code == 2
-    assert "kafkastore: orders: the batch that ends with offset 99 fails its checksum" in ran.err
+    assert "kafkastore: orders-0: the batch that ends with offset 99 fails its checksum" in ran.err

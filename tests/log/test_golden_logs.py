@@ -142,7 +142,7 @@ def test_summaries_agree_with_the_batches(golden_case):
             summary = segment.summary
             with segment.open_log() as file:
                 batches = list(file.batches())
-            assert summary.problem is None
+            assert summary.error is None
             assert summary.batch_count == len(batches)
             assert summary.magics == {batch.magic for batch in batches}
             times = [batch.max_timestamp for batch in batches if batch.max_timestamp >= 0]

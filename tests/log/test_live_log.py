@@ -249,7 +249,7 @@ def test_a_preallocated_log_that_fills_up_shows_whole_batches_only(root):
     log = open_log(root)
     assert [record.value for record in log.records()] == VALUES
     assert log.segments[0].summary.valid_bytes == len(LOG)
-    assert log.segments[0].summary.problem is None
+    assert log.segments[0].summary.error is None
 
 
 def ask(log, what):

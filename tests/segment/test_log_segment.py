@@ -141,7 +141,7 @@ def test_the_summary_tells_where_bytes_are_broken(written):
     summary = written(segment).summary
     assert summary.valid_bytes == len(segment.log) - 100
     assert summary.next_offset == 41
-    assert f"at byte {summary.valid_bytes}" in summary.problem
+    assert summary.error.position == summary.valid_bytes
 
 
 @pytest.mark.parametrize("timestamp", [-1, -5])
