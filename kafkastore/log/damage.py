@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.java_text import INT32_MAX
@@ -67,6 +67,19 @@ class SkippedBytesWarning(UserWarning):
         return str(self.skipped)
 
 
+def known_on_corrupt(on_corrupt: str) -> OnCorrupt:
+    """Return what to do at corrupt bytes, if there is such a choice.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if on_corrupt not in get_args(OnCorrupt):
+        raise ValueError(f"on_corrupt must be 'raise', 'skip' or 'stop', got {on_corrupt!r}")
+    return cast(OnCorrupt, on_corrupt)
+
+
 class Damage:
     """What one read does at corrupt bytes.
 
@@ -91,11 +104,7 @@ class Damage:
     def __init__(
         self, on_corrupt: OnCorrupt = "raise", skipped: list[SkippedBytes] | None = None
     ) -> None:
-        if on_corrupt not in get_args(OnCorrupt):
-            raise ValueError(
-                f"on_corrupt must be 'raise', 'skip' or 'stop', got {on_corrupt!r}"
-            )
-        self.on_corrupt = on_corrupt
+        self.on_corrupt = known_on_corrupt(on_corrupt)
         self.has_stopped = False
         self._skipped = skipped
 
@@ -163,6 +172,7 @@ class Damage:
     def _note(self, skipped: SkippedBytes) -> None:
         self.has_stopped = self.on_corrupt == "stop"
         if self._skipped is not None:
-            self._skipped.append(skipped)
+            if skipped not in self._skipped:  # by another read into the same list
+                self._skipped.append(skipped)
         else:
             warnings.warn(SkippedBytesWarning(skipped), stacklevel=2)

@@ -41,7 +41,7 @@ from kafkastore.log.bounds import (
     find_log_end,
     find_log_start,
 )
-from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
+from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes, known_on_corrupt
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.lookup.explanation import Explanation, explain
@@ -217,7 +217,7 @@ class PartitionLog:
         -------
         int
         """
-        if on_corrupt == "raise":
+        if known_on_corrupt(on_corrupt) == "raise":
             return self.log_end_offset
         bound = self.beside_changes(lambda: find_log_end(self))
         if on_corrupt == "stop" or bound.error is None:
@@ -520,6 +520,8 @@ class PartitionLog:
         """
         if type(target_timestamp) is not int:  # which costs less than a call
             target_timestamp = whole_number("target_timestamp", target_timestamp)
+        if on_corrupt != "raise":
+            known_on_corrupt(on_corrupt)
         try:
             lookup = self.facts.get((rules, isolation, untimed, indexes, False))
             if lookup is None:
@@ -563,6 +565,7 @@ class PartitionLog:
             Structured: `timestamp` int64, `offset` int64, `leader_epoch` int32, in the order asked;
             -1 each where there is none.
         """
+        known_on_corrupt(on_corrupt)
         try:
             return self.beside_changes(
                 lambda: self._lookup(rules, isolation, untimed, indexes).find_many(

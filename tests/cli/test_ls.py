@@ -33,15 +33,22 @@ def test_the_table_has_offsets_times_sizes_and_what_is_missing(
 
 @pytest.mark.golden_cases(versions=["0.8.2.2", "0.10.0.1", "2.4.0", "4.1.1"], answers="answers")
 def test_offsets_are_those_of_the_broker(run: Run, golden_case: Any) -> None:
-    listed = {
-        f"{row['topic']}-{row['partition']}": row
-        for row in run("ls", golden_case.logs, "--json").lines
-        if row["kind"] == "partition"
-    }
+    ran = run("ls", golden_case.logs, "--json")
+    listed, corrupt = (
+        {
+            f"{row['topic']}-{row['partition']}": row for row in ran.lines if row["kind"] == kind
+        }
+        for kind in ("partition", "error")
+    )
+    assert ran.code == (0 if not corrupt else 2 if len(corrupt) == len(listed) else 1)
+    assert bool(corrupt) == (golden_case.name == "crash-bad-crc")
     for name, answers in golden_case.answers["partitions"].items():
         if name not in listed or "log_start_offset" not in answers:
             continue  # deleted meanwhile, or no topic of the broker's
         row = listed[name]
+        if golden_case.name == "crash-bad-crc" and name in corrupt:
+            assert row["log_end_offset"] is None
+            continue
         if golden_case.name in ("crash-torn", "crash-bad-crc"):
             assert row["log_end_offset"] <= answers["log_end_offset"]
             continue
