@@ -90,7 +90,8 @@ class SegmentsInTurn:
 
         The parameters are those of `LogFile.runs`.
         """
-        next_offset = max(self.next_offset, segment.base_offset)
+        # Not the start offset: the batch that holds it may begin before it, after corrupt bytes.
+        next_offset = segment.base_offset
         self.position = position
         while position < file.size:
             try:

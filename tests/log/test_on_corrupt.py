@@ -103,10 +103,6 @@ def test_skip_gives_what_repair_keeps(log, source):
         assert by_arrow == skipped
 
 
-def sizes(root):
-    return {path: path.stat().st_size for path in sorted((root / "t-0").glob("*.log"))}
-
-
 @bounded(150)
 @given(logs(), st.randoms(use_true_random=False))
 def test_what_is_skipped_is_all_that_is_no_batch_in_order_and_once(log, source):
@@ -118,17 +114,21 @@ def test_what_is_skipped_is_all_that_is_no_batch_in_order_and_once(log, source):
         skipped = []
         list(found.records(on_corrupt="skip", skipped=skipped))
         left_out = {
-            (root / each.path, each.position, each.position + each.size) for each in damages
+            (root / each.path, at)
+            for each in damages
+            for at in range(each.position, each.position + each.size)
         }
-        assert {(each.path, each.position, each.end_position) for each in skipped} <= left_out
-        places = [(each.path.name, each.position) for each in skipped]
-        assert places == sorted(places)
-        last = sorted(sizes(root))[-1]
-        for path, position, end in left_out - {
-            (each.path, each.position, each.end_position) for each in skipped
-        }:
-            assert path == last     # a torn tail, which is no corruption
-            assert end == sizes(root)[last]
+        in_turn = [
+            (each.path, at) for each in skipped for at in range(each.position, each.end_position)
+        ]
+        assert in_turn == sorted(set(in_turn))
+        # What repair cuts besides is a torn tail, which is no corruption.
+        torn = left_out - set(in_turn)
+        assert set(in_turn) <= left_out
+        last = max((root / "t-0").glob("*.log"))
+        assert sorted(torn) == [
+            (last, at) for at in range(last.stat().st_size - len(torn), last.stat().st_size)
+        ]
 
 
 @bounded(150)
@@ -318,3 +318,17 @@ def test_one_list_names_the_same_bytes_once(broken):
     skipped = []
     broken.offsets_for_timestamps([20, 30, 40], on_corrupt="skip", skipped=skipped)
     assert [(each.start_offset, each.end_offset) for each in skipped] == [(2, 3)]
+
+
+def test_a_batch_after_corrupt_bytes_is_found_by_an_offset_within_it(tmp_path):
+    batches = (Batch((Row(0, 7),)), Batch((Row(1, 8), Row(2, 9), Row(3, 10))))
+    root = Log((Segment(0, batches),)).write(tmp_path / "logs")
+    path = root / "t-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[8] |= 0x80
+    path.write_bytes(data)
+    log = kafkastore.open(root)["t-0"]
+    found = log.records(2, 3, on_corrupt="skip", skipped=[])
+    assert [record.offset for record in found] == [2]
+    answer = log.offset_for_timestamp(9, on_corrupt="skip", skipped=[])
+    assert (answer.timestamp, answer.offset) == (9, 2)
