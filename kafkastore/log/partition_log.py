@@ -193,11 +193,14 @@ class PartitionLog:
     def log_end_offset(self) -> int:
         """Offset the next record will get: after the last whole batch.
 
+        By headers, as a broker has it that does not recover the log; `end_offset` looks at
+        checksums, too.
+
         Raises
         ------
         CorruptBatchError
-            If what follows that batch is corrupt, and no torn tail: where the log ends is not
-            known. `explain_bounds` gives what can be read.
+            If what follows that batch is no torn tail: where the log ends is not known.
+            `explain_bounds` gives what can be read.
         """
         bound = self.beside_changes(lambda: find_log_end(self))
         if bound.error is not None:
@@ -205,24 +208,33 @@ class PartitionLog:
         return bound.offset
 
     def end_offset(self, on_corrupt: OnCorrupt = "raise") -> int:
-        """Return where the log ends for a reader that does so at corrupt bytes.
+        """Return where the log ends for a reader, who checks the checksums of the last batches.
 
         Parameters
         ----------
         on_corrupt : "raise", "skip" or "stop"
-            `log_end_offset`; after the last whole batch of the last segment; before its first
-            corrupt byte.
+            At corrupt bytes: raise; the end is after the last whole batch of the last segment; or
+            before them.
 
         Returns
         -------
         int
+
+        Raises
+        ------
+        CorruptBatchError
+            If the last batches are corrupt, unless they are skipped, or reading stops there.
         """
-        if known_on_corrupt(on_corrupt) == "raise":
-            return self.log_end_offset
-        bound = self.beside_changes(lambda: find_log_end(self))
-        if on_corrupt == "stop" or bound.error is None:
-            return bound.offset
-        return max(bound.offset, self.beside_changes(lambda: self.segments[-1].salvaged_end))
+        known_on_corrupt(on_corrupt)
+        if not self.segments:
+            return self.log_start_offset
+        if on_corrupt == "skip":
+            end = self.beside_changes(lambda: self.segments[-1].salvaged_end)
+        else:
+            end, error = self.beside_changes(lambda: self.segments[-1].verified_end)
+            if error is not None and on_corrupt == "raise":
+                raise error
+        return max(end, self.log_start_offset)
 
     @property
     def high_watermark(self) -> int:

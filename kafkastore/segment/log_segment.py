@@ -276,24 +276,27 @@ class LogSegment:
 
     @cached_property
     def _end(self) -> tuple[int, CorruptionError | None]:
-        next_offset = self.base_offset
-        with self.open_log() as log:
-            try:
-                position = self.position_before(_LAST_OFFSET, log) if log.size else 0
-                for run in log.runs(position, verify_crc=True, first_read=SMALLEST_READ):
-                    next_offset = int(run.headers["last_offset"][-1]) + 1
-            except CorruptionError:  # perhaps the index led astray
-                return self._end_without_index(log)
-        return next_offset, None
+        return self._find_end(verify_crc=False)
 
-    def _end_without_index(self, log: LogFile) -> tuple[int, CorruptionError | None]:
-        next_offset = self.base_offset
-        try:
-            for run in log.runs(verify_crc=True):
-                next_offset = int(run.headers["last_offset"][-1]) + 1
-        except CorruptionError as error:
-            return next_offset, error
-        return next_offset, None
+    @cached_property
+    def verified_end(self) -> tuple[int, CorruptionError | None]:
+        """As `next_offset` and `end_error`, with the checksums of the last batches."""
+        return self._find_end(verify_crc=True)
+
+    def _find_end(self, *, verify_crc: bool) -> tuple[int, CorruptionError | None]:
+        next_offset, error = self.base_offset, None
+        with self.open_log() as log:
+            last = self.position_before(_LAST_OFFSET, log) if log.size else 0
+            # Again from the first batch where the index may have led astray.
+            for position in (last, 0) if last else (0,):
+                next_offset, error = self.base_offset, None
+                try:
+                    for run in log.runs(position, verify_crc=verify_crc, first_read=SMALLEST_READ):
+                        next_offset = int(run.headers["last_offset"][-1]) + 1
+                    break
+                except CorruptionError as corrupt:
+                    error = corrupt
+        return next_offset, error
 
     @cached_property
     def salvaged_end(self) -> int:
