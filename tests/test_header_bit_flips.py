@@ -54,6 +54,8 @@ GROUPS = {
         "offsets 2.4",
         "spark source by time",  # by `startingTimestamp`, as a consumer is told
     },
+    "`legacy`": {"legacy", "offsets legacy"},
+    "`ls`": {"ls", "ls segments", "spark segments"},
     "`batches()`": {"batches", "batches between"},
     "`sizing`": {"sizing"},
     "`retention`": {"retention"},

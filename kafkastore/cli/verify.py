@@ -230,14 +230,12 @@ def _print_group(group: Alike[Finding]) -> None:
     # The last one too: the first ones may all be of one partition.
     remedies = {each.remedy for each in (*group.shown, group.last) if each is not None}
     likewise = ", and likewise for the others" if len(remedies) > 1 else ""
-    print(
-        f"{first.severity.value}{times}: {first.what}\n    {first.consequence}\n"
-        f"    remedy: {first.remedy}{likewise}"
-    )
+    told = f"{first.severity.value}{times}: {first.what}\n    {first.consequence}\n"
+    print(visible(f"{told}    remedy: {first.remedy}{likewise}"))
     for each in group.shown:
         at = "" if each.position is None else f" at byte {each.position}"
         what = "" if each.what == first.what else f": {each.what}"
-        print(f"      {each.path}{at}{what}")
+        print(visible(f"      {each.path}{at}{what}"))
     if group.more:
         print(f"      ... and {group.more:,} more like these; --verbose lists all")
 

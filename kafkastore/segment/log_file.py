@@ -326,7 +326,10 @@ class LogFile:
         last_offset = int(last["last_offset"])
         before = int(headers["last_offset"][-2]) + 1 if len(headers) > 1 else within[0]
         following = int(last["position"]) + int(last["size"])
-        offset = self._read_into(bytearray(8), following) if following < self.size else b""
+        try:
+            offset = self._read_into(bytearray(8), following) if following < self.size else b""
+        except CorruptBatchError:  # which the next read raises, after this batch
+            return False
         if len(offset) < 8:
             most = within[0] + INT32_MAX
             return within[1] == INT64_MAX and last_offset > most >= before

@@ -124,7 +124,9 @@ cdef inline bint peek_offset(
     if window.start <= position and position + 8 <= window.start + window.size:
         offset[0] = load_i64(window.bytes + (position - window.start))
         return True
-    if position + 8 > window.file_size or not have(window.descriptor, position, position + 8):
+    if position + 8 > window.file_size:
+        return False
+    if not have(window.descriptor, position, position + 8):
         return False
     if pread(window.descriptor, bytes, 8, position) != 8:
         return False

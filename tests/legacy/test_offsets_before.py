@@ -307,7 +307,7 @@ def test_segments_that_change_meanwhile_do_not_make_it_fail(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "rules", ["correct", "kip-33", "0.7", "4.0", "4.1.1", "2", "", "2.4-rc1", "2.4."]
+    "rules", ["correct", "kip-33", "0.7", "4.0", "4.1.1", "4", "", "2.4-rc1", "2.4."]
 )
 def test_rules_that_are_no_version_with_offset_request_v0_are_refused(golden, rules):
     store = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)

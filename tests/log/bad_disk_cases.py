@@ -89,7 +89,17 @@ def test_a_time_is_found_on_either_side_of_a_bad_sector(logs, disk):
     disk.harm(path_of(logs, 40), 20 * SIZE, 22 * SIZE)
     log = kafkastore.open(logs)["t-0"]
     for target in (0, 395, 1005, 1190):
-        assert log.offset_for_timestamp(target).offset == -(-target // 10)
+        found = log.offset_for_timestamp(target, indexes="trust")
+        assert found.offset == -(-target // 10)
+        skipped = []
+        found = log.offset_for_timestamp(target, on_corrupt="skip", skipped=skipped)
+        assert found.offset == -(-target // 10)
+        assert bool(skipped) == (target > 600)
+        if target > 600:  # what lies in the bad sector may be as late
+            with pytest.raises(kafkastore.CorruptBatchError):
+                log.offset_for_timestamp(target)
+        else:
+            assert log.offset_for_timestamp(target).offset == -(-target // 10)
     with pytest.raises(CorruptBatchError, match="at byte") as caught:
         log.offset_for_timestamp(605)
     assert caught.value.path == path_of(logs, 40)

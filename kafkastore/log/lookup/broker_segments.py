@@ -34,7 +34,6 @@ from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import OffsetPosition, TimestampOffset
 from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.log_loader import are_indexes_accepted
-from kafkastore.segment.checked_times import CheckedTimes
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
@@ -147,17 +146,22 @@ class BrokerSegment:
                 return found[1]
         return int(header["last_offset"])
 
-    @property
-    def _right_times(self) -> CheckedTimes | None:
-        """What the batches say, where a recovery would change nothing that matters."""
-        checked = self.segment.checked_times if self.state == "recovered" else None
-        return checked if checked is not None and checked.index_holds else None
+    @cached_property
+    def _right_largest(self) -> int | None:
+        """The largest timestamp, where a recovery would change nothing that matters: none is made.
+
+        A broker that was running has not looked at checksums.
+        """
+        if self.state != "recovered":
+            return None
+        checked = self.segment.checked_times
+        if checked.error is not None:
+            return self.segment.largest_timestamp_by_index
+        return checked.largest_timestamp if checked.index_holds else None
 
     @cached_property
     def _largest_timestamp(self) -> int:
-        if (checked := self._right_times) is not None:
-            return checked.largest_timestamp
-        return self.largest.timestamp
+        return self.largest.timestamp if self._right_largest is None else self._right_largest
 
     @property
     def is_dated_by_file(self) -> bool:
@@ -220,7 +224,7 @@ class BrokerSegment:
         """The search from the indexes' entries on."""
         segment = self.segment
         times, offsets = segment.time_index, segment.offset_index
-        if self._right_times is not None and times is not None and offsets is not None:
+        if self._right_largest is not None and times is not None and offsets is not None:
             return SegmentSearch(
                 self._open_log,
                 segment.base_offset,
