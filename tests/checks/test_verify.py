@@ -313,7 +313,8 @@ def test_few_partitions_are_checked_ahead_and_none_when_nobody_listens(tmp_path,
     assert first.path.parent.name == "broken-0"
     findings.close()
     assert len(checked) == 0
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kafkastore-verify")]
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("kafkastore-verify")]
     assert len(list(verify(tmp_path, threads=3))) == 40
 
 
@@ -353,7 +354,8 @@ def test_an_interruption_ends_all_threads(golden):
 
     with pytest.raises(KeyboardInterrupt):
         list(verify(golden("2.4.0", "wide", "answers").logs, threads=2, progress=interrupt))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kafkastore-verify")]
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("kafkastore-verify")]
 
 
 def test_closed_segments_of_timestamp_0_are_dated_by_their_twelve_zero_bytes(tmp_path):

@@ -136,7 +136,7 @@ def test_a_segment_that_is_broken_is_left_and_told(tmp_path):
     unconverted.clear()
     assert not plan_convert(root, leader_epoch=3, found=unconverted.append).changes
     broken, other = unconverted
-    assert "checksum is wrong" in broken.reason
+    assert "checksum" in broken.reason
     assert other.path == f"{partition.path.name}/{5:020}.log"
     assert "all are to have one leader epoch" in other.reason
 
