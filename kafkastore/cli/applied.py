@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from kafkastore.changes.plan import Plan
 from kafkastore.changes.run import Progress
 from kafkastore.changes.undo import resume, undo
 from kafkastore.changes.undo_area import area_of
+from kafkastore.cli.changes_command import changes_command
 from kafkastore.cli.failures import left_behind_is_told, note
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.progress import progress
@@ -214,11 +214,11 @@ def _left_behind(area: Path) -> str | None:
         return None
     if journal.is_finished:
         return None
-    quoted = shlex.quote(str(area))
     files = counted(len(journal.plan.changes), "file")
+    resume, undo = (changes_command(verb, area, journal.plan.root) for verb in ("resume", "undo"))
     return (
         f"{len(journal.changed):,} of {files} are changed, each wholly or not at all; "
-        f"kafkastore changes resume {quoted} finishes, kafkastore changes undo {quoted} goes back"
+        f"{resume} finishes, {undo} goes back"
     )
 
 
@@ -252,7 +252,7 @@ def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:
         print(
             f"done: {counted(files, 'file')} changed in {journal.root}\n"
             f"undo area: {journal.area}\n"
-            f"to go back: kafkastore changes undo {shlex.quote(str(journal.area))}"
+            f"to go back: {changes_command('undo', journal.area, journal.plan.root)}"
         )
     else:
         print(f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.root}")

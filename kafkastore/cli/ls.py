@@ -160,12 +160,11 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[Row], CorruptionErr
         start, end = find_log_start(log), find_log_end(log)
         first, error = _known(lambda: first_timestamp(log, log.log_start_offset))
         largest, in_batches = _known(lambda: _largest_timestamp(log.segments))
-        in_end = log.segments[-1].verified_end[1] if log.segments else None
-        error = error or in_batches or in_end
+        error = error or in_batches or end.error
         row |= {
             "log_start_offset": start.offset,
             "log_start_basis": start.basis,
-            "log_end_offset": end.offset if in_end is None else None,
+            "log_end_offset": end.offset if end.error is None else None,
             "log_end_basis": end.basis,
             "first_timestamp": first,
             "largest_timestamp": largest,
@@ -201,10 +200,9 @@ def _segment(
         base, following = segment.base_offset, segment.next_base_offset
         first, error = _known(lambda: first_timestamp(log, base, following))
         largest, in_batches = _known(lambda: _largest_timestamp([segment]))
-        in_end = segment.verified_end[1]
-        error = error or in_batches or in_end
+        error = error or in_batches or segment.end_error
         row |= {
-            "next_offset": segment.next_offset if in_end is None else None,
+            "next_offset": segment.next_offset if segment.end_error is None else None,
             "first_timestamp": first,
             "largest_timestamp": largest,
         }

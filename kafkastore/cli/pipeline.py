@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkastore.changes.journal import each_journal
+from kafkastore.cli.changes_command import changes_command
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.failures import FOUND_PROBLEMS, Interrupted, tell
 from kafkastore.cli.json_lines import json_option, write_json
@@ -111,8 +112,8 @@ def _undo_areas(paths: tuple[Path, ...], undo_dir: Path | None) -> dict[Path, st
     return {
         journal.area: (
             f"{len(journal.changed):,} of {counted(len(journal.plan.changes), 'file')} are changed "
-            f"in {path}, each wholly or not at all: kafkastore changes undo "
-            f"{shlex.quote(str(journal.area))} goes back"
+            f"in {path}, each wholly or not at all: "
+            f"{changes_command('undo', journal.area, journal.plan.root)} goes back"
         )
         for path in paths
         for journal in each_journal(path, undo_dir)
@@ -188,7 +189,8 @@ def _print_result(result: PipelineResult) -> None:
     for store in result.stores:
         print(f"migrated {store.migrated}")
         if store.undo_area is not None:
-            print(f"to undo  kafkastore changes undo {shlex.quote(store.undo_area)}")
+            undo = changes_command("undo", Path(store.undo_area), store.migrated)
+            print(f"to undo  {undo}")
     print("\nTry next:")
     for line in _next_commands(result):
         print(f"  {line}")

@@ -400,16 +400,20 @@ class LogSegment:
         Parameters
         ----------
         indexes : str
-            ``"trust"``: by the time index where that is trusted. Otherwise by all batches, with
-            their checksums.
+            ``"trust"``: by the time index where that is trusted, else by all headers. Otherwise by
+            all batches, with their checksums.
 
         Raises
         ------
         CorruptionError
             If the segment is corrupt, unless a time index is trusted.
         """
-        if known_indexes(indexes) == "trust" and self.largest_timestamp_by_index is not None:
-            return self.largest_timestamp_by_index
+        if known_indexes(indexes) == "trust":
+            if self.largest_timestamp_by_index is not None:
+                return self.largest_timestamp_by_index
+            if self.summary.error is not None:
+                raise self.summary.error
+            return self.summary.largest_record_timestamp
         checked = self.checked_times
         if checked.error is not None:
             raise copy(checked.error)

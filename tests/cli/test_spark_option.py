@@ -134,10 +134,13 @@ def test_compare(same: Any, sample_root: Path, options: tuple[str, ...]) -> None
     assert same("compare", sample_root, *options).code == 0
 
 
-def test_compare_ends_at_a_broken_partition(same: Any, broken: tuple[Path, Path]) -> None:
+def test_compare_names_a_broken_partition_and_goes_on(
+    same: Any, broken: tuple[Path, Path]
+) -> None:
     ran = same("compare", broken[0], "--samples", "3")
-    assert ran.code == 2
+    assert ran.code == 1
     assert "up-0/" in ran.err
+    assert "up-compressed-0" in ran.out
 
 
 def test_compare_by_other_times_of_files(same: Any, sample_root: Path, tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_compare_by_other_times_of_files(same: Any, sample_root: Path, tmp_path:
 
 def test_lag(same: Any, clusters: tuple[Path, Path]) -> None:
     ran = same("lag", clusters[0])
-    assert ran.code == 2
+    assert ran.code == 1
     assert "beyond the log end" in ran.out
     assert "orders-2" in ran.err
     ran = same("lag", clusters[1], "--json", "--now", AT, "--group", "billing")
@@ -159,8 +162,8 @@ def test_lag(same: Any, clusters: tuple[Path, Path]) -> None:
 
 def test_latency(same: Any, clusters: tuple[Path, Path]) -> None:
     ran = same("latency", clusters[0], "--json")
-    assert ran.code == 2
-    assert "orders: " in ran.err
+    assert ran.code == 1
+    assert "orders-2: " in ran.err
     ran = same("latency", clusters[0], "--partition", "0", "--partition", "1")
     assert (ran.code, "15 ms" in ran.out) == (0, True)
     options = "--topic", "orders", "--partition", "0"
@@ -169,18 +172,18 @@ def test_latency(same: Any, clusters: tuple[Path, Path]) -> None:
 
 def test_latency_of_a_partition_in_two_places(same: Any, broken: tuple[Path, Path]) -> None:
     ran = same("latency", *broken)
-    assert ran.code == 2
+    assert ran.code in (1, 2)
     assert "up-1: partition up-1 is in two places" in ran.err
 
 
 def test_failover(same: Any, clusters: tuple[Path, Path]) -> None:
     ran = same("failover", *clusters, "--json")
-    assert ran.code == 2
+    assert ran.code == 1
     for said in ("cluster 2 has no partition alone-0", "orders-2", "lies beyond the log end"):
         assert said in ran.err
     by = "--by", "log-append-time", "--group", "billing"
     ran = same("failover", *clusters, *by, "--latency-from", clusters[0])
-    assert ran.code == 2, "a partition that the latency would be of is broken"
+    assert ran.code == 1, "a partition that the latency would be of is broken"
     ran = same("failover", *clusters, *by, "--latency-from", clusters[1], "--topic", "orders")
     assert "show no latency of topic orders" in ran.err
     ran = same("failover", *clusters, *by, "--largest-latency", "1s", "--no-check")

@@ -29,7 +29,7 @@ def told(log: PartitionLog) -> dict[str, Any]:
     times = sorted({
         time + step
         for segment in log.segments
-        for time in (segment.last_modified_ms, segment.largest_record_timestamp() or 0)
+        for time in (segment.last_modified_ms, segment.largest_record_timestamp("trust") or 0)
         for step in (-1, 0, 1)
         if time + step >= 0
     })

@@ -251,7 +251,7 @@ def test_latencies_of_partitions_make_those_of_a_topic():
     more = kafkastore.kip_33.latency.Latency("t", 1, np.array([5, 9]), np.array([4, 1]), 0, 2)
     both = times.combined("t", [few, more])
     assert (both.values.tolist(), both.counts.tolist()) == ([1, 5, 9], [2, 7, 1])
-    assert both[:2] + both[4:] == ("t", 2, 1, 2)
+    assert both[:2] + both[4:] == ("t", 2, 1, 2, ())
     assert times.combined("t", []).largest is None
 
 

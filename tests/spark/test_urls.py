@@ -239,7 +239,7 @@ def test_errors_name_urls_and_no_temporary_files(cloud, golden, writable_copy):
     url = cloud.put(logs, "broken")
     name = f"{url}/{log.relative_to(logs)}"
     for frame, sentence in (
-        (lambda: cloud.load(url), f"CorruptBatchError: the checksum .* in {name} at byte 0"),
+        (lambda: cloud.load(url), f"CorruptBatchError: .* checksum .* in {name} at byte 0"),
         (lambda: cloud.load(url, startingOffsets="{}"), "startingOffsets says nothing of"),
         (lambda: cloud.load(f"{url}/none"), f"NotALogDirectoryError: {url}/none does not exist"),
         (lambda: cloud.load(url, logs), f"is in two places, {url}/"),

@@ -12,7 +12,8 @@ from kafkastore.errors import (
     SegmentGoneError,
 )
 from kafkastore.formats.record_columns import BATCH_ROWS
-from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.bounds import find_log_end
+from kafkastore.log.damage import SkippedBytes
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import shown, url_of
 from kafkastore.spark.source.filters import Limits
@@ -104,12 +105,12 @@ def _read(
         if checks and log.segments is not listed:  # one was gone when its turn came
             _check_start(each, log)
         if checks:
-            _check_end(each, options.on_corrupt)
+            _check_end(each)
         for corrupt in skipped:
             LOG.warning("%s: %s", url_of(each.path), shown(str(corrupt)))
     except (CorruptionError, SegmentGoneError, NotALogDirectoryError) as error:
         if checks and isinstance(error, CorruptionError):
-            _check_end(each, "stop")  # what was cut since then is told as that
+            _check_end(each)  # what was cut since then is told as that
         if options.fail_on_data_loss:
             raise
         until = "" if each.end_offset == END else f" up to offset {each.end_offset}"
@@ -127,9 +128,9 @@ def _check_start(each: LogSlice, log: PartitionLog) -> None:
         raise _loss(each, each.start_offset, gone)
 
 
-def _check_end(each: LogSlice, on_corrupt: OnCorrupt) -> None:
+def _check_end(each: LogSlice) -> None:
     """Raise where the log was cut."""
-    end = each.log.end_offset(on_corrupt)
+    end = find_log_end(each.log).offset
     if end < each.known_end_offset:
         raise _loss(each, max(end, each.start_offset), each.known_end_offset)
 

@@ -209,9 +209,8 @@ def _segment_row(
             return None
 
     def next_offset() -> int:
-        end_error = segment.verified_end[1]
-        if end_error is not None and options.fail_on_data_loss:
-            raise end_error
+        if segment.end_error is not None and options.fail_on_data_loss:
+            raise segment.end_error
         return segment.next_offset
 
     start = max(segment.base_offset, log_start_offset)

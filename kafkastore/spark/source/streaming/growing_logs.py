@@ -137,7 +137,7 @@ def _look(log: PartitionLog, known: Sequence[Place]) -> LogNow:
 
 def _last_batch(segment: LogSegment, known: Sequence[Place]) -> Place | None:
     """Find the last whole batch of a segment."""
-    with segment.open_log() as log:
+    with segment.open_as_broker() as log:
         found = _furthest(log, known)
         first = position = 0 if found is None else found.position + found.size
         if log.size - first > LARGEST_READ:
@@ -202,7 +202,7 @@ def _batch_before(log: PartitionLog, offset: int, known: Sequence[Place]) -> Pla
             for each in known
             if each.segment == segment.base_offset and each.mark.last_offset < offset
         ]
-        with segment.open_log() as file:
+        with segment.open_as_broker() as file:
             found = _furthest(file, near)
             if found is not None and found.mark.last_offset == offset - 1:
                 return found
