@@ -18,7 +18,7 @@ from kafkastore.migration.survey import PartitionSurvey, Survey
 
 from kafkastore.changes.content import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import open_store
@@ -228,6 +228,11 @@ def partition_answers(
                 (each, _offsets(log, times, each), _offsets(planned, times, each))
                 for each in rules
             ]
+    except CorruptionError as error:
+        if error.path is not None:  # perhaps of the links to what is planned
+            path = log.path / Path(error.path).name
+            error = type(error)(error.reason, path=path, position=error.position)
+        return PartitionAnswers(log.topic_partition, (), str(error))
     except (OSError, KafkaStoreError) as error:
         return PartitionAnswers(log.topic_partition, (), str(error))
     rows = (

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar, get_args
 
 import click
@@ -62,14 +61,6 @@ class Problems:
                 self.add(topic_partition, error)
             else:
                 yield log
-
-    @contextmanager
-    def of(self, partition: object) -> Iterator[None]:
-        """Name a partition that cannot be read in the `with` block, and go on behind it."""
-        try:
-            yield
-        except (KafkaStoreError, OSError) as error:
-            self.add(partition, error)
 
     def readable(self, partition: object, items: Iterable[ItemT]) -> Iterator[ItemT]:
         """Yield items up to the first that cannot be read, which is named."""

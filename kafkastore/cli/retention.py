@@ -17,6 +17,7 @@ from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
+from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate, retention_of
@@ -142,9 +143,13 @@ def _judged(
     """Judge the chosen partitions, and name those that can't be read."""
     chosen = selection.topic_partitions
     for topic_partition in track(chosen, "judging", len(chosen), while_printing=is_streamed):
-        with problems.of(topic_partition):
+        try:
             log = selection.store.partitions[topic_partition]
-            yield retention_of(log, config=options, now=now, version=version)
+            found = retention_of(log, config=options, now=now, version=version)
+        except (KafkaStoreError, OSError) as error:
+            problems.add(topic_partition, error)
+        else:
+            yield found
 
 
 def _is_doubtful(found: PartitionRetention) -> bool:

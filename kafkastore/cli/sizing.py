@@ -12,6 +12,7 @@ from kafkastore.cli.problems import Problems
 from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.errors import KafkaStoreError
 from kafkastore.kip_33.sizing import (
     INTERVALS,
     MINUTE_MS,
@@ -78,8 +79,12 @@ def _measured(
     """Measure the chosen partitions, and name those that can't be read."""
     chosen = selection.topic_partitions
     for topic_partition in track(chosen, "measuring", len(chosen)):
-        with problems.of(topic_partition):
-            yield sizing_of(selection.store.partitions[topic_partition], intervals)
+        try:
+            found = sizing_of(selection.store.partitions[topic_partition], intervals)
+        except (KafkaStoreError, OSError) as error:
+            problems.add(topic_partition, error)
+        else:
+            yield found
 
 
 def _rows(found: Sizing) -> list[IndexSize]:

@@ -246,8 +246,8 @@ class LogSegment:
 
         Notes
         -----
-        That of the entry before the floor entry, so that the batch before the one that is asked for
-        is read, too: only beside it an offset shows that it is wrong.
+        The batch before the one that is asked for is read, too: only next to it an offset shows
+        that it is wrong. Where the floor entry leads to just that one, this is of the entry before.
         """
         if target_offset <= self.base_offset:
             return 0
@@ -257,7 +257,9 @@ class LogSegment:
             return 0
         if index is None or (floor := index.lookup(target_offset)).position <= 0:
             return 0
-        entry = index.lookup(floor.offset - 1)
+        entry, header = floor, log.header_at(floor.position)
+        if header is None or header["last_offset"] >= target_offset:
+            entry = index.lookup(floor.offset - 1)
         if entry.position <= 0:
             return 0
         first_offset = log.first_offset_at(entry.position)
@@ -432,9 +434,9 @@ class LogSegment:
         if known_indexes(indexes) == "ignore":
             return True
         if indexes == "trust":
-            largest = self.largest_record_timestamp(indexes)
             if self.largest_timestamp_by_index is None and self.summary.error is not None:
                 return True
+            largest = self.largest_record_timestamp(indexes)
             return largest is not None and largest >= target_timestamp
         checked = self.checked_times
         # What follows corrupt bytes is not known.

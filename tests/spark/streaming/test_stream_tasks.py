@@ -29,7 +29,7 @@ def test_a_harmed_batch_with_others_behind_it_fails_the_task(log_dir, caplog):
         read(reader, {}, end)
     rows = read(reader_of(copy, failOnDataLoss="false"), {}, end)
     assert [row[3] for row in rows] == ["0"]
-    assert "what is behind, up to offset 3 of" in caplog.text
+    assert "offsets from 1 on: the batch that ends with offset 1 fails" in caplog.text
 
 
 @pytest.mark.parametrize("change", ["cut", "written anew", "deleted", "gone"])
