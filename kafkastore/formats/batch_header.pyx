@@ -16,7 +16,9 @@ its last.
 
 Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``LegacyRecord``, ``FileLogInputStream.nextBatch``.
 """
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport (
+    INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t,
+)
 
 from kafkastore.formats.big_endian cimport load_i16, load_i32, load_i64, wrapping_sum
 from kafkastore.formats.crc cimport Crc, crc_functions
