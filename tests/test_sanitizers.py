@@ -94,7 +94,7 @@ OF_THREADS = "time or times or ListOffsets or batches or summaries or index or s
 
 RACE = """
 import threading, self_check
-threads = [threading.Thread(target=self_check.race, args=(10**6,)) for _ in range(4)]
+threads = [threading.Thread(target=self_check.race, args=(5 * 10**7,)) for _ in range(4)]
 for thread in threads:
     thread.start()
 for thread in threads:
