@@ -258,7 +258,11 @@ class LogSegment:
         if index is None or (floor := index.lookup(target_offset)).position <= 0:
             return 0
         entry, header = floor, log.header_at(floor.position)
-        if header is None or header["last_offset"] >= target_offset:
+        if (
+            header is None
+            or header["last_offset"] >= target_offset
+            or floor.position + int(header["size"]) >= log.size
+        ):
             entry = index.lookup(floor.offset - 1)
         if entry.position <= 0:
             return 0
