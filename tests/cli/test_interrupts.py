@@ -66,7 +66,8 @@ def test_ctrl_c_shows_one_sentence_and_no_traceback(name: str, root: Path, tmp_p
             assert err.startswith("kafkastore: interrupted"), (number, err)
             assert err.count("\n") == 1, (number, err)
         else:
-            assert code in (0, 1), (number, code, err)
+            # The last as Python ends: a shell says 130 of it.
+            assert code in (0, 1, -signal.SIGINT), (number, code, err)
             assert "Traceback" not in err
         assert not [each for each in os.listdir(out) if each.endswith(".partial")]
 
