@@ -74,7 +74,6 @@ class SegmentsInTurn:
                 self.first_offset = max(self.next_offset, segment.base_offset)
                 self._log.refresh()
 
-
     def runs(
         self,
         segment: LogSegment,

@@ -28,8 +28,7 @@ cdef enum Outcome:
     IS_WRAPPER               # begins at a wrapper, whose first offset only decompression tells
     IS_COMPRESSED
     IS_BROKEN_RECORDS
-    IS_BROKEN_FRAME
-    IS_TORN                  # no whole batch, up to the end of the file
+    IS_NO_BATCH              # the file goes on, and no whole batch begins here
     IS_OUT_OF_ORDER          # offsets that go back, or leave the segment
     IS_CONTRADICTED          # found, but the next batch begins before the one found ends
     IS_UNREADABLE            # an error of the system
@@ -89,28 +88,29 @@ cdef inline Outcome cut_short(const Window* window) noexcept nogil:
 
 
 cdef inline Outcome read_header(
-    Window* window, int64_t position, BatchHeader* header, HeaderStatus* status
+    Window* window, int64_t position, BatchHeader* header
 ) noexcept nogil:
     """Read the header of a whole batch; IS_NONE at the end of the file."""
     cdef int64_t left = window.file_size - position, here
     cdef Outcome outcome
+    cdef HeaderStatus status
     if left <= 0:
         return IS_NONE
     # A frame that ends where the file does is not looked at, as in Kafka's FileLogInputStream.
     if left <= SMALLEST_HEADER:
-        return IS_TORN
+        return IS_NO_BATCH
     outcome = fill(window, position, RECORDS_AT)
     if outcome != IS_FOUND:
         return outcome
     here = window.start + window.size - position
     header.size = 0
     header.position = position
-    status[0] = parse_header(window.bytes + (position - window.start), here, header)
-    if status[0] == HEADER_BAD_LENGTH or status[0] == HEADER_BAD_MAGIC:
+    status = parse_header(window.bytes + (position - window.start), here, header)
+    if status == HEADER_BAD_LENGTH or status == HEADER_BAD_MAGIC:
         # What runs past the end is torn, whatever its magic.
-        return IS_BROKEN_FRAME
+        return IS_NO_BATCH
     if header.size > left:
-        return IS_TORN
+        return IS_NO_BATCH
     if header.size == 0 or here < min(header.size, <int64_t> RECORDS_AT):
         return cut_short(window)
     return IS_FOUND

@@ -19,16 +19,15 @@ from posix.unistd cimport close, lseek, pread
 import os
 
 from kafkastore.formats cimport offset_index, time_index
-from kafkastore.formats.batch_header cimport BatchHeader, HeaderStatus
+from kafkastore.formats.batch_header cimport BatchHeader
 from kafkastore.formats.named_pair cimport new_named_pair
 from kafkastore.formats.record_cursor cimport is_wrapper
 from kafkastore.formats.slot_search cimport search_slots, slots_before_padding
 from kafkastore.remote.reads cimport have, is_remote_file
 from kafkastore.segment.log_window cimport (
-    IS_BROKEN_FRAME,
     IS_FOUND,
+    IS_NO_BATCH,
     IS_NONE,
-    IS_TORN,
     IS_WRAPPER,
     Outcome,
     Window,
@@ -216,7 +215,6 @@ cdef struct Glimpse:
     Window window
     Known known
     int64_t position             # of what only Python can tell
-    HeaderStatus status
     int64_t largest
 
 
@@ -226,7 +224,7 @@ cdef Outcome header_at(
     if position == glimpse.known.end:
         return IS_NONE
     glimpse.position = position
-    return read_header(&glimpse.window, position, header, &glimpse.status)
+    return read_header(&glimpse.window, position, header)
 
 
 cdef Outcome check_beginning(Glimpse* glimpse) noexcept nogil:
@@ -390,7 +388,7 @@ def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""
                 return None
             glimpse.known.wrapper_position = glimpse.position
             glimpse.known.first_offset = -1 if first_offset is None else first_offset
-        elif (outcome == IS_BROKEN_FRAME or outcome == IS_TORN) and glimpse.known.end < 0:
+        elif outcome == IS_NO_BATCH and glimpse.known.end < 0:
             with open_log() as file:
                 file.check_end(glimpse.position)
             glimpse.known.end = glimpse.position

@@ -25,7 +25,6 @@ from kafkastore.formats.batch_header cimport (
     CONTROL_FLAG,
     RECORDS_AT,
     BatchHeader,
-    HeaderStatus,
     first_offset_of,
 )
 from kafkastore.formats.record_batch cimport broken, records_of
@@ -38,15 +37,14 @@ from kafkastore.formats.record_cursor cimport (
 )
 from kafkastore.formats.slot_search cimport search_slots
 from kafkastore.segment.log_window cimport (
-    IS_BROKEN_FRAME,
     IS_BROKEN_RECORDS,
     IS_COMPRESSED,
     IS_CONTRADICTED,
     IS_FOUND,
+    IS_NO_BATCH,
     IS_NONE,
     IS_OUT_OF_MEMORY,
     IS_OUT_OF_ORDER,
-    IS_TORN,
     IS_UNREADABLE,
     IS_WRAPPER,
     Outcome,
@@ -163,7 +161,6 @@ cdef struct Search:
     int64_t smallest_offset  # that the batch looked at may have
     bint has_begun
     BatchHeader header
-    HeaderStatus status
     const char* error
     Halt halt
     Payload payload
@@ -267,7 +264,7 @@ cdef Outcome search_batches(
     cdef BatchHeader* header = &search.header
     cdef Outcome outcome
     while True:
-        outcome = read_header(window, search.position, header, &search.status)
+        outcome = read_header(window, search.position, header)
         if outcome != IS_FOUND:
             return outcome
         if is_placed and (first_offset_of(header) < search.smallest_offset
@@ -638,13 +635,12 @@ cdef class SegmentSearch:
         cdef time_index.Entry floor = time_index.load_entry(self._times, slot, self._base_offset)
         cdef int64_t position = 0, candidate
         cdef BatchHeader header
-        cdef HeaderStatus status
         cdef Outcome outcome
         if floor.timestamp >= 0:
             if self._behind != NULL and self._behind[slot]:
                 if self._window.smallest < INTERVAL_READ:
                     self._window.smallest = self._later_read
-                if (read_header(&self._window, self._behind[slot], &header, &status) == IS_FOUND
+                if (read_header(&self._window, self._behind[slot], &header) == IS_FOUND
                         and header.base_offset > floor.offset):
                     position = self._behind[slot]
             if not position:
@@ -666,14 +662,13 @@ cdef class SegmentSearch:
         """
         cdef offset_index.Entry entry
         cdef BatchHeader header
-        cdef HeaderStatus status
         cdef int64_t first_offset
         position[0] = 0
         if offset <= self._base_offset:
             return IS_FOUND
         entry = self._offset_floor(offset)
         if (entry.position <= 0
-                or read_header(&self._window, entry.position, &header, &status) != IS_FOUND):
+                or read_header(&self._window, entry.position, &header) != IS_FOUND):
             return IS_FOUND
         first_offset = header.base_offset
         if is_wrapper(&header):
@@ -690,9 +685,8 @@ cdef class SegmentSearch:
     ) noexcept nogil:
         """Whether the batch that holds an entry's offset reached just its timestamp."""
         cdef BatchHeader header
-        cdef HeaderStatus status
         cdef bint is_first = True
-        while read_header(&self._window, position, &header, &status) == IS_FOUND:
+        while read_header(&self._window, position, &header) == IS_FOUND:
             position += header.size
             if header.last_offset >= entry.offset:
                 if header.max_timestamp != entry.timestamp:
@@ -715,7 +709,7 @@ cdef class SegmentSearch:
             if position < 0:
                 raise log.unreadable(0, f"the offset index leads to byte {position}")
             raise log.unreadable(position, os.strerror(self._window.error))
-        if outcome == IS_BROKEN_FRAME or outcome == IS_TORN:
+        if outcome == IS_NO_BATCH:
             log.check_end(search.position)
             return IS_NONE
         if outcome == IS_CONTRADICTED:
