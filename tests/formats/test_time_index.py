@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from models import format_document, stub
 from models.index_bytes import index_bytes, sorted_entries, targets_near
@@ -272,6 +272,7 @@ def test_searches_agree_with_the_model_on_any_bytes(data, base_offset, seed, war
 
 @settings(deadline=None, max_examples=150)
 @given(index_bytes(">qi"), st.integers(0, 2**62))
+@example(bytes(17), 0)
 def test_counts_and_checks_agree_with_the_model_on_any_bytes(data, base_offset):
     model = TimeIndexModel(data, base_offset)
     assert time_index.parse(data, base_offset).tolist() == model.slots

@@ -358,8 +358,7 @@ def test_the_largest_timestamp_by_index_is_right_or_not_known(segment):
             assert found.last_time_entry() is None
         else:
             assert found.last_time_entry(with_padding=True) == times.last_entry
-            # One slot of zeros is an entry: a file that was trimmed has no padding.
-            used = max(times.used_slots, int(len(times.slots) == 1))
+            used = times.used_slots
             assert found.last_time_entry() == (times.slots[used - 1] if used else times.none)
 
 
