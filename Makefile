@@ -100,7 +100,7 @@ $(VENV)/.stamp-compiled: $(VENV)/.stamp-requirements setup.py $(COMPILED)
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
-$(VENV)/.stamp-editable: $(VENV)/.stamp-compiled
+$(VENV)/.stamp-editable: $(VENV)/.stamp-compiled kafkastore/cli/launcher/kafkastore
 	@$(PIP) install -q --no-build-isolation --no-deps --editable .
 	@touch $@
 

@@ -72,6 +72,8 @@ class BuildExtension(build_ext):
 
 setup(
     cmdclass={"build_ext": BuildExtension},
+    # It runs the entry point of pyproject.toml, with SIGINT blocked.
+    scripts=["kafkastore/cli/launcher/kafkastore"],
     packages=list(PACKAGE_FOLDERS),
     # The one module that is installed beside the package: PySpark finds a data source by itself
     # where a top-level module is called pyspark_*. "" is the folder of such modules.

@@ -96,6 +96,13 @@ def test_script_that_starts_java_is_installed_executable(layout):
     assert os.access(layout / "kafkastore" / "spark" / "java_home" / "bin" / "java", os.X_OK)
 
 
+def test_command_is_installed_executable_and_as_it_is(root, tmp_path):
+    setup(root, "build_scripts", "--build-dir", tmp_path)
+    (script,) = tmp_path.iterdir()
+    assert os.access(script, os.X_OK)
+    assert script.read_bytes() == (root / "kafkastore/cli/launcher/kafkastore").read_bytes()
+
+
 def test_sdist_has_all_that_a_wheel_is_built_from(root, layout, tmp_path):
     setup(root, "sdist", "--dist-dir", tmp_path)
     (archive,) = tmp_path.iterdir()
@@ -111,7 +118,8 @@ def test_sdist_has_all_that_a_wheel_is_built_from(root, layout, tmp_path):
     for module in assigned(root, "CYTHON_MODULES"):
         assert Path(module.replace(".", "/") + ".pyx") in members
     assert {Path("setup.py"), Path("pyproject.toml"), Path("LICENSE")} <= set(members)
-    assert members[Path("kafkastore/spark/java_home/bin/java")].mode & 0o111
+    for script in ("kafkastore/spark/java_home/bin/java", "kafkastore/cli/launcher/kafkastore"):
+        assert members[Path(script)].mode & 0o111
     built = (path for path in members if path.suffix in (".c", ".so", ".o", ".pyc"))
     assert set(built) == {
         Path("tests/models/crc_check.c"), Path("tests/models/bad_disk.c"),

@@ -6,7 +6,8 @@ in a finalizer or while Python itself ends reaches nobody who could handle it, o
 A process that ends at once leaves what `kill -9` leaves, and all that alters directories is made
 for that; an output file that is not finished is removed here.
 
-Imports little, because Ctrl-C is Python's own until `end_the_process` is called.
+Imports little: `end_the_process` is called first of all, and what came before it, while the
+launcher kept SIGINT blocked (``docs/design/packaging.md``), is handled then.
 """
 from __future__ import annotations
 
@@ -42,6 +43,8 @@ def end_the_process() -> None:
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _raise_or_end, _end):
         _State.is_ours = True
         signal.signal(signal.SIGINT, _end)
+    # The launcher blocks it while Python starts; no process that we start may inherit that.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 
 import kafkastore
 
-# Python's own start, which no program can shorten, is over at the first byte.
+# Python's own start, which tests/cli/test_launcher.py is about, is over at the first byte.
 FROM_OUR_FIRST_LINE = """
 import os
 from kafkastore.cli import interrupts

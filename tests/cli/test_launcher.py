@@ -1,0 +1,125 @@
+"""The installed command: a launcher that keeps Ctrl-C waiting until Python has started."""
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).with_name("kafkastore")
+LAUNCHER = Path(__file__).parents[2] / "kafkastore" / "cli" / "launcher" / "kafkastore"
+#: GNU's env, which Linux has.
+CAN_BLOCK = sys.platform == "linux"
+
+#: Stands for `kafkastore-python`: shows its arguments, and the signals that are blocked.
+SHOWN = f"""#!{sys.executable}
+import signal, sys
+print(sys.argv[1:], sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))
+"""
+#: Python runs it before the first line of any program.
+AT_START = """
+import atexit, os, signal
+def show(when):
+    blocked = sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+    os.write(1, f"{when} {blocked}\\n".encode())
+show("start")
+atexit.register(show, "end")
+if "INTERRUPTED" in os.environ:
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The launcher as pip installs it, next to what shows how it is run."""
+    folder = tmp_path / "some where" / "bin"
+    folder.mkdir(parents=True)
+    python = folder / "kafkastore-python"
+    python.write_text(SHOWN)
+    python.chmod(0o755)
+    return Path(shutil.copy(LAUNCHER, folder))
+
+
+@pytest.mark.parametrize("way", ["path", "relative", "in folder", "PATH", "link", "sh", "sh PATH"])
+def test_launcher_finds_what_lies_next_to_it(way: str, installed: Path, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "again").symlink_to(installed)
+    (links / "kafkastore").symlink_to("again")
+    path = f"{installed.parent}{os.pathsep}{os.environ['PATH']}"
+    command, folder = {
+        "path": ([installed], "/"),
+        "relative": ([os.path.relpath(installed, tmp_path)], tmp_path),
+        "in folder": (["./kafkastore"], installed.parent),
+        "PATH": (["env", "kafkastore"], "/"),
+        "link": (["links/kafkastore"], tmp_path),
+        "sh": (["sh", installed], "/"),
+        "sh PATH": (["sh", "-c", "kafkastore \"$@\"", "sh"], "/"),
+    }[way]
+    ran = subprocess.run(
+        [*command, "cat", "", "a b", "--", "-x"], cwd=folder, env={**os.environ, "PATH": path},
+        capture_output=True, text=True,
+    )
+    blocked = [int(signal.SIGINT)] if CAN_BLOCK else []
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == f"{['cat', '', 'a b', '--', '-x']} {blocked}\n"
+
+
+def test_launcher_runs_where_no_env_blocks_signals(installed: Path, tmp_path: Path) -> None:
+    other = tmp_path / "env"
+    other.write_text("#!/bin/sh\necho 'illegal option' >&2\nexit 125\n")
+    other.chmod(0o755)
+    for folder in (tmp_path, tmp_path / "none"):
+        ran = subprocess.run(
+            [installed, "ls"], env={"PATH": str(folder)}, capture_output=True, text=True
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "['ls'] []\n", "")
+
+
+def run_program(tmp_path: Path, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the installed command, with a module of ours in Python's start."""
+    (tmp_path / "sitecustomize.py").write_text(AT_START)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)} | options.pop("env", {})
+    return subprocess.run(
+        [PROGRAM, *words], env=environment, capture_output=True, text=True, timeout=60, **options
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only GNU's env can block a signal")
+class TestOnLinux:
+    @pytest.mark.parametrize("words", [("--version",), ("--help",), ("ls", "."), ("cat", "x")])
+    def test_ctrl_c_while_python_starts_is_one_sentence(self, words, tmp_path):
+        ran = run_program(tmp_path, *words, env={"INTERRUPTED": "1"})
+        assert (ran.returncode, ran.stderr) == (130, "kafkastore: interrupted\n")
+
+    def test_no_process_that_a_command_starts_inherits_the_blocked_signal(self, tmp_path):
+        ran = run_program(tmp_path, "--version")
+        shown = ran.stdout.splitlines()
+        assert (shown[0], shown[-1]) == (f"start [{int(signal.SIGINT)}]", "end []")
+
+    def test_an_ignored_sigint_stays_ignored(self, tmp_path):
+        ran = run_program(
+            tmp_path, "--version", env={"INTERRUPTED": "1"},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert ran.stdout.splitlines()[-1] == "end []"
+
+    def test_ctrl_c_at_any_moment_from_the_start_on_shows_no_traceback(self, tmp_path):
+        for milliseconds in range(0, 60, 3):
+            with subprocess.Popen(
+                [PROGRAM, "ls", tmp_path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            ) as process:
+                assert process.stderr is not None
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(milliseconds / 1000)
+                process.send_signal(signal.SIGINT)
+                err = process.stderr.read().decode()
+            # By the signal: before Python.
+            assert (process.returncode, err) in (
+                (130, "kafkastore: interrupted\n"), (-signal.SIGINT, "")
+            ), milliseconds
