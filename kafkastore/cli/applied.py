@@ -16,9 +16,11 @@ from kafkastore.changes.undo import resume, undo
 from kafkastore.changes.undo_area import area_of
 from kafkastore.cli.changes_command import changes_command
 from kafkastore.cli.failures import left_behind_is_told, note
+from kafkastore.cli.few_lines import few_lines
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.progress import progress
 from kafkastore.cli.tables import counted
+from kafkastore.cli.visible import visible
 from kafkastore.errors import KafkaStoreError
 
 
@@ -65,6 +67,7 @@ def finish(
     root: Path | None = None,
     trust_area: bool = False,
     master: str | None = None,
+    verbose: bool = False,
 ) -> None:
     """Finish what was interrupted, applying or undoing, and say what was done.
 
@@ -81,6 +84,8 @@ def finish(
     master : str, optional
         The Spark whose executors finish what was being applied; else, and to finish an undoing,
         threads do.
+    verbose : bool
+        Name every file that was left alone.
     """
     journal = open_journal(area, root)
     if journal.is_finished:
@@ -102,7 +107,7 @@ def finish(
             area,
             lambda spread: resume_in_parts(journal, spread, trust_area=trust_area),
         )
-    _tell(done.phase, done, as_json=as_json)
+    _tell(done.phase, done, as_json=as_json, verbose=verbose)
 
 
 def go_back(
@@ -112,6 +117,7 @@ def go_back(
     as_json: bool,
     root: Path | None = None,
     trust_area: bool = False,
+    verbose: bool = False,
 ) -> int:
     """Undo a plan and say what was done.
 
@@ -123,7 +129,7 @@ def go_back(
         Leave files that somebody changed since, rather than refuse.
     as_json : bool
         Say it as JSON.
-    root, trust_area : path, bool
+    root, trust_area, verbose : path, bool, bool
         As of `finish`.
 
     Returns
@@ -147,7 +153,7 @@ def go_back(
             threads=os.cpu_count() or 1,
         ),
     )
-    _tell("undone", done, as_json=as_json)
+    _tell("undone", done, as_json=as_json, verbose=verbose)
     return 1 if done.left else 0
 
 
@@ -227,10 +233,10 @@ def _tell_nothing_done(journal: Journal, *, as_json: bool) -> None:
     if as_json:
         _tell(journal.phase, journal, as_json=True)
     else:
-        print(f"already {journal.phase}, nothing to do: {journal.area}")
+        print(visible(f"already {journal.phase}, nothing to do: {journal.area}"))
 
 
-def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:
+def _tell(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = False) -> None:
     """Say what was done, what not, and where the undo area lies."""
     files = len(journal.plan.changes)
     if as_json:
@@ -249,12 +255,15 @@ def _tell(outcome: str, journal: Journal, *, as_json: bool) -> None:
     if not files:
         return
     if outcome == "applied":
-        print(
+        told = (
             f"done: {counted(files, 'file')} changed in {journal.root}\n"
             f"undo area: {journal.area}\n"
             f"to go back: {changes_command('undo', journal.area, journal.plan.root)}"
         )
     else:
-        print(f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.root}")
-    for path in sorted(journal.left):
-        note(f"{path} was left alone: it, or what was kept of it, was changed since")
+        told = f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.root}"
+    print(visible(told))
+    reason = "was left alone: it, or what was kept of it, was changed since"
+    left = ((None, f"{path} {reason}") for path in sorted(journal.left))
+    for line in few_lines(left, verbose=verbose):
+        note(line)

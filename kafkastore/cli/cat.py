@@ -29,6 +29,7 @@ from kafkastore.cli.times import (
     show_time,
     zone_option,
 )
+from kafkastore.cli.visible import visible
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import Record
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
@@ -227,7 +228,7 @@ class _Lines:
             place = {"topic": log.topic, "partition": log.partition}
             return json_line(place | json_record(record, headers=self._headers))
         cells = [
-            str(log.topic_partition),
+            visible(str(log.topic_partition)),
             str(record.offset),
             show_time(record.timestamp, self._zone),
             show_bytes(record.key),

@@ -19,10 +19,12 @@ from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
 from kafkastore.cli.applied import finish, go_back, open_journal
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.failures import note
+from kafkastore.cli.few_lines import verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time
+from kafkastore.cli.visible import visible
 from kafkastore.log.log_store import open_store
 
 _AREAS = click.argument("areas", metavar="AREA...", nargs=-1, required=True, type=ANY_PATH)
@@ -150,13 +152,14 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
 @_AREAS
 @_ROOT
 @_TRUST
+@verbose_option
 @json_option
 def resume_change(
-    areas: tuple[Path, ...], root: Path | None, trust_area: bool, as_json: bool
+    areas: tuple[Path, ...], root: Path | None, trust_area: bool, verbose: bool, as_json: bool
 ) -> None:
     """Finish changes, or undoings, that were interrupted."""
     for area in areas:
-        finish(area, root=root, trust_area=trust_area, as_json=as_json)
+        finish(area, root=root, trust_area=trust_area, as_json=as_json, verbose=verbose)
 
 
 @command.command("undo")
@@ -165,12 +168,14 @@ def resume_change(
 @_TRUST
 @click.option("--leave-changed", is_flag=True,
               help="Leave files alone that somebody changed since, and restore the others.")
+@verbose_option
 @json_option
 def undo_change(
     areas: tuple[Path, ...],
     root: Path | None,
     trust_area: bool,
     leave_changed: bool,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Put everything back as it was: bytes, modification times, absence.
@@ -179,7 +184,8 @@ def undo_change(
     """
     codes = [
         go_back(
-            area, root=root, trust_area=trust_area, leave_changed=leave_changed, as_json=as_json
+            area, root=root, trust_area=trust_area, leave_changed=leave_changed, as_json=as_json,
+            verbose=verbose,
         )
         for area in areas
     ]
@@ -195,7 +201,7 @@ def remove_change(areas: tuple[Path, ...], trust_area: bool, yes: bool) -> None:
     for area in areas:
         if REMOVED_MARK in area.name and area.is_dir():
             remove(area, trust_area=trust_area)
-            print(f"removed {area}")
+            print(visible(f"removed {area}"))
             continue
         is_of_recovery = is_cut_area(area)
         files = kept_files(area) if is_of_recovery else len(open_journal(area).plan.changes)
@@ -204,7 +210,7 @@ def remove_change(areas: tuple[Path, ...], trust_area: bool, yes: bool) -> None:
             kept = show_size(_kept_bytes(area))
             confirm(f"Delete {area} with {kept} of replaced files for ever?", "nothing was removed")
         (remove_cut_area if is_of_recovery else remove)(area, trust_area=trust_area)
-        print(f"removed {area}, {counted(files, 'file')} can't be undone any more")
+        print(visible(f"removed {area}, {counted(files, 'file')} can't be undone any more"))
 
 
 def _kept_bytes(area: Path) -> int:

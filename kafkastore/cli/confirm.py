@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from kafkastore.cli.visible import visible
 from kafkastore.errors import ChangeRefusedError
 
 
@@ -42,5 +43,5 @@ def confirm(question: str, otherwise: str) -> None:
     ChangeRefusedError
         If it is.
     """
-    if not click.confirm(question, err=True):
+    if not click.confirm(visible(question), err=True):
         raise ChangeRefusedError(otherwise)

@@ -22,6 +22,7 @@ from kafkastore.cli.plan_options import (
 from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
+from kafkastore.cli.visible import visible
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.migration import UNTIMED, UnconvertedSegment, Untimed, plan_convert
@@ -99,7 +100,7 @@ def command(
     else:
         lines = ((None, f"{each.path} is left as it is: {each.reason}") for each in unconverted)
         for line in few_lines(lines, verbose=verbose):
-            print(line)
+            print(visible(line))
     code = FOUND_PROBLEMS if unconverted else 0
     changes = sum(len(planned.changes) for planned in plans)
     if not changes or (work is paths and not in_place):

@@ -15,6 +15,7 @@ from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.on_spark import executor
 from kafkastore.cli.progress import progress
 from kafkastore.cli.tables import counted
+from kafkastore.cli.visible import visible
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
 from kafkastore.log.log_store import is_partition_directory
@@ -46,7 +47,8 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
     ):
         copied = copy_store(source, destination, progress=lambda path: advance(1))
     if not as_json:
-        print(f"copied {counted(copied.files, 'file')} of {source} to {copied.destination}")
+        files = counted(copied.files, "file")
+        print(visible(f"copied {files} of {source} to {copied.destination}"))
 
 
 def check_upload(source: Path, url: str) -> None:
@@ -98,9 +100,10 @@ def upload_copy(
     if as_json:
         write_json({"kind": "copied", "root": url, "files": copied.files, "bytes": copied.bytes})
     else:
+        files = counted(copied.files, "file")
         print(
-            f"copied {counted(copied.files, 'file')} of {source} to {url}, "
-            f"changed as planned: {len(plan.changes):,}"
+            visible(f"copied {files} of {source} to {url}, ")
+            + f"changed as planned: {len(plan.changes):,}"
         )
     for path in copied.empty:
         note(f"{path} is empty and no object stands for it: it is not in {url}")

@@ -19,6 +19,7 @@ from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.json_lines import json_option
 from kafkastore.cli.selection import STORE_PATH
 from kafkastore.cli.times import zone_option
+from kafkastore.cli.visible import visible
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import file_names
 
@@ -65,7 +66,7 @@ def command(
     problems = failures = 0
     for number, path in enumerate(files):
         if len(files) > 1 and not as_json:
-            print(("\n" if number else "") + f"{path}:")
+            print(("\n" if number else "") + visible(f"{path}:"))
         try:
             problems += _dump_for(path)(path, options)
         except BrokenPipeError:

@@ -261,7 +261,8 @@ def _print_rows(
     """Print what was found as tables."""
     for log_dir in selection.store.log_dirs:
         state = "closed in order" if log_dir.is_clean else "not closed in order"
-        print(f"{log_dir.path}: {counted(len(log_dir.partition_paths), 'partition')}, {state}")
+        partitions = counted(len(log_dir.partition_paths), "partition")
+        print(visible(f"{log_dir.path}: {partitions}, {state}"))
     leftovers = [row for row in rows if row["kind"] == "leftover"]
     listed = [row for row in rows if row["kind"] != "leftover"]
     if segments:
@@ -383,7 +384,6 @@ def _print_batch(row: Row) -> None:
     if row["base_offset"] == row["last_offset"]:
         offsets = f"offset {row['last_offset']} alone"
     what = f"in the batch of {offsets}" if row["is_within"] else f"in a gap before {offsets}"
-    print(
-        f"{row['topic']}-{row['partition']} offset {row['offset']} lies {what}, "
-        f"{counted(row['size'], 'byte')} at byte {row['position']} of {row['path']}"
-    )
+    place = f"{counted(row['size'], 'byte')} at byte {row['position']} of {row['path']}"
+    partition = f"{row['topic']}-{row['partition']}"
+    print(visible(f"{partition} offset {row['offset']} lies {what}, {place}"))

@@ -38,6 +38,7 @@ from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import show_time
+from kafkastore.cli.visible import visible
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.migration import (
     ENTRY_OFFSETS,
@@ -241,10 +242,10 @@ def _show(found: _Found, mode: Mode, *, as_json: bool, verbose: bool) -> None:
     if not as_json:
         segments = [each for part in found.survey.partitions for each in part.segments]
         without = sum(each.time_index != "present" for each in segments)
+        partitions = counted(len(found.survey.partitions), "partition")
         print(
-            f"{found.survey.root}: {counted(len(segments), 'segment')} of "
-            f"{counted(len(found.survey.partitions), 'partition')}, "
-            f"{without:,} without time index entries"
+            visible(f"{found.survey.root}: {counted(len(segments), 'segment')} of {partitions}, ")
+            + f"{without:,} without time index entries"
         )
     print_plan(found.plan, as_json=as_json, verbose=verbose)
     for segment in left_segments(found.survey, mode) if as_json else ():
@@ -326,7 +327,7 @@ def _rows(found: Answers) -> Iterable[list[str]]:
 def _print_left(left: Iterable[LeftSegment]) -> None:
     """Say how many segments were left without a time index, and why; warnings have named them."""
     for reason, count in Counter(each.reason for each in left).items():
-        print(f"not done: {counted(count, 'segment')}: {reason}")
+        print(visible(f"not done: {counted(count, 'segment')}: {reason}"))
 
 
 def _resume(

@@ -26,6 +26,7 @@ from kafkastore.cli.times import (
     show_time,
     zone_option,
 )
+from kafkastore.cli.visible import visible
 from kafkastore.errors import UnsupportedTimestampError
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.kip_33.clock_skew import earliest_timestamp
@@ -384,11 +385,11 @@ def _show_asked(asked: int, zone: tzinfo | None) -> str:
 def _print_explanations(found: Iterator[Answers], zone: tzinfo | None) -> None:
     """Print each answer with the way to it, a paragraph for each partition and time."""
     for each in found:
-        print(f"{each.log.topic_partition} at {_show_asked(each.asked, zone)}")
+        print(visible(f"{each.log.topic_partition} at {_show_asked(each.asked, zone)}"))
         for answer in each.answers:
             if answer.explanation is not None:
                 first, *others = answer.explanation.lines()
-                print(f"  {first}", *(f"    {line}" for line in others), sep="\n")
+                print(visible("\n".join((f"  {first}", *(f"    {line}" for line in others)))))
             else:
                 print(f"  {answer.rules}: {_shown(answer)}{_BY_FILES.get(answer.rules, '')}")
 

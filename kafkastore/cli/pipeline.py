@@ -18,6 +18,7 @@ from kafkastore.cli.on_spark import check_installed
 from kafkastore.cli.progress import StepProgress
 from kafkastore.cli.selection import ANY_PATH, paths_argument
 from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.cli.visible import visible
 from kafkastore.errors import KafkaStoreError
 from kafkastore.log.log_store import open_store
 from kafkastore.migration import MODES
@@ -136,7 +137,7 @@ def _write_step(step: str, seconds: float, summary: str) -> None:
 
 def _print_step(step: str, seconds: float, summary: str) -> None:
     """Print a step that is done."""
-    print(f"{step:<18} {seconds:7.1f} s  {summary}".rstrip(), flush=True)
+    print(visible(f"{step:<18} {seconds:7.1f} s  {summary}".rstrip()), flush=True)
 
 
 def _write_result(result: PipelineResult) -> None:
@@ -180,20 +181,21 @@ def _print_result(result: PipelineResult) -> None:
     )
     for row in result.summary():
         if row.not_asked:
+            partitions = f"{row.not_asked:,} of {counted(row.partitions, 'partition')}"
             print(
-                f"{row.store}: {row.not_asked:,} of {counted(row.partitions, 'partition')} not "
-                f"asked, {row.damaged:,} damaged; the numbers are of the others"
+                visible(f"{row.store}: {partitions} not asked, {row.damaged:,} damaged; ")
+                + "the numbers are of the others"
             )
-    print(f"\nreport   {result.report}")
-    print(f"records  {result.records}")
+    print(visible(f"\nreport   {result.report}"))
+    print(visible(f"records  {result.records}"))
     for store in result.stores:
-        print(f"migrated {store.migrated}")
+        print(visible(f"migrated {store.migrated}"))
         if store.undo_area is not None:
             undo = changes_command("undo", Path(store.undo_area), store.migrated)
-            print(f"to undo  {undo}")
+            print(visible(f"to undo  {undo}"))
     print("\nTry next:")
     for line in _next_commands(result):
-        print(f"  {line}")
+        print(visible(f"  {line}"))
 
 
 def _summary_cells(row: SummaryRow) -> list[str]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from kafkastore.cli.visible import visible
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -37,7 +39,7 @@ def progress(what: str, total: int | None, *, while_printing: bool = False) -> I
         yield lambda steps: None
         return
     with bar() as shown:
-        task = shown.add_task(what.replace("[", "\\["), total=total, unit="")
+        task = shown.add_task(visible(what).replace("[", "\\["), total=total, unit="")
         yield lambda steps: shown.advance(task, steps)
 
 

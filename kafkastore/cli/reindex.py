@@ -25,6 +25,7 @@ from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted
+from kafkastore.cli.visible import visible
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import TopicPartition
 
@@ -144,7 +145,7 @@ def _show(unindexed: Sequence[UnindexedBytes], *, as_json: bool, verbose: bool) 
         return
     lines = ((each.is_indexed, _line(each)) for each in unindexed)
     for line in few_lines(lines, verbose=verbose):
-        print(line)
+        print(visible(line))
 
 
 def _line(unindexed: UnindexedBytes) -> str:

@@ -23,6 +23,7 @@ from kafkastore.cli.plans import print_plan
 from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table
+from kafkastore.cli.visible import visible
 from kafkastore.formats.broker_rules import rules_of
 
 #: The broker whose way is shown beside `KEEP` where none is chosen.
@@ -184,7 +185,7 @@ def _print_damages(outcome: _Outcome, indent: str = "", *, verbose: bool) -> Non
     """Say what is broken, and what becomes of it."""
     lines = ((None, _line(each)) for each in outcome.damages)
     for line in few_lines(lines, verbose=verbose):
-        print(f"{indent}{line}")
+        print(visible(f"{indent}{line}"))
 
 
 def _line(damage: Damage) -> str:

@@ -17,6 +17,7 @@ from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
+from kafkastore.cli.visible import visible
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
@@ -234,7 +235,7 @@ def _print(
         for kind, remark in _remarks(each, zone)
     )
     for line in few_lines(remarks, verbose=verbose):
-        print(line)
+        print(visible(line))
     fates = [fate for each in found for fate in each.segments]
     going = [fate for fate in fates if fate.goes_by is not None]
     print(

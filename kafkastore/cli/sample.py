@@ -9,6 +9,7 @@ import click
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted, print_table
+from kafkastore.cli.visible import visible
 from kafkastore.log.log_store import open_store
 from kafkastore.samples import unpack
 
@@ -41,7 +42,7 @@ def command(directory: Path, as_json: bool) -> None:
         f"kafkastore migrate {newest} --dry-run",
         f"kafkastore pipeline {shlex.quote(str(directory))}/* --out kafkastore-out",
     ):
-        print(f"  {line}")
+        print(visible(f"  {line}"))
 
 
 def _contents(root: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cli.running import Ran, Run, assert_one_sentence
 
+from kafkastore.cli.few_lines import FEW
 from kafkastore.fs import FileSystem
 
 Files = dict[str, tuple[bytes, int]]
@@ -467,6 +468,22 @@ def test_undo_refuses_what_somebody_changed_unless_told_to_leave_it(
     assert ran.code == 1
     assert f"{changed.relative_to(sample_copy)} was left alone" in ran.err
     assert time_indexes(sample_copy) == [changed]
+
+
+def test_of_many_files_left_alone_undo_names_five_and_all_where_it_is_asked_to(
+    run: Run, sample_copy: Path
+) -> None:
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (area,) = undo_areas(sample_copy)
+    changed = time_indexes(sample_copy)
+    assert len(changed) > FEW
+    for path in changed:
+        path.write_bytes(bytes(24))
+    few = run("changes", "undo", area, "--leave-changed")
+    everything = run("changes", "undo", area, "--leave-changed", "--verbose")
+    assert (few.code, everything.code) == (1, 1)
+    assert (few.err.count(".timeindex"), few.err.count("\n")) == (FEW, FEW + 1)
+    assert everything.err.count(".timeindex") == everything.err.count("\n") == len(changed)
 
 
 def test_a_chosen_undo_dir_is_used_and_needed_again_to_list(

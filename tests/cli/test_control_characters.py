@@ -1,0 +1,86 @@
+"""Names that others chose, of directories and files, are never orders to a terminal."""
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.running import Run
+
+from kafkastore.cli.commands import COMMANDS
+
+ORDERS = "\x1b[2J\x07\x9b31m\x7f"
+SHOWN = r"\x1b[2J\x07\x9b31m\x7f"
+NOT_PRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+#: Of each command, command lines that print names.
+LINES = {
+    "ls": ["ls {root} --segments --verbose", "ls {root} --topic {topic}-0 --offset 3"],
+    "dump": ["dump {log} {index} {harmed} {unknown} --records", "dump {checkpoint}"],
+    "cat": ["cat {root}"],
+    "offsets": ["offsets {root} --at 150 --rules all --explain", "offsets {root} --at 150"],
+    "compare": ["compare {root} --samples 2"],
+    "verify": ["verify {root} --verbose"],
+    "predict": ["predict {root} --verbose"],
+    "reindex": ["reindex {root} --dry-run --verbose", "reindex {root} --yes"],
+    "migrate": [
+        "migrate {root} --dry-run", "migrate {root} --in-place --yes",
+        "migrate {root} --copy-to {out} --yes",
+    ],
+    "repair": ["repair {root}", "repair {root} --like 2.4 --yes --verbose"],
+    "convert": ["convert {root} --dry-run", "convert {root} --copy-to {out} --yes"],
+    "changes": ["changes list {root}", "changes undo {area}", "changes remove {area} --yes"],
+    "lag": ["lag {root} --offsets g:{topic}:0:3 --offsets g:gone{topic}:0:3"],
+    "latency": ["latency {root}"],
+    "failover": ["failover {root} {root} --offsets g:{topic}:0:3"],
+    "retention": ["retention {root} --now 100000 --segments"],
+    "sizing": ["sizing {root}"],
+    "sample": ["sample {out}"],
+}
+#: Runs Spark, and prints by what the others print by.
+ELSEWHERE = {"pipeline"}
+
+
+@pytest.fixture
+def places(
+    run: Run, sample_root: Path, writable_copy: Callable[[Path], Path], tmp_path: Path
+) -> dict[str, Path]:
+    """A log directory in which all names are orders, and one log is harmed."""
+    root = Path(shutil.copytree(sample_root, tmp_path / f"logs{ORDERS}"))
+    for directory in sorted(path for path in root.iterdir() if path.is_dir()):
+        topic, _, partition = directory.name.rpartition("-")
+        directory.rename(root / f"{topic}{ORDERS}-{partition}")
+    healthy, harmed, *_ = sorted(path for path in root.iterdir() if path.is_dir())
+    (root / f"no partition{ORDERS}").mkdir()
+    (root / f"file{ORDERS}").write_bytes(b"?")
+    (healthy / f"{ORDERS}.deleted").write_bytes(b"?")
+    log = sorted(harmed.glob("*.log"))[0]
+    data = bytearray(log.read_bytes())
+    data[8] |= 16
+    log.write_bytes(data)
+    checkpoint = root / "recovery-point-offset-checkpoint"
+    checkpoint.write_text(f"0\n1\nu{ORDERS} 0 3\n")
+    return {
+        "root": root, "out": tmp_path / f"out{ORDERS}", "checkpoint": checkpoint, "harmed": log,
+        "log": sorted(healthy.glob("*.log"))[0], "index": sorted(healthy.glob("*.index"))[0],
+        "unknown": root / f"file{ORDERS}", "topic": Path(f"up{ORDERS}"),
+    }
+
+
+def test_each_command_is_looked_at() -> None:
+    assert {*LINES} | ELSEWHERE == {*COMMANDS}
+
+
+@pytest.mark.parametrize("line", [line for lines in LINES.values() for line in lines])
+def test_a_name_is_never_an_order_to_the_terminal(
+    line: str, run: Run, places: dict[str, Path]
+) -> None:
+    if line.startswith("changes"):
+        run("repair", places["root"], "--like", "keep", "--yes")
+        (places["area"],) = places["root"].parent.glob("*.kafkastore-undo-*")
+    ran = run(*(word.format(**places) for word in line.split()))
+    said = ran.out + ran.err
+    assert not NOT_PRINTABLE.search(said), ran
+    assert SHOWN in said, ran
