@@ -2,10 +2,15 @@
 from __future__ import annotations
 
 import base64
+import codecs
+from collections.abc import Iterator
 from typing import Any
 
 #: Characters of a key or value that a line shows unless all are asked for.
 SHORTENED = 60
+#: Larger keys and values are written in pieces of so many bytes, and never copied whole. Base64
+#: takes three at a time.
+PIECE_BYTES = 3 * 256 * 1024
 
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord("\\"): "\\\\"}
 
@@ -41,6 +46,46 @@ def show_bytes(data: bytes | None, limit: int | None = None) -> str:
     if limit is None or (len(shown) <= limit and len(head) == len(data)):
         return shown
     return f"{shown[: limit - 1]}… ({len(data):,} bytes)"
+
+
+def shown_pieces(data: bytes) -> Iterator[str]:
+    """Write a large key or value as `show_bytes` does without a limit, piece by piece."""
+    is_text = _is_utf8(data) and all(
+        text.translate(_ESCAPES).isprintable() for text in _decoded(data)
+    )
+    if is_text:
+        yield from (text.translate(_ESCAPES) for text in _decoded(data))
+    else:
+        yield "0x"
+        yield from (piece.hex() for piece in _pieces(data))
+
+
+def json_pieces(name: str, data: bytes) -> tuple[str, Iterator[str]]:
+    """Return what `json_bytes` does for a large key or value: the field, and its text in pieces."""
+    if _is_utf8(data):
+        return name, _decoded(data)
+    return name + "_base64", (base64.b64encode(piece).decode("ascii") for piece in _pieces(data))
+
+
+def _pieces(data: bytes) -> Iterator[memoryview]:
+    view = memoryview(data)
+    return (view[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
+
+
+def _decoded(data: bytes) -> Iterator[str]:
+    """Decode UTF-8 piece by piece; raises `UnicodeDecodeError` where it is none."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    yield from (decoder.decode(piece) for piece in _pieces(data))
+    yield decoder.decode(b"", final=True)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        for _ in _decoded(data):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _printable(data: bytes, *, cut: bool) -> str | None:

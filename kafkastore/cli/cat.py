@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
-from kafkastore.cli.bytes_shown import show_bytes
+from kafkastore.cli.bytes_shown import PIECE_BYTES, json_pieces, show_bytes, shown_pieces
 from kafkastore.cli.dump_log import json_record, show_headers
 from kafkastore.cli.failures import note
-from kafkastore.cli.json_lines import json_line, json_option
+from kafkastore.cli.json_lines import json_line, json_line_in_pieces, json_option
 from kafkastore.cli.output_file import check_output, is_stdout, written_whole
 from kafkastore.cli.problems import Problems, on_corrupt_option
 from kafkastore.cli.progress import progress
@@ -215,7 +215,10 @@ class _Lines:
                 if left == 0:
                     break
                 for record in itertools.islice(_records(log, bounds, problems), left):
-                    self._stream.write(self._line(log, record))
+                    if record.value is None or len(record.value) <= PIECE_BYTES:
+                        self._stream.write(self._line(log, record))
+                    else:
+                        self._stream.writelines(self._pieces(log, record))
                     count += 1
                     if count % _STRIDE == 0:
                         advance(_STRIDE)
@@ -227,16 +230,36 @@ class _Lines:
         if self._form == "json":
             place = {"topic": log.topic, "partition": log.partition}
             return json_line(place | json_record(record, headers=self._headers))
+        before, after = self._beside_value(log, record)
+        line = before + show_bytes(record.value) + after
+        return line.encode("utf-8", "backslashreplace")
+
+    def _beside_value(self, log: PartitionLog, record: Record) -> tuple[str, str]:
+        """Return what stands before and after the value in a line of text."""
         cells = [
             visible(str(log.topic_partition)),
             str(record.offset),
             show_time(record.timestamp, self._zone),
             show_bytes(record.key),
-            show_bytes(record.value),
         ]
-        if self._headers:
-            cells.append(show_headers(record))
-        return ("\t".join(cells) + "\n").encode("utf-8", "backslashreplace")
+        return "\t".join(cells) + "\t", f"\t{show_headers(record)}\n" if self._headers else "\n"
+
+    def _pieces(self, log: PartitionLog, record: Record) -> Iterator[bytes]:
+        """Give the line of a record whose value is large, without a copy of that."""
+        if self._form == "json":
+            place = {"topic": log.topic, "partition": log.partition}
+            fields = json_record(record._replace(value=None), headers=self._headers)
+            name, pieces = json_pieces("value", record.value)
+            renamed = {
+                **{name if each == "value" else each: field for each, field in fields.items()},
+                name: pieces,
+            }
+            yield from json_line_in_pieces(place | renamed)
+            return
+        before, after = self._beside_value(log, record)
+        yield before.encode("utf-8", "backslashreplace")
+        yield from (text.encode() for text in shown_pieces(record.value))
+        yield after.encode("utf-8", "backslashreplace")
 
 
 def _records(log: PartitionLog, bounds: Bounds, problems: Problems) -> Iterator[Record]:
@@ -281,6 +304,8 @@ def _write_columns(
     problems: Problems,
 ) -> None:
     """Write the records chosen as an Arrow IPC file or as Parquet, batch by batch."""
+    from pyarrow import default_memory_pool
+
     count = 0
     with _open_writer(file, form, headers) as writer, progress("records", bounds.limit) as advance:
         for log in problems.logs(selection):
@@ -293,7 +318,10 @@ def _write_columns(
                 advance(wanted.num_rows)
                 if count == bounds.limit:
                     return
+                is_large = wanted.nbytes > _ROW_GROUP_BYTES
                 del batch, wanted  # large ones, before the next batch is decompressed
+                if is_large:  # and what Arrow has written it from
+                    default_memory_pool().release_unused()
             problems.add_skipped(log.topic_partition, skipped)
     if not problems.count:
         _tell_if_none(count, selection, bounds)

@@ -121,8 +121,12 @@ def read_batches(
     *,
     verify: bool = False,
     damage: Damage | None = None,
+    copied: bool = False,
 ) -> Iterator[tuple[LogSegment, RecordBatch]]:
-    """Read batches, each with its segment; see `PartitionLog.batches`."""
+    """Read batches, each with its segment; see `PartitionLog.batches`.
+
+    A batch is valid until the next one is asked for, unless it is `copied`.
+    """
     start, end = log.bounds(start_offset, end_offset)
     first_read = SMALLEST_READ if end_offset is not None else LARGEST_READ
     segments = SegmentsInTurn(log, start, end, damage)
@@ -134,7 +138,8 @@ def read_batches(
         ):
             for index in np.flatnonzero(run.headers["last_offset"] >= first).tolist():
                 header = run.headers[index]
-                batch = RecordBatch(bytes(run.batch(index)), int(header["position"]))
+                data = run.batch(index)
+                batch = RecordBatch(bytes(data) if copied else data, int(header["position"]))
                 if header["last_offset"] >= end and _first_offset(batch, segment) >= end:
                     return
                 yield segment, batch

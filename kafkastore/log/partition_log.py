@@ -341,7 +341,9 @@ class PartitionLog:
             Where bytes break the format; checksums are not looked at (`RecordBatch.verify` does).
         """
         damage = Damage(on_corrupt, skipped)
-        for _, batch in read_batches(self, start_offset, end_offset, damage=damage):
+        for _, batch in read_batches(
+            self, start_offset, end_offset, damage=damage, copied=True
+        ):
             yield batch
 
     def records(

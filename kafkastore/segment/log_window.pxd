@@ -47,6 +47,23 @@ cdef struct Window:
     int error                # why there are not more; 0: the file ends
 
 
+cdef inline bint read_at(
+    int descriptor, uint8_t* buffer, Py_ssize_t size, int64_t position
+) noexcept nogil:
+    """Read just so many bytes; False where they are not there, or can't be read."""
+    cdef Py_ssize_t got, done = 0
+    if not have(descriptor, position, position + size):
+        return False
+    while done < size:
+        got = pread(descriptor, buffer + done, size - done, position + done)
+        if got < 0 and errno == EINTR:
+            continue
+        if got <= 0:
+            return False
+        done += got
+    return True
+
+
 cdef inline Outcome fill(Window* window, int64_t position, int64_t wanted) noexcept nogil:
     """Have so many bytes from a position in the window, or all that there are."""
     cdef int64_t left = window.file_size - position
@@ -126,9 +143,7 @@ cdef inline bint peek_offset(
         return True
     if position + 8 > window.file_size:
         return False
-    if not have(window.descriptor, position, position + 8):
-        return False
-    if pread(window.descriptor, bytes, 8, position) != 8:
+    if not read_at(window.descriptor, bytes, 8, position):
         return False
     offset[0] = load_i64(bytes)
     return True

@@ -8,13 +8,13 @@ read at a glance, one that can't be read) is not judged here: the answer is then
 
 Source: Kafka 2.4.0 ``TimeIndex.lastEntry``, ``LogSegment.largestTimestamp``.
 """
-from libc.errno cimport EINTR, ENXIO, errno
+from libc.errno cimport ENXIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, open
 from posix.stat cimport S_ISREG, fstat, struct_stat
 from posix.types cimport off_t
-from posix.unistd cimport close, lseek, pread
+from posix.unistd cimport close, lseek
 
 import os
 
@@ -23,7 +23,7 @@ from kafkastore.formats.batch_header cimport BatchHeader
 from kafkastore.formats.named_pair cimport new_named_pair
 from kafkastore.formats.record_cursor cimport is_wrapper
 from kafkastore.formats.slot_search cimport search_slots, slots_before_padding
-from kafkastore.remote.reads cimport have, is_remote_file
+from kafkastore.remote.reads cimport is_remote_file
 from kafkastore.segment.log_window cimport (
     IS_FOUND,
     IS_NO_BATCH,
@@ -31,6 +31,7 @@ from kafkastore.segment.log_window cimport (
     IS_WRAPPER,
     Outcome,
     Window,
+    read_at,
     read_header,
 )
 
@@ -93,23 +94,6 @@ cdef int64_t end_of_data(int descriptor, int64_t size) noexcept nogil:
     if hole < 0 or hole >= size or lseek(descriptor, hole, SEEK_DATA) >= 0 or errno != ENXIO:
         return size
     return hole
-
-
-cdef bint read_at(
-    int descriptor, uint8_t* buffer, Py_ssize_t size, int64_t position
-) noexcept nogil:
-    """Read just so many bytes; False where they are not there, or can't be read."""
-    cdef Py_ssize_t got, done = 0
-    if not have(descriptor, position, position + size):
-        return False
-    while done < size:
-        got = pread(descriptor, buffer + done, size - done, position + done)
-        if got < 0 and errno == EINTR:
-            continue
-        if got <= 0:
-            return False
-        done += got
-    return True
 
 
 cdef bint find_last_entry(

@@ -1,5 +1,6 @@
 import random
 import struct
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,11 +14,14 @@ from models.record_strategies import batches, bounded
 from kafkastore.formats import batch_header
 from kafkastore.formats.batch_header import (
     ALL_SCANNED,
+    BAD_CRC,
     BAD_LENGTH,
     BAD_MAGIC,
+    BAD_OFFSETS,
     BATCH_HEADER,
     NEEDS_BYTES,
 )
+from kafkastore.formats.crc import crc32c
 
 V0 = message(0, 5, -1, b"key", b"value")
 V1 = message(1, 6, 1000, b"key", b"value")
@@ -193,6 +197,90 @@ def test_random_logs_are_walked_as_the_model_walks_them(written, cut):
         batch.max_timestamp for batch in written[: len(whole)]
     ]
     assert all(headers["crc_valid"] == 1)
+
+
+class Spanned(NamedTuple):
+    """A batch of which only its offsets matter, and whether its checksum is right."""
+
+    first: int
+    last: int
+    is_valid: bool
+
+    @property
+    def data(self):
+        data = bytearray(V2)
+        data[:8] = struct.pack(">q", self.first)
+        data[23:27] = struct.pack(">i", self.last - self.first)
+        data[17:21] = struct.pack(">I", crc32c(data[21:]) ^ (not self.is_valid))
+        return bytes(data)
+
+
+SPANNED = st.builds(
+    lambda first, more, is_valid: Spanned(first, first + more, is_valid),
+    st.integers(0, 12), st.integers(-1, 4), st.sampled_from([True, True, True, False]),
+)
+
+
+def model_of_scan_within(written, smallest, largest, verify_crc):
+    """(batches scanned, status): the longest beginning in which all is right, but for one thing.
+
+    Where an offset goes back, but not behind what ends before the last batch, that one is wrong.
+    """
+    def are_in_order(found):
+        ends = [smallest, *(each.last + 1 for each in found)]
+        return all(
+            end <= each.first <= each.last <= largest
+            for end, each in zip(ends, found, strict=False)
+        )
+
+    def are_right(found):
+        return are_in_order(found) and (not verify_crc or all(each.is_valid for each in found))
+
+    count = max(size for size in range(len(written) + 1) if are_right(written[:size]))
+    if count == len(written):
+        return count, ALL_SCANNED
+    if are_in_order(written[: count + 1]):
+        return count, BAD_CRC
+    first = written[count].first
+    goes_back = count and first <= written[count - 1].last
+    if goes_back and are_in_order([*written[: count - 1], Spanned(first, first, True)]):
+        count -= 1
+    return count, BAD_OFFSETS
+
+
+@bounded(1000)
+@given(
+    st.lists(SPANNED, min_size=1, max_size=6), st.integers(0, 4), st.integers(4, 16), st.booleans()
+)
+def test_a_scan_within_offsets_stops_where_the_model_does(written, smallest, largest, verify_crc):
+    data = b"".join(each.data for each in written)
+    headers = np.zeros(10, BATCH_HEADER)
+    count, scanned, status, wanted = batch_header.scan(
+        data, 100, headers, verify_crc=verify_crc, within=(smallest, largest)
+    )
+    assert (count, status) == model_of_scan_within(written, smallest, largest, verify_crc)
+    assert (scanned, wanted) == (count * len(V2), 0)
+    assert headers["position"][:count].tolist() == [100 + i * len(V2) for i in range(count)]
+    assert headers["last_offset"][:count].tolist() == [each.last for each in written[:count]]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "within", "expected"),
+    [
+        ([(0, 2), (3, 5)], (0, 5), (2, ALL_SCANNED)),
+        ([(0, 2), (3, 5)], (0, 4), (1, BAD_OFFSETS)),
+        ([(0, 2), (3, 5)], (1, 5), (0, BAD_OFFSETS)),
+        ([(0, 9), (3, 5)], (0, 20), (0, BAD_OFFSETS)),
+        ([(0, 2), (3, 9), (5, 6)], (0, 20), (1, BAD_OFFSETS)),
+        ([(0, 2), (3, 9), (1, 6)], (0, 20), (2, BAD_OFFSETS)),
+    ],
+)
+def test_the_batch_that_leaves_the_order_of_offsets_ends_a_scan_within_them(
+    offsets, within, expected
+):
+    data = b"".join(Spanned(first, last, True).data for first, last in offsets)
+    count, _, status, _ = batch_header.scan(data, 0, np.zeros(9, BATCH_HEADER), within=within)
+    assert (count, status) == expected
 
 
 def test_random_bytes_never_read_past_the_end(golden):

@@ -1,0 +1,90 @@
+"""Records of many megabytes: written piece by piece, in memory of about twice their size."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cli.running import Run
+from hypothesis import given
+from hypothesis import strategies as st
+from models import measured_command
+
+import kafkastore
+from kafkastore.cli import bytes_shown, cat
+from kafkastore.cli.bytes_shown import json_bytes, json_pieces, show_bytes, shown_pieces
+
+MIB = 1 << 20
+SIZE = 32 * MIB
+KINDS = {
+    "text": "läßt\t", "with a control character": "a\x1bb", "bytes": None,
+}
+
+
+def value_of(kind: str, size: int) -> bytes:
+    text = KINDS[kind]
+    unit = bytes(range(256)) if text is None else text.encode()
+    return unit * (size // len(unit))
+
+
+def write(root: Path, value: bytes | None, codec: str = "uncompressed") -> Path:
+    settings = {
+        "max.message.bytes": 1 << 30, "segment.bytes": (1 << 31) - 1, "compression.type": codec,
+    }
+    record = SimpleNamespace(timestamp=1, key=b"k\"", value=value, headers=(("h", b"v"),))
+    with kafkastore.LogDirWriter(root) as log_dir:
+        log_dir.writer("t", 0, settings).append_records([record])
+    return root
+
+
+@pytest.mark.parametrize("size", [3, 4, 768])
+@given(data=st.binary(max_size=60) | st.text(max_size=30).map(str.encode))
+def test_pieces_are_what_is_written_at_once(data: bytes, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bytes_shown, "PIECE_BYTES", size // 3 * 3)
+        if data:
+            assert "".join(shown_pieces(data)) == show_bytes(data)
+        name, pieces = json_pieces("value", data)
+        assert {name: "".join(pieces)} == json_bytes("value", data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [[], ["--headers"], ["--json"], ["--json", "--headers"]])
+def test_a_line_in_pieces_is_the_line_at_once(
+    kind: str, options: list[str], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write(tmp_path / "logs", value_of(kind, 5000))
+    whole = run("cat", root, *options)
+    for module in (cat, bytes_shown):
+        monkeypatch.setattr(module, "PIECE_BYTES", 30)
+    assert run("cat", root, *options) == whole
+    assert whole.out.count("\n") == 1
+    assert "--json" not in options or json.loads(whole.out)["offset"] == 0
+
+
+def memory(tmp_path: Path, root: Path, *options: str) -> int:
+    """The most memory that `cat` takes."""
+    figures = tmp_path / "figures"
+    subprocess.run(
+        [sys.executable, measured_command.__file__, figures, "128", "cat", root, *options],
+        check=True, stdout=subprocess.DEVNULL,
+    )
+    found = json.loads(figures.read_text())
+    assert found["code"] == 0
+    return int(found["memory"])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("kind", "codec", "option"),
+    [("text", "uncompressed", []), ("bytes", "uncompressed", ["--json"]), ("text", "zstd", [])],
+)
+def test_a_large_record_is_in_memory_twice_at_most(
+    kind: str, codec: str, option: list[str], tmp_path: Path
+) -> None:
+    small = memory(tmp_path, write(tmp_path / "small", b"v"), *option)
+    large = memory(tmp_path, write(tmp_path / "large", value_of(kind, SIZE), codec), *option)
+    assert large - small < 2.3 * SIZE
