@@ -218,7 +218,7 @@ class _Lines:
                     if record.value is None or len(record.value) <= PIECE_BYTES:
                         self._stream.write(self._line(log, record))
                     else:
-                        self._stream.writelines(self._pieces(log, record))
+                        self._stream.writelines(self._pieces(log, record, record.value))
                     count += 1
                     if count % _STRIDE == 0:
                         advance(_STRIDE)
@@ -244,12 +244,12 @@ class _Lines:
         ]
         return "\t".join(cells) + "\t", f"\t{show_headers(record)}\n" if self._headers else "\n"
 
-    def _pieces(self, log: PartitionLog, record: Record) -> Iterator[bytes]:
+    def _pieces(self, log: PartitionLog, record: Record, value: bytes) -> Iterator[bytes]:
         """Give the line of a record whose value is large, without a copy of that."""
         if self._form == "json":
             place = {"topic": log.topic, "partition": log.partition}
             fields = json_record(record._replace(value=None), headers=self._headers)
-            name, pieces = json_pieces("value", record.value)
+            name, pieces = json_pieces("value", value)
             renamed = {
                 **{name if each == "value" else each: field for each, field in fields.items()},
                 name: pieces,
@@ -258,7 +258,7 @@ class _Lines:
             return
         before, after = self._beside_value(log, record)
         yield before.encode("utf-8", "backslashreplace")
-        yield from (text.encode() for text in shown_pieces(record.value))
+        yield from (text.encode() for text in shown_pieces(value))
         yield after.encode("utf-8", "backslashreplace")
 
 
