@@ -217,6 +217,23 @@ class ChangeRefusedError(KafkaStoreError):
     """A change that is not safe now: a live broker, files that change, an outdated plan."""
 
 
+class NoUndoPlaceError(ChangeRefusedError):
+    """What is replaced cannot be kept where it would be; `undo_dir` names another place.
+
+    Parameters
+    ----------
+    problem : str
+        Why not there.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.problem}: name another place for what is replaced (undo_dir)"
+
+
 class LogWouldBeCutError(ChangeRefusedError):
     """A log that can't be written before a recovery has cut it, which nobody has asked for.
 

@@ -28,6 +28,7 @@ be read to its end: an index of what lies before the broken place would hide wha
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from kafkastore.migration.segment_survey import (
@@ -60,7 +61,11 @@ _FOUND = {
 }
 
 
-LeftReason = Literal["the log can't be read to its end", "the next start of a broker rebuilds it"]
+class LeftReason(StrEnum):
+    """Why a segment without a time index of use gets none."""
+
+    UNREAD = "the log can't be read to its end"
+    REBUILT_BY_BROKER = "the next start of a broker rebuilds it"
 
 
 class LeftSegment(NamedTuple):
@@ -70,7 +75,7 @@ class LeftSegment(NamedTuple):
     ----------
     path : str
         The ``.log``, relative to the plan's root.
-    reason : str
+    reason : LeftReason
         Why: the log is damaged, which is for `repair`; or the next start of a broker makes the
         index anew, whatever is there.
     """
@@ -203,10 +208,10 @@ def left_segments(survey: Survey, mode: Mode = "auto") -> tuple[LeftSegment, ...
 def _why_left(segment: SegmentSurvey, mode: Mode) -> LeftReason | None:
     """Say why a segment without a time index of use stays so; None if it does not."""
     if segment.time_index != "missing" and segment.is_recovered_by_broker:
-        return "the next start of a broker rebuilds it"
+        return LeftReason.REBUILT_BY_BROKER
     is_read = mode in READING_MODES and segment.scan is not None
     if is_read and segment.scan is not None and segment.scan.problem is not None:
-        return "the log can't be read to its end"
+        return LeftReason.UNREAD
     return None
 
 

@@ -209,6 +209,7 @@ def test_of_a_bit_of_each_field_each_reader_answers_as_before_or_says_so(directo
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)  # thousands of commands
 @pytest.mark.parametrize("place", PLACES)
 def test_of_every_bit_some_readers_answer_as_before_or_say_so(directory, place):
     chance = random.Random(f"{SEED} {place}")

@@ -32,7 +32,7 @@ from kafkastore.changes.undo_area import (
     check_trusted,
     root_of,
 )
-from kafkastore.errors import ChangeRefusedError, NotAFileError
+from kafkastore.errors import ChangeRefusedError, NotAFileError, NoUndoPlaceError
 from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem
 from kafkastore.segment.small_file import read_own_file
@@ -281,9 +281,7 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        raise ChangeRefusedError(
-            f"cannot make {area}: name another place for what is replaced (undo_dir)"
-        ) from error
+        raise NoUndoPlaceError(f"cannot make {area}") from error
     text = plan.to_json().encode()
     try:
         if read_own_file(area / PLAN_FILE) != text:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kafkastore.changes.opened_directory import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan, is_partition_name
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, NoUndoPlaceError
 from kafkastore.log.log_dir import MARKS
 from kafkastore.log.log_store import is_partition_directory
 
@@ -208,7 +208,4 @@ def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
             "name another place for what is replaced"
         )
     if not chosen and os.stat(parent).st_dev != os.stat(plan.root).st_dev:
-        raise ChangeRefusedError(
-            f"{home} is a mount point, and {parent} another file system: "
-            "name the place for what is replaced (undo_dir)"
-        )
+        raise NoUndoPlaceError(f"{home} is a mount point, and {parent} another file system")

@@ -22,7 +22,7 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
-from kafkastore.log.directory_files import INDEX_SUFFIXES, LEFT_OF
+from kafkastore.log.directory_files import INDEX_SUFFIXES, LeftOver
 from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
 
 
@@ -164,7 +164,7 @@ class _Cut:
         ]
         for name, reason in self.recovered.deleted.items():
             file = parse_segment_file(name)
-            if file is None or reason.startswith(LEFT_OF):
+            if file is None or isinstance(reason, LeftOver):
                 continue
             if _is_log(name) and not any(file.base_offset in offsets for offsets in replaced):
                 size = (self.path / name).stat().st_size

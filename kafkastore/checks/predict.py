@@ -39,7 +39,7 @@ from kafkastore.formats.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.java_text import INT32_MAX
-from kafkastore.log.log_dir import LogDir, SkippedName
+from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
 from kafkastore.log.log_store import (
     AnyPartition,
     AnyPath,
@@ -398,13 +398,16 @@ def _no_partition(skipped: SkippedName, rules: BrokerRules) -> Iterator[Predicti
         outcome, why = Outcome.IS_NOT_READ, skipped.reason
     elif name == REMOTE_INDEX_CACHE and rules.remote_index_cache_is_passed_over:
         outcome, why = Outcome.IS_NOT_READ, "what it holds was fetched from remote storage"
-    elif name.endswith("-stray") and rules.stray_directories_are_known:
+    elif skipped.kind is SkippedKind.STRAY and rules.stray_directories_are_known:
         outcome, why = Outcome.IS_NOT_READ, skipped.reason
-    elif name.endswith("-stray") or kind_in_log_dir(name, is_directory=True) == "unexpected":
+    elif (
+        skipped.kind is SkippedKind.STRAY
+        or kind_in_log_dir(name, is_directory=True) == "unexpected"
+    ):
         outcome, why = Outcome.STOPS_THE_START, "its name is not that of a partition: move it away"
-    elif name.endswith("-delete"):
+    elif skipped.kind is SkippedKind.DELETED:
         outcome, why = Outcome.IS_DELETED, "it was being deleted"
-    elif name.endswith("-future"):
+    elif skipped.kind is SkippedKind.FUTURE:
         return  # loaded, and told as a partition
     else:
         outcome, why = Outcome.STOPS_THE_START, skipped.reason

@@ -25,7 +25,7 @@ from kafkastore.formats.file_names import (
     TopicPartition,
     kind_in_log_dir,
 )
-from kafkastore.log.log_dir import LogDir, SkippedName
+from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
 
 #: What a broker goes on with whose checkpoint was moved away.
 _WITHOUT_CHECKPOINT = {
@@ -77,20 +77,19 @@ def check_log_dirs(
 
 def _no_partition(skipped: SkippedName) -> Finding:
     """Tell of a directory that is not read as a partition."""
-    name = skipped.path.name
     severity, consequence, remedy = (
         Severity.STYLE,
         "its records, if any, are not seen",
         "none is needed if that is meant",
     )
-    if name.endswith("-stray"):
+    if skipped.kind is SkippedKind.STRAY:
         consequence = "a broker passes it over; one before 3.6.1 does not start"
         remedy = "move it out of the log directory if it is not needed any more"
-    elif name.endswith("-future"):
+    elif skipped.kind is SkippedKind.FUTURE:
         consequence = "a broker goes on with the move; it is checked like a partition"
-    elif not name.endswith("-delete") and (
-        kind_in_log_dir(name, is_directory=True) == "unexpected"
-        or "once more" in skipped.reason
+    elif skipped.kind is SkippedKind.DUPLICATE or (
+        skipped.kind is not SkippedKind.DELETED
+        and kind_in_log_dir(skipped.path.name, is_directory=True) == "unexpected"
     ):
         severity = Severity.WRONG_ANSWERS
         consequence = "a broker does not start with it in its log directory"

@@ -16,6 +16,7 @@ from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
     KafkaStoreError,
+    NoUndoPlaceError,
     RemoteStoreError,
     UnsupportedFormatError,
 )
@@ -125,7 +126,10 @@ def sentence(error: BaseException) -> str:
         return error.format_message()
     if isinstance(error, OSError):
         return _sentence_of_os_error(error)
-    told = str(error).replace("(undo_dir)", "(--undo-dir)")
+    if isinstance(error, NoUndoPlaceError):
+        told = f"{error.problem}: name another place for what is replaced (--undo-dir)"
+    else:
+        told = str(error)
     if isinstance(error.__cause__, PermissionError) and not isinstance(error, RemoteStoreError):
         return f"{told}; {NO_PERMISSION}"
     for kind, remedy in _REMEDIES_BY_CLASS:

@@ -57,8 +57,6 @@ from kafkastore.migration import (
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
 
-_UNREAD: LeftReason = "the log can't be read to its end"
-
 
 @click.command()
 @paths_argument(required=False)
@@ -163,7 +161,7 @@ def command(
     left = [segment for each in found for segment in left_segments(each.survey, mode)]
     if is_done and not as_json:
         _print_left(left)
-    return FOUND_PROBLEMS if any(each.reason == _UNREAD for each in left) else 0
+    return FOUND_PROBLEMS if any(each.reason is LeftReason.UNREAD for each in left) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from kafkastore.formats.group_metadata import (
     parse_key,
     parse_offset_commit_value,
 )
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.partition_log import PartitionLog
 
@@ -105,7 +106,9 @@ def committed_offsets(
 
 
 def committed_in(
-    log: PartitionLog, *, pass_over_damage: bool = False
+    log: PartitionLog,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
     """Find the offsets that one partition of ``__consumer_offsets`` says are committed.
 
@@ -113,9 +116,9 @@ def committed_in(
     ----------
     log : PartitionLog
         Read whole.
-    pass_over_damage : bool
-        End at a broken batch, and leave out keys and values that can't be read, instead of raising:
-        what was committed later is then not known.
+    on_corrupt, skipped
+        As for `PartitionLog.records`. Unless "raise", keys and values that can't be read are left
+        out; what was committed in bytes that were skipped is not known.
 
     Returns
     -------
@@ -127,12 +130,12 @@ def committed_in(
     CorruptionError
         If a batch, a key or a value is broken.
     """
-    latest = log.beside_changes(partial(_latest, log, pass_over_damage))
-    return dict(_parsed(log, latest, pass_over_damage))
+    latest = log.beside_changes(partial(_latest, log, on_corrupt, skipped))
+    return dict(_parsed(log, latest, on_corrupt))
 
 
 def _parsed(
-    log: PartitionLog, latest: Latest, pass_over_damage: bool
+    log: PartitionLog, latest: Latest, on_corrupt: OnCorrupt
 ) -> Iterator[tuple[OffsetCommitKey, Any]]:
     """Parse what counts at the end of a partition."""
     for key_bytes, written in latest.items():
@@ -143,7 +146,7 @@ def _parsed(
             if isinstance(key, OffsetCommitKey):
                 yield key, parse_offset_commit_value(written.value)
         except CorruptionError as error:
-            if pass_over_damage:
+            if on_corrupt != "raise":
                 continue
             raise CorruptionError(
                 f"the record at offset {written.offset} of {log.topic_partition} can't be read: "
@@ -152,21 +155,15 @@ def _parsed(
             ) from error
 
 
-def _latest(log: PartitionLog, pass_over_damage: bool) -> Latest:
-    """Find the last record of each key, transactions applied."""
+def _latest(
+    log: PartitionLog, on_corrupt: OnCorrupt, skipped: list[SkippedBytes] | None
+) -> Latest:
+    """Find the last record of each key, transactions applied, one batch after the other."""
     latest: Latest = {}
-    try:
-        _read(log, latest)
-    except CorruptionError:
-        if not pass_over_damage:
-            raise
-    return latest
-
-
-def _read(log: PartitionLog, latest: Latest) -> None:
-    """Take in the records of a partition, one batch after the other."""
     pending: dict[int, Latest] = {}
-    for batch in log.to_arrow(_COLUMNS, include_control=True):
+    for batch in log.to_arrow(
+        _COLUMNS, include_control=True, on_corrupt=on_corrupt, skipped=skipped
+    ):
         columns: Mapping[str, Any] = {name: batch.column(name) for name in _COLUMNS}
         offsets = columns["offset"].to_numpy()
         producers = columns["producer_id"].to_numpy()
@@ -183,9 +180,10 @@ def _read(log: PartitionLog, latest: Latest) -> None:
                 pending.setdefault(producer, {}).update(_last_of_each_key(columns, offsets, rows))
             if end < len(offsets):
                 ended = pending.pop(int(producers[end]), {})
-                if _is_commit(columns["key"][end].as_py(), log, int(offsets[end])):
+                if _is_commit(columns["key"][end].as_py(), log, int(offsets[end]), on_corrupt):
                     _commit(latest, ended)
             start = end + 1
+    return latest
 
 
 def _last_of_each_key(
@@ -204,9 +202,13 @@ def _last_of_each_key(
     }
 
 
-def _is_commit(key: bytes | None, log: PartitionLog, offset: int) -> bool:
+def _is_commit(
+    key: bytes | None, log: PartitionLog, offset: int, on_corrupt: OnCorrupt
+) -> bool:
     """Tell whether a marker commits; its key is version int16 and type int16."""
     if key is None or len(key) < 4:
+        if on_corrupt != "raise":
+            return False
         raise CorruptBatchError(
             f"the control record at offset {offset} of {log.topic_partition} has no type",
             path=log.path,

@@ -26,8 +26,12 @@ from kafkastore.segment.regular_file import check_regular
 from kafkastore.segment.small_file import read_if_there
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-#: How the reason begins why a file goes that no log counts.
-LEFT_OF = "left of"
+
+
+class LeftOver(str):
+    """The reason why a file goes that no log counts: it is left of something unfinished."""
+
+    __slots__ = ()
 
 
 class DirectoryFiles:
@@ -141,11 +145,11 @@ class DirectoryFiles:
             if name.endswith(DELETED_SUFFIX) and (
                 file is None or file.type_suffix != KRAFT_SNAPSHOT_SUFFIX
             ):
-                self.delete(name, f"{LEFT_OF} a deletion")
+                self.delete(name, LeftOver("left of a deletion"))
             elif file is not None and file.temporary == CLEANED_SUFFIX:
                 if first_cleaned is None or file.base_offset < first_cleaned:
                     first_cleaned = file.base_offset
-                self.delete(name, f"{LEFT_OF} a compaction or split that was not finished")
+                self.delete(name, LeftOver("left of a compaction or split that was not finished"))
             elif file is not None and file.temporary == SWAP_SUFFIX:
                 swaps.append((file.base_offset, name))
                 if not rules.swaps_are_renamed:
@@ -156,7 +160,7 @@ class DirectoryFiles:
             return [name for _, name in swaps]
         for base_offset, name in swaps:
             if base_offset >= first_cleaned:
-                self.delete(name, f"{LEFT_OF} a split that was not finished")
+                self.delete(name, LeftOver("left of a split that was not finished"))
         return [name for base_offset, name in swaps if base_offset < first_cleaned]
 
 

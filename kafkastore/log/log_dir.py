@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,10 +34,30 @@ MARKS = (
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 
+
+class SkippedKind(Enum):
+    """Why a directory is not read as a partition."""
+
+    UNREADABLE = auto()
+    NO_PARTITION = auto()
+    DELETED = auto()
+    FUTURE = auto()
+    STRAY = auto()
+    DUPLICATE = auto()
+
+
 _SUFFIXES = {
-    "delete": "a -delete directory: a broker deletes it a while after its start",
-    "future": "a -future directory: a copy that was being moved here from another log directory",
-    "stray": "a -stray directory: not assigned to its broker, which keeps it but does not read it",
+    "delete": (
+        SkippedKind.DELETED, "a -delete directory: a broker deletes it a while after its start"
+    ),
+    "future": (
+        SkippedKind.FUTURE,
+        "a -future directory: a copy that was being moved here from another log directory",
+    ),
+    "stray": (
+        SkippedKind.STRAY,
+        "a -stray directory: not assigned to its broker, which keeps it but does not read it",
+    ),
 }
 
 
@@ -44,6 +65,7 @@ class SkippedName(NamedTuple):
     """A directory in a log directory that is not read as a partition, and why."""
 
     path: Path
+    kind: SkippedKind
     reason: str
 
 
@@ -97,21 +119,22 @@ class LogDir:
                     if not entry.is_dir():
                         continue
                 except OSError as error:  # a link to itself, or to what may not be seen
-                    skipped.append(SkippedName(path, f"can't be followed: {error.strerror}"))
+                    reason = f"can't be followed: {error.strerror}"
+                    skipped.append(SkippedName(path, SkippedKind.UNREADABLE, reason))
                     continue
                 try:
                     directory = parse_partition_directory(entry.name)
                 except InvalidNameError as error:
-                    skipped.append(SkippedName(path, str(error)))
+                    skipped.append(SkippedName(path, SkippedKind.NO_PARTITION, str(error)))
                     continue
                 if directory.suffix:
-                    skipped.append(SkippedName(path, _SUFFIXES[directory.suffix]))
+                    skipped.append(SkippedName(path, *_SUFFIXES[directory.suffix]))
                 if directory.suffix in ("", "future"):
                     place = found.futures if directory.suffix else found.partitions
                     first = place.setdefault(directory.topic_partition, path)
                     if first != path:
                         reason = f"the partition of {first.name} once more: no broker starts so"
-                        skipped.append(SkippedName(path, reason))
+                        skipped.append(SkippedName(path, SkippedKind.DUPLICATE, reason))
         return found
 
     @property

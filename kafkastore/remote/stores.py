@@ -339,7 +339,7 @@ def _no_library(url: str) -> RemoteStoreError:
 def _unusable(url: str, error: Exception) -> RemoteStoreError:
     """Say what to do where a library does not even begin."""
     scheme = url.partition("://")[0]
-    if isinstance(error, ValueError) and "Protocol not known" in str(error):
+    if not _is_known(scheme):
         return RemoteStoreError(
             url,
             f"{scheme}:// is not known: there are s3://, gs://, abfs://, hdfs://, webhdfs:// and "
@@ -350,6 +350,13 @@ def _unusable(url: str, error: Exception) -> RemoteStoreError:
             url, f"{error}; give what its library needs in the URL, or in storage_options"
         )
     return failed(url, error, remedy=_REMEDIES.get(scheme))
+
+
+def _is_known(scheme: str) -> bool:
+    """Whether fsspec knows a class for a scheme, installed or not."""
+    from fsspec.registry import known_implementations, registry
+
+    return scheme in known_implementations or scheme in registry
 
 
 def failed(

@@ -24,11 +24,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkastore.log.log_store import open_store
-from kafkastore.remote.tree import urls_in_errors
 from kafkastore.spark.source.filters import Limits, accept_far_times
 from kafkastore.spark.source.options import RECORDS, OptionError, ReadOptions, parse_options
 from kafkastore.spark.source.planning import plan
 from kafkastore.spark.source.schema import check_schema, spark_schema
+from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.slice_reading import read_slices
 from kafkastore.spark.source.slices import SlicePack
 
@@ -43,7 +43,7 @@ class KafkaStoreDataSource(DataSource):
         """Return the format's name."""
         return FORMAT
 
-    @urls_in_errors()
+    @short_errors()
     def schema(self) -> StructType:
         """Return the frame's schema, out of the options; nothing but directory names is read."""
         options = parse_options(self.options, is_stream=None)
@@ -101,7 +101,7 @@ class RecordsReader(DataSourceReader):
         self.columns = columns
         self.limits = Limits()
 
-    @urls_in_errors()
+    @short_errors()
     def partitions(self) -> list[InputPartition]:
         """Cut what was asked for into pieces of work."""
         return list(plan(self.options, self.limits))
@@ -109,7 +109,7 @@ class RecordsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one piece of work."""
         if isinstance(partition, SlicePack):  # Spark asks for one partition where there is none
-            with urls_in_errors():
+            with short_errors():
                 yield from read_slices(partition.slices, self.columns, self.options, self.limits)
 
 

@@ -130,6 +130,7 @@ class ReadOptions(NamedTuple):
     latest_without_match: bool
     fail_on_data_loss: bool
     on_corrupt: OnCorrupt
+    stops_partitions: bool
     columns: tuple[str, ...] | None
     include_headers: bool
     min_partitions: int
@@ -196,7 +197,9 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
         )
         == "latest",
         fail_on_data_loss=(fails := boolean(options, "failOnDataLoss", default=True)),
-        on_corrupt=_on_corrupt(options, fails=fails),
+        on_corrupt=(on_corrupt := _on_corrupt(options, fails=fails)),
+        # By itself failOnDataLoss=false stops a task only, lest each partition is one.
+        stops_partitions=(stops := "oncorrupt" in options and on_corrupt == "stop"),
         columns=columns,
         include_headers=include_headers,
         min_partitions=at_least_one(options, "minPartitions") or 1,
@@ -204,7 +207,8 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
         isolation=(isolation := _isolation(options)),
         rules=_rules(options, isolation),
         indexes=known_indexes(choice(options, "indexes", INDEXES)),
-        push_filters=boolean(options, "pushFilters", default=False),
+        # Filters may leave out what is corrupt, and so where a log ends.
+        push_filters=boolean(options, "pushFilters", default=False) and not stops,
         table=_table(options),
     )
 

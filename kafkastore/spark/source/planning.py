@@ -93,13 +93,15 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     total = sum(each.log.beside_changes(partial(log_bytes, *each[:3])) for each in ranges)
     size = task_bytes(total + OPENING_BYTES * len(ranges), options.min_partitions)
     largest = max(min(size, total // options.min_partitions), 1)
-    if options.isolation == "read_committed":
-        largest = END  # what was aborted is found out once a slice, maybe by all of the log
+    # What was aborted is found out once a slice, maybe by all of the log; and what follows corrupt
+    # bytes is not read, however many cores there are.
+    if options.isolation == "read_committed" or options.stops_partitions:
+        largest = END
     slices = [part for each in ranges for part in _cut(each, largest)]
     if options.max_records is not None:
         slices = [part for each in slices for part in at_most(each, options.max_records)]
     packs = pack(slices, size, options.max_records)
-    if len(packs) < options.min_partitions:
+    if len(packs) < options.min_partitions and not options.stops_partitions:
         packs = [SlicePack((each,)) for each in spread(slices, options.min_partitions)]
     if GATHERED in os.environ:
         LOG.setLevel(logging.INFO)

@@ -30,6 +30,34 @@ class DataLossError(KafkaStoreError):
     """Records that were there when a read was planned are not there any more."""
 
 
+class Skipped:
+    """What reading a slice skips, and what of that was reported.
+
+    Parameters
+    ----------
+    each : LogSlice
+        A slice. On the way to its start more may be skipped, which is reported where it is read.
+
+    Attributes
+    ----------
+    found : list of SkippedBytes
+        For readers to add to.
+    """
+
+    def __init__(self, each: LogSlice) -> None:
+        self.found: list[SkippedBytes] = []
+        self._slice = each
+        self._reported = 0
+
+    def report(self) -> None:
+        """Log a warning for each of those that were found since the last time."""
+        for corrupt in self.found[self._reported :]:
+            end = corrupt.end_offset
+            if end is None or end > self._slice.start_offset:
+                LOG.warning("%s: %s", url_of(self._slice.path), shown(str(corrupt)))
+        self._reported = len(self.found)
+
+
 def read_slices(
     slices: Iterable[LogSlice],
     columns: Sequence[str],
@@ -83,13 +111,13 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     is_known = each.start_offset < each.known_end_offset
     checks = options.fail_on_data_loss and is_known
-    skipped: list[SkippedBytes] = []
+    skipped = Skipped(each)
     try:
         log = each.log
         listed = log.segments
         if checks:
             _check_start(each, log)
-        yield from log.to_arrow(
+        batches = log.to_arrow(
             columns,
             start_offset=each.start_offset,
             end_offset=each.end_offset,
@@ -99,20 +127,23 @@ def _read(
             indexes=options.indexes,
             is_decided=is_decided,
             on_corrupt=options.on_corrupt,
-            skipped=skipped,
+            skipped=skipped.found,
             known_end_offset=each.known_end_offset if is_known else None,
         )
+        for batch in batches:
+            skipped.report()  # before its rows: whoever takes them may want no more
+            yield batch
+        skipped.report()
         if checks and log.segments is not listed:  # one was gone when its turn came
             _check_start(each, log)
         if checks:
             _check_end(each)
-        for corrupt in skipped:
-            LOG.warning("%s: %s", url_of(each.path), shown(str(corrupt)))
     except (CorruptionError, SegmentGoneError, NotALogDirectoryError) as error:
         if checks and isinstance(error, CorruptionError):
             _check_end(each)  # what was cut since then is told as that
         if options.fail_on_data_loss:
             raise
+        skipped.report()
         until = "" if each.end_offset == END else f" up to offset {each.end_offset}"
         LOG.warning(
             "%s; what follows in %s%s is left out because failOnDataLoss is false",
@@ -129,9 +160,10 @@ def _check_start(each: LogSlice, log: PartitionLog) -> None:
 
 
 def _check_end(each: LogSlice) -> None:
-    """Raise where the log was cut."""
-    end = find_log_end(each.log).offset
-    if end < each.known_end_offset:
+    """Raise where the log was cut, which it is not at corrupt bytes that batches follow."""
+    log = each.log
+    end = find_log_end(log).offset
+    if end < each.known_end_offset and (end := log.end_offset("skip")) < each.known_end_offset:
         raise _loss(each, max(end, each.start_offset), each.known_end_offset)
 
 

@@ -19,7 +19,7 @@ from kafkastore.formats.group_metadata import NO_LEADER_EPOCH
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.kip_33.committed_offsets import committed_in
 from kafkastore.log.batch_reading import SegmentsInTurn, first_timestamp
-from kafkastore.log.damage import Damage, SkippedBytes
+from kafkastore.log.damage import Damage
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import shown, url_of
@@ -30,6 +30,7 @@ from kafkastore.segment.regular_file import check_regular
 from kafkastore.segment.transaction_index_file import TransactionIndex
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG
+from kafkastore.spark.source.slice_reading import Skipped
 from kafkastore.spark.source.slices import END, LogSlice
 
 Columns = dict[str, pa.Array]
@@ -77,8 +78,8 @@ def of_batches(
         `on_corrupt`: whether corrupt bytes are an error, skipped, or the end of these segments.
     """
     log = segments.log
-    skipped: list[SkippedBytes] = []
-    damage = Damage(options.on_corrupt, skipped)
+    skipped = Skipped(segments)
+    damage = Damage(options.on_corrupt, skipped.found)
     turns = SegmentsInTurn(log, segments.start_offset, segments.end_offset, damage)
     for segment, file in turns:
         # After a new listing what was read already may stand in front of what was not.
@@ -91,9 +92,9 @@ def of_batches(
             is_asked = headers["last_offset"] >= first
             if following > segments.end_offset:
                 is_asked &= headers["last_offset"] < segments.end_offset
+            skipped.report()
             yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
-    for corrupt in skipped:
-        LOG.warning("%s: %s", url_of(segments.path), shown(str(corrupt)))
+    skipped.report()
 
 
 def _checked(run: BatchRun) -> NDArray[np.int8]:
@@ -171,14 +172,14 @@ def of_segments(
     names : collection of str
         The columns to make; offsets and times are only looked up where asked for.
     options : ReadOptions
-        `fail_on_data_loss`: whether corrupt bytes are an error; else a time that they hide is null,
-        and the next offset is that after the last batch before them.
+        `on_corrupt`: whether corrupt bytes are an error; else a time that they hide is null, and
+        the next offset is that after the last batch before them.
     """
     log = segments.log
 
     def rows() -> list[dict[str, Any]]:
         return [
-            _segment_row(log, segment, segments.log_start_offset, names, options)
+            _segment_row(log, segment, segments, names, options)
             for segment in log.segments_between(segments.start_offset, segments.end_offset)
         ]
 
@@ -196,24 +197,30 @@ def of_segments(
 def _segment_row(
     log: PartitionLog,
     segment: LogSegment,
-    log_start_offset: int,
+    segments: SegmentRange,
     names: Collection[str],
     options: ReadOptions,
 ) -> dict[str, Any]:
+    met: list[CorruptionError] = []
+
+    def meet(error: CorruptionError) -> None:
+        if options.on_corrupt == "raise":
+            raise error
+        met.append(error)
+
     def unless_corrupt(ask: Callable[[], int | None]) -> int | None:
         try:
             return ask()
-        except CorruptionError:
-            if options.fail_on_data_loss:
-                raise
+        except CorruptionError as error:
+            meet(error)
             return None
 
     def next_offset() -> int:
-        if segment.end_error is not None and options.fail_on_data_loss:
-            raise segment.end_error
+        if (error := segment.end_error) is not None:
+            meet(error)
         return segment.next_offset
 
-    start = max(segment.base_offset, log_start_offset)
+    start = max(segment.base_offset, segments.log_start_offset)
     told: dict[str, Callable[[], Any]] = {
         "path": lambda: url_of(segment.log_path),
         "next_offset": next_offset,
@@ -227,7 +234,15 @@ def _segment_row(
         "index": lambda: _size_of(segment.offset_index_path),
         "timeindex": lambda: _size_of(segment.time_index_path),
     }
-    return {name: told[name]() if name in told else getattr(segment, name) for name in names}
+    row = {name: told[name]() if name in told else getattr(segment, name) for name in names}
+    for error in met[:1]:
+        _warn(segments, error)
+    return row
+
+
+def _warn(segments: SegmentRange, error: CorruptionError) -> None:
+    """Report what hides a part of a row."""
+    LOG.warning("%s: %s", url_of(segments.path), shown(str(error)))
 
 
 def _size_of(path: Path) -> int | None:
@@ -267,13 +282,13 @@ def of_entries(
     names : collection of str
         The columns to make.
     options : ReadOptions
-        `table`: which; `fail_on_data_loss`: whether an index whose entries are out of order, or
+        `table`: which; `on_corrupt`: whether an index whose entries are out of order, or
         with odd bytes at its end, is an error, or its entries are rows all the same.
     """
     log = segments.log
     for segment in log.segments_between(segments.start_offset, segments.end_offset):
         try:
-            entries = _entries(segment, options)
+            entries = _entries(segments, segment, options)
         except FileNotFoundError:
             continue  # no index, or deleted just now
         columns: Columns = {}
@@ -288,31 +303,40 @@ def of_entries(
         yield columns
 
 
-def _entries(segment: LogSegment, options: ReadOptions) -> NDArray[np.void]:
+def _entries(
+    segments: SegmentRange, segment: LogSegment, options: ReadOptions
+) -> NDArray[np.void]:
     """Read the entries of one index, and check their order."""
     kind, entry_size = _INDEXES[options.table]
+
+    def meet(error: CorruptIndexError) -> None:
+        if options.on_corrupt == "raise":
+            raise error
+        _warn(segments, error)
+
     with kind.open(index_path(segment, options.table), segment.base_offset) as index:
         try:
             entries = index.entries()
             slot = index.first_disorder()
         except CorruptIndexError as error:  # an entry of an unknown version
-            if options.fail_on_data_loss:
-                raise
+            meet(error)
             return transaction_index.parse(index.entry_bytes()[: error.position])
-        if not options.fail_on_data_loss:
-            return entries
         if slot >= 0:
-            raise CorruptIndexError(
-                f"entry {slot} is out of order, or can't be a true one; to read the index as it "
-                f"is, set failOnDataLoss to false; it is",
-                path=index.path,
-                position=slot * entry_size,
+            meet(
+                CorruptIndexError(
+                    f"entry {slot} is out of order, or can't be a true one; to read the index as "
+                    f"it is, set onCorrupt to skip; it is",
+                    path=index.path,
+                    position=slot * entry_size,
+                )
             )
-        if odd_bytes := index.size % entry_size:
-            raise CorruptIndexError(
-                f"{odd_bytes} odd bytes behind the last whole entry of {entry_size} bytes",
-                path=index.path,
-                position=index.size - odd_bytes,
+        elif odd_bytes := index.size % entry_size:
+            meet(
+                CorruptIndexError(
+                    f"{odd_bytes} odd bytes behind the last whole entry of {entry_size} bytes",
+                    path=index.path,
+                    position=index.size - odd_bytes,
+                )
             )
         return entries
 
@@ -332,19 +356,21 @@ def of_commits(
     names : collection of str
         The columns to make.
     options : ReadOptions
-        `selection`: of which partitions commits are rows; `fail_on_data_loss`: whether a broken
-        batch, key or value is an error, or passed over.
+        `selection`: of which partitions commits are rows; `on_corrupt`: whether a broken batch,
+        key or value is an error, or skipped.
     """
     log_dir = None if segments.root is None else LogDir(Path(segments.root))
     topic_partition = TopicPartition(segments.topic, segments.partition)
     log = PartitionLog(Path(segments.path), topic_partition, log_dir)
+    skipped = Skipped(segments)
     rows = [
         key._asdict() | committed._asdict()
         for key, committed in committed_in(
-            log, pass_over_damage=not options.fail_on_data_loss
+            log, options.on_corrupt, skipped.found
         ).items()
         if options.selection.includes(TopicPartition(key.topic, key.partition))
     ]
+    skipped.report()
     if not rows:
         return
     columns: Columns = {}

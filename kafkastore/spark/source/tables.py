@@ -28,10 +28,10 @@ from pyspark.sql.types import StructType
 from kafkastore.kip_33.committed_offsets import CONSUMER_OFFSETS, NoCommittedOffsetsError
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import urls_in_errors
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.spark.source.options import OptionError, ReadOptions
 from kafkastore.spark.source.planning import chosen
+from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.slice_reading import joined
 from kafkastore.spark.source.slices import END, OPENING_BYTES, SlicePack, pack, task_bytes
 from kafkastore.spark.source.table_rows import (
@@ -166,7 +166,7 @@ class TableReader(DataSourceReader):
         self.options = options
         self.columns = columns
 
-    @urls_in_errors()
+    @short_errors()
     def partitions(self) -> list[InputPartition]:
         """Cut the chosen partitions between segments, and pack them by what there is to read."""
         logs = self._logs(open_store(list(self.options.paths)))
@@ -175,7 +175,10 @@ class TableReader(DataSourceReader):
         wanted = self.options.min_partitions
         size = task_bytes(total + OPENING_BYTES * len(segments), wanted)
         # The commits of a partition are only known when it was read to its end.
-        largest = END if self.options.table == "committed_offsets" else min(size, total // wanted)
+        is_whole = self.options.table == "committed_offsets" or (
+            self.options.table == "batches" and self.options.stops_partitions
+        )
+        largest = END if is_whole else min(size, total // wanted)
         ranges = (one for log, each in segments for one in _ranges(log, each, largest))
         return list(pack(ranges, size))
 
@@ -205,7 +208,7 @@ class TableReader(DataSourceReader):
         """Yield the rows of one piece of work."""
         if not isinstance(partition, SlicePack):
             return  # Spark asks for one partition where there is none
-        with urls_in_errors():
+        with short_errors():
             yield from joined(
                 batch
                 for each in partition.slices

@@ -9,19 +9,20 @@ batch before it.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import CLEANER_CHECKPOINT
-from kafkastore.formats.java_text import INT64_MAX
+from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.isolation import newest_snapshot, replay
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
+from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.salvage import next_batch
 
 
 class BatchMark(NamedTuple):
@@ -142,9 +143,9 @@ def _last_batch(segment: LogSegment, known: Sequence[Place]) -> Place | None:
         first = position = 0 if found is None else found.position + found.size
         if log.size - first > LARGEST_READ:
             position = max(first, segment.position_before(INT64_MAX, log))
-        last = _scan(segment, log, position)
+        last = _last_whole(segment, log, position)
         if last is None and position > first:  # the index leads behind what is whole
-            last = _scan(segment, log, first)
+            last = _last_whole(segment, log, first)
     return last or found
 
 
@@ -157,22 +158,34 @@ def _furthest(log: LogFile, known: Sequence[Place]) -> Place | None:
     return None
 
 
-def _scan(segment: LogSegment, log: LogFile, position: int) -> Place | None:
-    """Return the last whole batch from a position on."""
+def _last_whole(segment: LogSegment, log: LogFile, position: int) -> Place | None:
+    """Return the last whole batch from a position on, past corrupt bytes: readers meet those."""
     last = None
-    try:
-        # Where no batch begins the log ends; preallocated space behind it is not read.
-        if log.header_at(position) is None:
-            return None
-        for run in log.runs(position, verify_crc=True, first_read=SMALLEST_READ):
-            good = np.flatnonzero(run.headers["crc_valid"])
-            if len(good):
-                last = _place(segment, run.headers[good[-1]])
-            if log.header_at(int(run.headers["position"][-1] + run.headers["size"][-1])) is None:
-                break
-    except CorruptionError:
-        pass  # whoever reads up to here meets it, once something is behind it
+    for run in _runs(segment, log, position, verify_crc=True):
+        good = np.flatnonzero(run.headers["crc_valid"])
+        if len(good):
+            last = _place(segment, run.headers[good[-1]])
     return last
+
+
+def _runs(
+    segment: LogSegment, log: LogFile, position: int, *, verify_crc: bool
+) -> Iterator[BatchRun]:
+    """Yield batches from a position on, and those after bytes that are none."""
+    following, next_offset = segment.next_base_offset, segment.base_offset
+    last_offset = segment.base_offset + INT32_MAX if following is None else following - 1
+    while position < log.size and not log.is_preallocated_at(position):
+        try:
+            for run in log.runs(position, verify_crc=verify_crc, first_read=SMALLEST_READ):
+                yield run
+                position += len(run.data)
+                next_offset = int(run.headers["last_offset"][-1]) + 1
+                if log.header_at(position) is None:
+                    break  # what is preallocated is not read
+        except CorruptionError:
+            pass  # readers meet it, if something follows
+        if position < log.size and not log.is_preallocated_at(position):
+            position = next_batch(log, position, next_offset, last_offset)
 
 
 def batch_before(log: PartitionLog, offset: int, known: Sequence[Place] = ()) -> Place | None:
@@ -209,10 +222,11 @@ def _batch_before(log: PartitionLog, offset: int, known: Sequence[Place]) -> Pla
             position = 0 if found is None else found.position + found.size
             if file.size - position > SMALLEST_READ:
                 position = max(position, segment.position_before(offset - 1, file))
-            at = file.search_for_offset(offset - 1, position)
-            header = None if at is None else file.header_at(at.position)
-        if header is not None and header["base_offset"] < offset:
-            return _place(segment, header)
+            for run in _runs(segment, file, position, verify_crc=False):
+                (at,) = np.nonzero(run.headers["last_offset"] >= offset - 1)
+                if len(at):
+                    header = run.headers[at[0]]
+                    return _place(segment, header) if header["base_offset"] < offset else None
     return None
 
 

@@ -31,10 +31,10 @@ from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import urls_in_errors
 from kafkastore.spark.source.options import OptionError, ReadOptions, at_least_one, parse_options
 from kafkastore.spark.source.planning import chosen, starting_offset, tell_doubtful_units
 from kafkastore.spark.source.schema import check_schema
+from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.streaming.growing_logs import (
     BatchMark,
     LogNow,
@@ -163,7 +163,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             return ReadMinRows(self.options.min_offsets)
         return ReadAllAvailable()
 
-    @urls_in_errors()
+    @short_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         """Write down where all logs end now; nothing behind is read by this query."""
         self._targets = _unmoved(self._ends)
@@ -176,7 +176,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return where the logs ended when they were last looked at."""
         return StreamOffset(self._latest).to_json() if self._latest else None
 
-    @urls_in_errors()
+    @short_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends.
 
@@ -327,7 +327,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._last_trigger = now
         return False
 
-    @urls_in_errors()
+    @short_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut a batch of records into pieces of work.
 
@@ -365,7 +365,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one piece of work."""
         if isinstance(partition, StreamPack):  # Spark asks for one where there is none
-            with urls_in_errors():
+            with short_errors():
                 columns = check_schema(self.schema, self.options.read.columns)
                 yield from read_task(partition, columns, self.options.read)
 

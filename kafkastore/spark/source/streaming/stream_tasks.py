@@ -22,6 +22,7 @@ from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG
 from kafkastore.spark.source.slice_reading import DataLossError, read_slices
 from kafkastore.spark.source.slices import (
+    END,
     OPENING_BYTES,
     LogSlice,
     SlicePack,
@@ -82,7 +83,7 @@ def plan_tasks(
     weights = [each[0].beside_changes(partial(_bytes_between, *each)) for each in ranges]
     total, wanted = sum(weights), options.min_partitions
     size = task_bytes(total + OPENING_BYTES * len(ranges), wanted)
-    largest = max(min(size, total // wanted), 1)
+    largest = END if options.stops_partitions else max(min(size, total // wanted), 1)
     slices: list[LogSlice] = []
     for (log, begin, stop), weight in zip(ranges, weights, strict=True):
         if weight > largest:
@@ -93,7 +94,7 @@ def plan_tasks(
     if options.max_records is not None:
         slices = [part for each in slices for part in at_most(each, options.max_records)]
     packs = pack(slices, size, options.max_records)
-    if len(packs) < wanted:
+    if len(packs) < wanted and not options.stops_partitions:
         packs = [SlicePack((each,)) for each in spread(slices, wanted)]
     ends = {
         str(log.path): RangeEnd(stop, marks.get(log.topic_partition), log.log_dir is not None)
