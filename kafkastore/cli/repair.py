@@ -177,8 +177,7 @@ def _tell_left(outcome: _Outcome, *, as_json: bool) -> None:
         if as_json:
             write_json({"kind": "left-alone", "path": str(each.path), "reason": reason})
         else:
-            name = str(each.path)
-            tell(f"left alone: {reason}" if name in reason else f"{name} is left alone: {reason}")
+            tell(f"{each.path} is left alone: {reason}")
 
 
 def _print_damages(outcome: _Outcome, indent: str = "", *, verbose: bool) -> None:

@@ -10,6 +10,8 @@ import pytest
 from kip_33.stores import T0
 from models.damaged_store import (
     DAMAGED,
+    PER_BATCH,
+    RECORDS,
     closed_log,
     flip_length,
     flip_payload,
@@ -238,10 +240,7 @@ def test_spark_gives_what_python_gives(spark, root):
     assert len(told.splitlines()) < 10
     for on_corrupt in CHOICES:
         every = python_places(root, on_corrupt)
-        frame = load(onCorrupt=on_corrupt)
-        assert frame.count() == len(every)
-        rows = frame.select("partition", "offset").collect()
+        rows = load(onCorrupt=on_corrupt).select("partition", "offset").collect()
         assert sorted(map(tuple, rows)) == every
-        few = frame.where("partition = 1 and offset >= 10").select("partition", "offset").collect()
-        assert sorted(map(tuple, few)) == [each for each in every if each[0] == 1 and each[1] >= 10]
-    assert load(onCorrupt="skip").limit(5).count() == 5
+    frame = load(onCorrupt="skip")
+    assert frame.where("partition = 1 and offset >= 10").count() == RECORDS - 10 - PER_BATCH

@@ -1,0 +1,108 @@
+"""Nothing is decided by the text of an error or of a reason: types, enums and fields say it."""
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+FOLDERS = ("kafkastore", "legacy", "migration")
+#: What Spark and Java say in no other way than by the text of an error.
+OF_JAVA = {"kafkastore/spark/session.py", "kafkastore/spark/watch.py"}
+
+#: Names and fields that hold sentences.
+SENTENCES = {"reason", "why", "message", "sentence", "strerror", "problem"}
+ERRORS = {"error", "exception", "failure", "raised", "corrupt", "cause", "exc", "err"}
+TO_TEXT = {"str", "repr", "sentence"}
+SEARCHES = {
+    "startswith", "endswith", "replace", "find", "rfind", "index", "rindex", "count", "partition",
+    "rpartition", "splitlines", "removeprefix", "removesuffix",
+}
+PATTERNS = {"match", "fullmatch", "search", "findall", "finditer"}
+
+
+class Reader(ast.NodeVisitor):
+    """Finds where the text of an error is compared, searched or replaced."""
+
+    def __init__(self) -> None:
+        self.errors = set(ERRORS)
+        self.found: list[ast.AST] = []
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name is not None:
+            self.errors.add(node.name)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        by_text = (ast.In, ast.NotIn, ast.Eq, ast.NotEq)
+        sides = [node.left, *node.comparators]
+        if any(isinstance(each, by_text) for each in node.ops) and any(map(self.is_text, sides)):
+            self.found.append(node)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute):
+            is_search = node.func.attr in SEARCHES and self.is_text(node.func.value)
+            if is_search or (node.func.attr in PATTERNS and any(map(self.is_text, node.args))):
+                self.found.append(node)
+        self.generic_visit(node)
+
+    def is_text(self, node: ast.AST) -> bool:
+        """Whether this is a sentence, as far as its name tells."""
+        if isinstance(node, ast.Subscript):
+            node = node.value
+            return isinstance(node, ast.Attribute) and node.attr == "args"
+        if isinstance(node, ast.Name):
+            return node.id in SENTENCES
+        if isinstance(node, ast.Attribute):
+            return node.attr in SENTENCES
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+            asked = node.args[0]
+            is_error = isinstance(asked, ast.Name) and asked.id in self.errors
+            return node.func.id in TO_TEXT and is_error
+        return False
+
+
+def decisions(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each decision by a sentence."""
+    reader = Reader()
+    reader.visit(ast.parse(source))
+    for node in reader.found:
+        yield node.lineno, ast.unparse(node)
+
+
+def test_nothing_is_decided_by_a_sentence(pytestconfig):
+    root = pytestconfig.rootpath
+    found = [
+        f"{path.relative_to(root)}:{line}: {text}"
+        for folder in FOLDERS
+        for path in sorted((root / folder).rglob("*.py"))
+        if str(path.relative_to(root)) not in OF_JAVA
+        for line, text in decisions(path.read_text())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("text", [
+    "'once more' in str(error)",
+    "'once more' in skipped.reason",
+    "reason.startswith('left of')",
+    "str(error).replace('a', 'b')",
+    "error.args[0] == 'no'",
+    "each.reason == UNREAD",
+    "re.search('no', str(error))",
+    "try:\n    f()\nexcept OSError as odd:\n    odd.strerror == 'gone' or 'no' in str(odd)",
+])
+def test_a_decision_by_a_sentence_is_found(text):
+    assert list(decisions(text))
+
+
+@pytest.mark.parametrize("text", [
+    "str(path) in STDOUT",
+    "each.reason is LeftReason.UNREAD",
+    "reason is None",
+    "error.errno == 2",
+    "f'{error}; try again'",
+    "' '.join(str(error).split())",
+    "isinstance(reason, LeftOver)",
+])
+def test_other_comparisons_are_free(text):
+    assert not list(decisions(text))
