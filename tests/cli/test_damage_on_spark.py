@@ -70,8 +70,12 @@ def test_migrate_plans_the_same_and_names_what_it_leaves(
 ) -> None:
     ran = same("migrate", without_times, "--dry-run", "--mode", "rebuild", "--json")
     assert ran.code == 1
-    left = {line["path"].partition("/")[0] for line in ran.lines if line.get("kind") == "left"}
-    assert left == set(DAMAGED)
+    planned = {line["path"] for line in ran.lines if line["kind"] == "change"}
+    index = f"{9:020}.timeindex"
+    assert all(f"{name}/{index}" in planned for name in SOUND)
+    for name in DAMAGED:
+        assert f"{name}/{index}" not in planned
+        assert name in ran.err
 
 
 @pytest.mark.usefixtures("spark")
