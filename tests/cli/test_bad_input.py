@@ -15,7 +15,7 @@ import pytest
 from cli.running import Ran, Run, assert_one_sentence
 
 from kafkastore.cli.failures import sentence
-from kafkastore.errors import CorruptIndexError
+from kafkastore.errors import CorruptIndexError, NoUndoPlaceError
 
 pytestmark = pytest.mark.timeout(300)  # many processes
 
@@ -361,3 +361,4 @@ def test_the_sentence_of_an_error_says_what_to_do() -> None:
     assert "rebuilt" in sentence(CorruptIndexError("odd", path="/d/t-0/x.index", position=8))
     assert sentence(OSError(errno.EIO, "Input/output error", "/d/x")).startswith("/d/x: the disk")
     assert "/d/x" in sentence(OSError(errno.ELOOP, "Too many levels", "/d/x"))
+    assert "--undo-dir" in sentence(NoUndoPlaceError("cannot make /d"))

@@ -21,6 +21,7 @@ from kafkastore import (
 )
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.formats.file_names import InvalidNameError
+from kafkastore.log.log_dir import SkippedKind
 
 BATCHES = tuple(Batch((Row(number, 10 * number, b"k", b"v"),)) for number in range(20))
 LOG = Log((Segment(0, BATCHES[:10]).indexed(), Segment(10, BATCHES[10:]).indexed()))
@@ -171,22 +172,32 @@ def test_a_broken_leader_epoch_checkpoint_is_told_with_its_path(logs):
 
 
 UUID = "0123456789abcdef0123456789abcdef"
-# Directories beside the partitions, and whether they are read.
+# Directories beside the partitions, and why they are not read; None where they are.
 BESIDE = {
-    "t-1": True, f"t-2.{UUID}-delete": False, f"t-3.{UUID}-future": False,
-    f"t-4.{UUID}-stray": False, "remote-log-index-cache": False, "lost+found": False,
-    "snapshot": False, "t-2147483648": False, "__cluster_metadata-0": True, ".hidden": False,
+    "t-1": None,
+    "__cluster_metadata-0": None,
+    f"t-2.{UUID}-delete": SkippedKind.DELETED,
+    f"t-3.{UUID}-future": SkippedKind.FUTURE,
+    f"t-4.{UUID}-stray": SkippedKind.STRAY,
+    "t-00": SkippedKind.DUPLICATE,
+    "remote-log-index-cache": SkippedKind.NO_PARTITION,
+    "lost+found": SkippedKind.NO_PARTITION,
+    "snapshot": SkippedKind.NO_PARTITION,
+    "t-2147483648": SkippedKind.NO_PARTITION,
+    ".hidden": SkippedKind.NO_PARTITION,
 }
 
 
-@pytest.mark.parametrize(("name", "is_read"), BESIDE.items())
-def test_directories_that_are_no_partitions_are_skipped_and_told(logs, name, is_read):
+@pytest.mark.parametrize(("name", "kind"), BESIDE.items())
+def test_directories_that_are_no_partitions_are_skipped_and_told(logs, name, kind):
     path = add_partition(logs, name)
     store = kafkastore.open(logs)
-    assert (path in [log.path for log in store]) == is_read
-    skipped = {skipped.path: skipped.reason for skipped in store.log_dirs[0].skipped}
-    assert (path in skipped) != is_read
-    assert all(skipped.values())
+    assert (path in [log.path for log in store]) == (kind is None)
+    skipped = {skipped.path: skipped for skipped in store.log_dirs[0].skipped}
+    assert (path in skipped) == (kind is not None)
+    if kind is not None:
+        assert skipped[path].kind is kind
+        assert skipped[path].reason
 
 
 def test_links_are_followed_and_dangling_ones_are_no_directories(logs, tmp_path):
