@@ -16,6 +16,7 @@ from kafkastore.formats.entries import (
     TimestampAndOffset,
     as_targets,
 )
+from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.partition_log import PartitionLog
 
@@ -214,15 +215,21 @@ def compare_columns(
     compared = np.empty(len(targets), COMPARISON)
     compared["asked_timestamp"] = targets
     compared["legacy"] = first_offsets_before(times, targets, now)
-    compared["broker"] = log.offsets_for_timestamps(targets, broker_rules, on_corrupt=on_corrupt)
+    # What is skipped, the right answers say.
+    compared["broker"] = log.offsets_for_timestamps(
+        targets, broker_rules, on_corrupt=on_corrupt, skipped=[]
+    )
     corrupt: list[SkippedBytes] = []
     compared["correct"] = log.offsets_for_timestamps(
         targets, on_corrupt=on_corrupt, skipped=corrupt
     )
     legacy, correct = compared["legacy"], compared["correct"]["offset"]
+    end, last = log.end_offset(on_corrupt), INT64_MAX
+    if on_corrupt == "stop" and corrupt:
+        end = last = corrupt[0].start_offset
     # Where no record matches, a right consumer begins at the log end.
-    begins = np.where(correct < 0, log.end_offset(on_corrupt), correct)
-    from_legacy = np.where(legacy < 0, begins, legacy)
+    begins = np.where(correct < 0, end, correct)
+    from_legacy = np.where(legacy < 0, begins, np.minimum(legacy, last))
     offsets = np.unique(np.concatenate((begins, from_legacy)))
     counts = _records_before(log, offsets, on_corrupt, corrupt)
     if skipped is not None:

@@ -69,7 +69,7 @@ class LeftReason(StrEnum):
 
 
 class LeftSegment(NamedTuple):
-    """A segment that gets no time index, although it has none of use.
+    """A segment that gets no time index although it has none of use, or whose log is damaged.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def _changes(
 
 
 def left_segments(survey: Survey, mode: Mode = "auto") -> tuple[LeftSegment, ...]:
-    """List the segments without a time index of use that a migration leaves without one.
+    """List the segments that a migration leaves without a time index, or with a damaged log.
 
     Parameters
     ----------
@@ -200,18 +200,18 @@ def left_segments(survey: Survey, mode: Mode = "auto") -> tuple[LeftSegment, ...
         (partition.path(segment), _why_left(segment, mode))
         for partition in survey.partitions
         for segment in partition.segments
-        if segment.time_index != "present"
+        if segment.time_index != "present" or segment.scan is not None
     )
     return tuple(LeftSegment(path, reason) for path, reason in found if reason is not None)
 
 
 def _why_left(segment: SegmentSurvey, mode: Mode) -> LeftReason | None:
     """Say why a segment without a time index of use stays so; None if it does not."""
-    if segment.time_index != "missing" and segment.is_recovered_by_broker:
-        return LeftReason.REBUILT_BY_BROKER
     is_read = mode in READING_MODES and segment.scan is not None
     if is_read and segment.scan is not None and segment.scan.problem is not None:
         return LeftReason.UNREAD
+    if segment.time_index not in ("missing", "present") and segment.is_recovered_by_broker:
+        return LeftReason.REBUILT_BY_BROKER
     return None
 
 

@@ -129,7 +129,8 @@ class SegmentSurvey:
         Whether the next start of a broker rebuilds the segment: the directory was not closed, and
         the segment lies at or above the recovery point.
     scan : Scan or None
-        What reading the log told; None where nothing had to be read.
+        What reading the log told; None where it was not read, or has a time index of use and no
+        damage.
     """
 
     base_offset: int
@@ -178,7 +179,7 @@ def survey_segment(
     index_interval_bytes : int
         The topic's ``index.interval.bytes``.
     read_log : bool
-        Whether a log without a usable time index is read.
+        Whether the log is read; one with a time index of use for damage only.
 
     Returns
     -------
@@ -194,6 +195,8 @@ def survey_segment(
         now = os.stat(segment.log_path)
         if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
             scan = Scan(problem=f"{segment.log_path} changes while it is read")
+    elif read_log and (error := segment.checked_times.error) is not None:
+        scan = Scan(problem=str(error))
     if kind == "zeros" and state is not None and state.size == time_index.ENTRY_SIZE:
         # (0, base offset) is a true entry where the largest timestamp is 0.
         kind = "present" if scan is not None and scan.largest_record_timestamp == 0 else kind

@@ -120,8 +120,9 @@ def survey(
     index_interval_bytes : int
         The topics' ``index.interval.bytes``: how dense rebuilt indexes are.
     read_logs : bool
-        Whether logs without a usable time index are read. The modes ``kip-33`` and ``empty`` do not
-        need it, and a survey without takes no longer than listing the directories.
+        Whether logs are read, those with a usable time index for damage only. The modes ``kip-33``
+        and ``empty`` do not need it, and a survey without takes no longer than listing the
+        directories.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
@@ -201,7 +202,7 @@ def survey_partition(
     index_interval_bytes : int
         The topic's ``index.interval.bytes``.
     read_logs : bool
-        Whether logs without a usable time index are read.
+        Whether logs are read.
 
     Returns
     -------

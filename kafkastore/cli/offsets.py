@@ -27,7 +27,7 @@ from kafkastore.cli.times import (
     zone_option,
 )
 from kafkastore.cli.visible import visible
-from kafkastore.errors import UnsupportedTimestampError
+from kafkastore.errors import CorruptionError, UnsupportedTimestampError
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.kip_33.clock_skew import earliest_timestamp
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
@@ -270,8 +270,9 @@ def _readable_answers(
 ) -> Iterator[Answers]:
     for log in logs:
         skipped: list[SkippedBytes] = []
-        asked = (_answers_of(log, target, question, skipped) for target in question.targets)
-        yield from problems.readable(log.topic_partition, asked)
+        for target in question.targets:  # damage that one time meets, another may not
+            asked = (_answers_of(log, each, question, skipped) for each in (target,))
+            yield from problems.readable(log.topic_partition, asked)
         problems.add_skipped(log.topic_partition, dict.fromkeys(skipped))
 
 
@@ -302,14 +303,26 @@ def _answer(
         return nothing._replace(is_refused=True)
     explanation = None
     if question.explains and target >= 0:
-        explanation = log.explain_timestamp(
-            target, rules, isolation=question.isolation, indexes=question.indexes
-        )
+        explanation = _explained(log, target, rules, question)
     if found is None:
         return nothing._replace(explanation=explanation)
     is_record = target >= 0 or found.timestamp != NO_TIMESTAMP
     timestamp = found.timestamp if is_record else None
     return Answer(rules, found.offset, timestamp, found.leader_epoch, explanation=explanation)
+
+
+def _explained(
+    log: PartitionLog, target: int, rules: str, question: Question
+) -> Explanation | None:
+    """Say which way an answer was found; None where that leads past corrupt bytes."""
+    try:
+        return log.explain_timestamp(
+            target, rules, isolation=question.isolation, indexes=question.indexes
+        )
+    except CorruptionError:
+        if question.on_corrupt == "raise":
+            raise
+        return None
 
 
 def _find(
@@ -318,10 +331,8 @@ def _find(
     trust: Any = {"isolation": question.isolation, "indexes": question.indexes}
     if target < 0:
         return log.list_offset(target, rules, **trust)
-    if rules != CORRECT:
-        return log.offset_for_timestamp(target, rules, **trust)
     return log.offset_for_timestamp(
-        target, **trust, on_corrupt=question.on_corrupt, skipped=skipped
+        target, rules, **trust, on_corrupt=question.on_corrupt, skipped=skipped
     )
 
 

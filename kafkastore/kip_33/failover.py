@@ -44,7 +44,7 @@ from kafkastore.kip_33.latency import (
     keeps_create_times,
     latency_of,
 )
-from kafkastore.kip_33.record_times import LocatedRun, new_columns, runs_between, times_of
+from kafkastore.kip_33.record_times import new_columns, runs_between, times_of
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.partition_log import PartitionLog
 
@@ -311,14 +311,14 @@ def _smallest_timestamp(
     smallest, untimed = None, 0
     for located in runs_between(log, position, end):
         headers = located.headers[~is_control(located.headers)]
-        chosen = LocatedRun(located.path, located.run, headers)
+        chosen = located.of(headers)
         for _, timestamps in times_of(columns, chosen):
             untimed += int((timestamps < 0).sum())
             smallest = _smaller(smallest, timestamps)
         if created_too:
             both = headers[keeps_create_times(headers)]
             for _, timestamps in create_times(
-                columns, LocatedRun(located.path, located.run, both)
+                columns, located.of(both)
             ):
                 smallest = _smaller(smallest, timestamps)
     return smallest, untimed
@@ -344,7 +344,7 @@ def _newest_consumed(log: PartitionLog, position: int) -> int | None:
         whole = (headers["last_offset"] < end) & (headers["count"] != 0)
         whole &= (headers["base_offset"] >= log.log_start_offset) | (headers["base_offset"] < 0)
         newest = max(newest, int(headers["max_timestamp"][whole].max(initial=-1)))
-        rest = LocatedRun(located.path, located.run, headers[~whole])
+        rest = located.of(headers[~whole])
         for _, timestamps in times_of(columns, rest):
             newest = max(newest, int(timestamps.max()))
     return newest if newest >= 0 else None

@@ -7,7 +7,7 @@ import numpy as np
 
 from kafkastore.kip_33.fingerprints import Fingerprints, Hashes, Match
 from kafkastore.kip_33.latency import LOG_APPEND_TIME, keeps_create_times
-from kafkastore.kip_33.record_times import LocatedRun, runs_between
+from kafkastore.kip_33.record_times import runs_between
 from kafkastore.log.partition_log import PartitionLog
 
 
@@ -140,6 +140,6 @@ def _fingerprints(
         has_both = has_both or bool(kept.any())
         if as_created:
             headers["attributes"][kept] &= ~LOG_APPEND_TIME
-        chosen = LocatedRun(located.path, located.run, headers)
+        chosen = located.of(headers)
         found += [each for _, each in fingerprints.of(chosen)]
     return np.concatenate(found), has_both

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.errors import CorruptionError
 from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.kip_33.record_times import LocatedRun
 
@@ -69,19 +68,9 @@ class Fingerprints:
         Raises
         ------
         CorruptionError
-            If a batch's records break their format.
+            If a batch's records break their format, and that is not skipped.
         """
-        done = 0
-        while done < len(located.headers):
-            try:
-                done = self._columns.append(
-                    located.run.data, located.headers, done, position=located.run.position
-                )
-            except CorruptionError as error:
-                raise error.located(located.path) from error
-            rows, taken = self._columns.take()
-            if not rows:
-                continue
+        for rows, taken in located.decoded(self._columns):
             found = _mixed(self._of_binary(taken["key"], rows))
             found = _mixed(found + self._of_binary(taken["value"], rows))
             micros = np.frombuffer(taken["timestamp"][2], np.int64, rows)

@@ -17,7 +17,6 @@ from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.formats.transactions import AbortedBatches, is_control
 from kafkastore.kip_33.committed_offsets import committed_offsets
 from kafkastore.kip_33.record_times import (
-    LocatedRun,
     new_columns,
     runs_between,
     times_of,
@@ -244,9 +243,10 @@ def _lag_of(
     log_end_offset = end = log.end_offset(on_corrupt)
     start = max(committed.offset, log.log_start_offset)
     aborted = None
-    if reads_committed(isolation):
-        end, aborted, _ = find_committed(log, start, end, on_corrupt=on_corrupt)
     skipped: list[SkippedBytes] = []
+    damage = Damage(on_corrupt, skipped)
+    if reads_committed(isolation):
+        end, aborted, _ = find_committed(log, start, end, damage=damage)
     place = Place.IN_LOG
     if committed.offset < log.log_start_offset:
         place = Place.BELOW_START
@@ -259,7 +259,7 @@ def _lag_of(
         place,
         log.log_start_offset,
         end,
-        find_unread(log, start, end, aborted, Damage(on_corrupt, skipped)),
+        find_unread(log, start, end, aborted, damage),
         now,
         tuple(skipped),
     )
@@ -297,7 +297,8 @@ def find_unread(
     Notes
     -----
     Headers tell it of most batches. Records are decoded of the first, of one that reaches over the
-    start, and of compressed message sets (v0, v1), whose headers do not say how many they hold.
+    start, and of compressed message sets (v0, v1), whose headers do not say how many they hold. One
+    that can't be decoded although its checksum is right counts by its header where it is not.
     """
     count = untimed = 0
     first: tuple[int, int] | None = None
@@ -317,17 +318,21 @@ def find_unread(
             before = int(np.argmax(is_counted)) + 1 if is_counted.any() else len(headers)
             decoded = sorted({*range(before), *decoded})
             is_counted[:before] = False
-        told = headers[is_counted]
+        chosen, told = headers[decoded], headers[is_counted]
+        while True:
+            for offsets, timestamps in times_of(columns, located.of(chosen)):
+                if first is None:
+                    first = int(offsets[0]), int(timestamps[0])
+                count += len(offsets)
+                untimed += int((timestamps < 0).sum())
+                newest = max(newest, int(timestamps.max()))
+            told = located.readable(told)
+            if first is not None or not len(told):
+                break
+            chosen, told = told, told[:0]  # the first was skipped
         count += int(told["count"].sum())
         untimed += int(told["count"][told["max_timestamp"] < 0].sum())
         newest = max(newest, int(told["max_timestamp"].max(initial=-1)))
-        chosen = LocatedRun(located.path, located.run, headers[decoded])
-        for offsets, timestamps in times_of(columns, chosen):
-            if first is None:
-                first = int(offsets[0]), int(timestamps[0])
-            count += len(offsets)
-            untimed += int((timestamps < 0).sum())
-            newest = max(newest, int(timestamps.max()))
     if first is None:
         return Unread(0, 0, None, None, None)
     offset, timestamp = first

@@ -242,7 +242,7 @@ def create_times(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]
     """
     headers = located.headers.copy()
     headers["attributes"] &= ~LOG_APPEND_TIME  # then records have what their producer wrote
-    yield from times_of(columns, LocatedRun(located.path, located.run, headers))
+    yield from times_of(columns, located.of(headers))
 
 
 def keeps_create_times(headers: NDArray[Any]) -> NDArray[np.bool_]:
@@ -270,17 +270,16 @@ def _kept(log: PartitionLog, damage: Damage) -> Iterator[_Piece]:
         headers = located.headers[~is_control(located.headers)]
         appended = has_append_time(headers)
         kept = keeps_create_times(headers)
-        # Of the others each v1 message is one record, and of v2 the header says how many.
-        unknown = int(np.maximum(headers["count"][appended & ~kept], 0).sum())
-        created = int((~appended).sum())
-        chosen = LocatedRun(located.path, located.run, headers[kept])
+        chosen = located.of(headers[kept])
         for offsets, timestamps in create_times(columns, chosen):
             timed = timestamps >= 0
-            unknown += int((~timed).sum())
             batches = np.searchsorted(chosen.headers["last_offset"], offsets[timed])
             latencies = chosen.headers["max_timestamp"][batches] - timestamps[timed]
-            yield _Piece(latencies, unknown, created)
-            unknown = created = 0
+            yield _Piece(latencies, int((~timed).sum()), 0)
+        # Of the others each v1 message is one record, and of v2 the header says how many.
+        counts = located.readable(headers[appended & ~kept])["count"]
+        unknown = int(np.maximum(counts, 0).sum())
+        created = len(located.readable(headers[~appended]))
         yield _Piece(np.empty(0, np.int64), unknown, created)
 
 
@@ -333,7 +332,7 @@ def _fingerprints_and_times(
         if not of_append_time:
             headers["attributes"][keeps_create_times(headers)] &= ~LOG_APPEND_TIME
         headers = headers[has_append_time(headers) == of_append_time]
-        for stamps, found in fingerprints.of(LocatedRun(located.path, located.run, headers)):
+        for stamps, found in fingerprints.of(located.of(headers)):
             hashes.append(found[stamps >= 0])
             times.append(stamps[stamps >= 0])
     return np.concatenate(hashes), np.concatenate(times)

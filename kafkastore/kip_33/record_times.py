@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from kafkastore.log.batch_reading import SegmentsInTurn
 from kafkastore.log.damage import Damage
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun
+from kafkastore.segment.log_segment import LogSegment
 
 #: What a timestamp counts as whose microseconds do not fit 64 bits.
 FAR_FUTURE = ((1 << 63) - 1) // 1000
@@ -24,11 +24,48 @@ Times = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class LocatedRun(NamedTuple):
-    """Successive batches and the file they are in; `headers` may be some of the run's only."""
+    """Successive batches, where they are, and what is done at corrupt ones.
 
-    path: Path
+    `headers` may be some of the run's only.
+    """
+
+    segment: LogSegment
     run: BatchRun
     headers: NDArray[Any]
+    damage: Damage
+
+    def of(self, headers: NDArray[Any]) -> LocatedRun:
+        """Return the same with other headers of the run."""
+        return self._replace(headers=headers)
+
+    def readable(self, headers: NDArray[Any]) -> NDArray[Any]:
+        """Return the headers of batches before the one at which decoding stopped, if it did."""
+        stopped_at = self.damage.stopped_at
+        return headers if stopped_at is None else headers[headers["position"] < stopped_at]
+
+    def decoded(self, columns: RecordColumns) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Decode the batches; yield rows and buffers.
+
+        Columns must begin empty, and are emptied by each step.
+
+        Raises
+        ------
+        CorruptionError
+            If a batch's records break their format, and that is not skipped.
+        """
+        done = 0
+        while done < len(self.headers):
+            try:
+                done = columns.append(
+                    self.run.data, self.headers, done, position=self.run.position
+                )
+            except CorruptionError as error:
+                done = int(np.searchsorted(self.headers["position"], error.position or 0))
+                self.damage.skip_batch(error, self.segment, self.headers[done])
+                done = len(self.headers) if self.damage.has_stopped else done + 1
+            rows, taken = columns.take()
+            if rows:
+                yield rows, taken
 
 
 def runs_between(
@@ -74,7 +111,7 @@ def runs_between(
             within = run.headers["last_offset"] >= segments.first_offset
             within &= run.headers["base_offset"] < end_offset
             if within.any():
-                yield LocatedRun(segment.log_path, run, run.headers[within])
+                yield LocatedRun(segment, run, run.headers[within], segments.damage)
 
 
 def times_of(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]:
@@ -95,19 +132,9 @@ def times_of(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]:
     Raises
     ------
     CorruptionError
-        If a batch's records break their format.
+        If a batch's records break their format, and that is not skipped.
     """
-    done = 0
-    while done < len(located.headers):
-        try:
-            done = columns.append(
-                located.run.data, located.headers, done, position=located.run.position
-            )
-        except CorruptionError as error:
-            raise error.located(located.path) from error
-        rows, taken = columns.take()
-        if not rows:
-            continue
+    for rows, taken in located.decoded(columns):
         nulls, validity, micros = taken["timestamp"]
         timestamps = np.frombuffer(micros, np.int64, rows) // 1000
         if nulls:

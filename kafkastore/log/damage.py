@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
+from copy import copy
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -92,8 +95,8 @@ class Damage:
 
     Attributes
     ----------
-    has_stopped : bool
-        Whether the log ends here for this read.
+    stopped_at : int or None
+        Byte position in the segment at which the log ends for this read; None: not yet.
 
     Raises
     ------
@@ -105,8 +108,20 @@ class Damage:
         self, on_corrupt: OnCorrupt = "raise", skipped: list[SkippedBytes] | None = None
     ) -> None:
         self.on_corrupt = known_on_corrupt(on_corrupt)
-        self.has_stopped = False
-        self._skipped = skipped
+        self.stopped_at: int | None = None
+        self._warns = skipped is None
+        self._skipped = [] if skipped is None else skipped
+
+    def of_another_read(self) -> Damage:
+        """Return the same for one more read of the log; bytes that both skip are noted once."""
+        another = copy(self)
+        another.stopped_at = None
+        return another
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the log ends here for this read."""
+        return self.stopped_at is not None
 
     def skip_bytes(
         self, error: CorruptionError, segment: LogSegment, log: LogFile, next_offset: int
@@ -142,6 +157,21 @@ class Damage:
         self._note(SkippedBytes(log.path, start, end, next_offset, first_offset, error.reason))
         return end
 
+    def end_segment(self, error: CorruptionError, segments: Iterable[LogSegment]) -> None:
+        """Note that a broker takes the segment of an error for ending there."""
+        for segment in segments:
+            if error.path == segment.log_path:
+                self._note(
+                    SkippedBytes(
+                        segment.log_path,
+                        error.position or 0,
+                        segment.size,
+                        segment.summary.next_offset,
+                        segment.next_base_offset,
+                        error.reason,
+                    )
+                )
+
     def skip_batch(self, error: CorruptionError, segment: LogSegment, header: Any) -> None:
         """Skip a batch whose checksum is right but whose records cannot be read; or raise.
 
@@ -170,9 +200,11 @@ class Damage:
         )
 
     def _note(self, skipped: SkippedBytes) -> None:
-        self.has_stopped = self.on_corrupt == "stop"
-        if self._skipped is not None:
-            if skipped not in self._skipped:  # by another read into the same list
-                self._skipped.append(skipped)
-        else:
+        if self.on_corrupt == "stop":
+            self.stopped_at = skipped.position
+        bytes_of = itemgetter(slice(3))  # the offsets depend on where a read began
+        if bytes_of(skipped) in map(bytes_of, self._skipped):  # by another read
+            return
+        self._skipped.append(skipped)
+        if self._warns:
             warnings.warn(SkippedBytesWarning(skipped), stacklevel=2)

@@ -23,7 +23,7 @@ from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import AbortedBatches, is_control
 from kafkastore.log.batch_reading import SegmentsInTurn
-from kafkastore.log.damage import Damage, OnCorrupt
+from kafkastore.log.damage import Damage
 from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def find_committed(
     *,
     verify: bool = True,
     until_broken: bool = False,
-    on_corrupt: OnCorrupt = "raise",
+    damage: Damage | None = None,
 ) -> Committed:
     """Find what is decided from one offset to another.
 
@@ -92,7 +92,7 @@ def find_committed(
         Check the checksums of the batches that are gone over.
     until_broken : bool
         Take a corrupt batch for the log's end: the reader raises it when it gets there.
-    on_corrupt : "raise", "skip" or "stop"
+    damage : Damage, optional
         What to do at corrupt bytes. A transaction whose marker is skipped counts as open.
 
     Returns
@@ -110,7 +110,8 @@ def find_committed(
     Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``,
     ``ProducerStateManager.firstUnstableOffset``.
     """
-    first_to_replay = log_end = log.end_offset("stop" if until_broken else on_corrupt)
+    damage = Damage() if damage is None else damage.of_another_read()
+    first_to_replay = log_end = log.end_offset("stop" if until_broken else damage.on_corrupt)
     aborted = []
     # Also behind the end: the marker of a transaction may lie in a later segment.
     for segment in log.segments_between(start_offset, log_end):
@@ -127,7 +128,7 @@ def find_committed(
     end, broken = start, None
     try:
         for found_here, up_to in _replayed(
-            log, producers, start, INT64_MAX, verify=verify, on_corrupt=on_corrupt
+            log, producers, start, INT64_MAX, verify=verify, damage=damage
         ):
             aborted.append(found_here)
             end = up_to
@@ -234,18 +235,19 @@ def _replayed(
     end_offset: int,
     *,
     verify: bool,
-    on_corrupt: OnCorrupt = "raise",
+    damage: Damage | None = None,
 ) -> Iterator[tuple[NDArray[np.void], int]]:
     """Do what `replay` does; yield what aborted, and the offset up to which all went through.
 
     What lies before a broken batch has been taken in when that is raised.
     """
-    segments = SegmentsInTurn(log, start, end_offset, Damage(on_corrupt, []))
+    segments = SegmentsInTurn(log, start, end_offset, damage)
     next_offset = start
     for segment, file in segments:
         position = segment.position_before(start, file)
         for run in segments.runs(segment, file, position, verify_crc=verify):
-            offsets = run.headers["base_offset"]
+            first, last = run.headers["base_offset"], run.headers["last_offset"]
+            offsets = np.where(first < 0, last, first)  # of a wrapper only the last is known
             within = (offsets >= start) & (offsets < end_offset)
             controls: list[ControlRecord | None] = []
             broken = None

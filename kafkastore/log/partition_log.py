@@ -392,7 +392,7 @@ class PartitionLog:
         if reads_committed(isolation):
             last_stable_offset, aborted, broken = self.beside_changes(
                 lambda: find_committed(
-                    self, start, end, verify=verify, until_broken=True, on_corrupt=on_corrupt
+                    self, start, end, verify=verify, until_broken=True, damage=damage
                 )
             )
             end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
@@ -514,7 +514,9 @@ class PartitionLog:
             ``"ignore"``: headers are read each time, without checksums.
         on_corrupt, skipped
             As for `batches`. Unless it is "raise", a Kafka version answers as that broker does,
-            which takes corrupt bytes for the end of their segment.
+            which takes bytes that are no batch for the end of their segment, and so does
+            ``"kip-33"``; the bytes up to there are in `skipped`. Records that the broker could not
+            decode are an error in any case.
 
         Returns
         -------
@@ -545,13 +547,17 @@ class PartitionLog:
             return self.beside_changes(
                 lambda: self._lookup(rules, isolation, untimed, indexes).find(target_timestamp)
             )
-        except CorruptionError:
+        except CorruptionError as error:
             if on_corrupt == "raise":
                 raise
             if rules == CORRECT:
-                return find_past_damage(self, target_timestamp, isolation, on_corrupt, skipped)
+                return find_past_damage(
+                    self, target_timestamp, isolation, untimed, on_corrupt, skipped
+                )
             lookup = self._lookup(rules, isolation, untimed, indexes, past_damage=True)
-            return lookup.find(target_timestamp)
+            found = lookup.find(target_timestamp)
+            Damage("stop", skipped).end_segment(error, self.segments)
+            return found
 
     def offsets_for_timestamps(
         self,

@@ -173,13 +173,14 @@ def read(
     chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
     indexes = known_indexes(indexes)
     start, end = log.bounds(start_offset, end_offset)
+    damage = Damage(on_corrupt, skipped)
     aborted = broken = None
     if reads_committed(isolation) and is_decided:
         aborted = log.beside_changes(lambda: find_aborted(log, start, end))
     elif reads_committed(isolation):
         last_stable_offset, aborted, broken = log.beside_changes(
             lambda: find_committed(
-                log, start, end, verify=verify, until_broken=True, on_corrupt=on_corrupt
+                log, start, end, verify=verify, until_broken=True, damage=damage
             )
         )
         end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
@@ -198,7 +199,7 @@ def read(
         **limits,
     )
     arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
-    segments = SegmentsInTurn(log, start, end, Damage(on_corrupt, skipped))
+    segments = SegmentsInTurn(log, start, end, damage)
     batches = _read(
         segments, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
         known_end_offset, broken, indexes,

@@ -56,10 +56,13 @@ class Kip33Segment:
     ----------
     segment : LogSegment
         Its files.
+    past_damage : bool
+        Take corrupt bytes for the end of the segment instead of raising.
     """
 
-    def __init__(self, segment: LogSegment) -> None:
+    def __init__(self, segment: LogSegment, *, past_damage: bool = False) -> None:
         self.segment = segment
+        self._open_log = segment.open_as_broker if past_damage else segment.open_log
 
     @cached_property
     def entries(self) -> list[TimestampOffset]:
@@ -93,7 +96,7 @@ class Kip33Segment:
             return None
         floor = self.floor_entry(target_timestamp)
         first = self.segment.base_offset if floor is None else floor.offset
-        with self.segment.open_log() as file:
+        with self._open_log() as file:
             position = self.segment.position_before(max(starting_offset, first), file)
             found = file.search_for_timestamp(target_timestamp, position, starting_offset)
         if found is None:
@@ -108,12 +111,14 @@ class Kip33Segment:
             answers[number] = as_entry(self.find(target, starting_offset))
 
 
-def kip_33_segments(log: PartitionLog) -> list[Kip33Segment]:
+def kip_33_segments(log: PartitionLog, *, past_damage: bool = False) -> list[Kip33Segment]:
     """Return the segments of a log as the text sees them.
 
     Parameters
     ----------
     log : PartitionLog
         The partition.
+    past_damage : bool
+        See `Kip33Segment`.
     """
-    return [Kip33Segment(segment) for segment in log.segments]
+    return [Kip33Segment(segment, past_damage=past_damage) for segment in log.segments]

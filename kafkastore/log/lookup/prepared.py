@@ -45,7 +45,8 @@ class LookupChoice(NamedTuple):
         How far ``correct`` trusts time indexes, see `LogSegment.search_by_time`; all other rules
         take them as the broker does.
     past_damage : bool
-        Whether a broker's answer is asked for where bytes are corrupt, too: the segment ends there.
+        Whether an answer is asked for where bytes are corrupt, too: by the rules of brokers and of
+        KIP-33 the segment ends there.
     """
 
     rules: str = CORRECT
@@ -109,11 +110,14 @@ def prepare(log: PartitionLog, choice: LookupChoice) -> Lookup:
         )
     else:
         lookup = SegmentsByTime(
-            kip_33_segments(log), log.log_start_offset, falls_through=True, end_offset=end
+            kip_33_segments(log, past_damage=choice.past_damage),
+            log.log_start_offset,
+            falls_through=True,
+            end_offset=end,
         )
     if choice.untimed is not None:
         lookup = WithUntimedSegments(
-            lookup, log, min(end, log.log_end_offset), choice.indexes
+            lookup, log, end, choice.indexes, past_damage=choice.past_damage
         )
     return lookup
 

@@ -6,13 +6,14 @@ KIP-33 entry that a migration gave it, or else the modification time of its ``.l
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.caching import cached_property
-from kafkastore.errors import CorruptIndexError
+from kafkastore.errors import CorruptIndexError, CorruptionError
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset, as_targets
 from kafkastore.log.lookup.segments_by_time import Lookup
 
@@ -20,6 +21,23 @@ if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
     from kafkastore.segment.checked_times import Indexes
     from kafkastore.segment.log_segment import LogSegment
+
+
+class _Untimed(NamedTuple):
+    """The segments without timestamps, up to the first that is corrupt.
+
+    Attributes
+    ----------
+    times, first_offsets : numpy.ndarray of int64
+        The largest time of each and those before it, and their first offsets.
+    error : CorruptionError or None
+        Why nothing is known of segments from `error_offset` on.
+    """
+
+    times: NDArray[np.int64]
+    first_offsets: NDArray[np.int64]
+    error: CorruptionError | None
+    error_offset: int
 
 
 class WithUntimedSegments:
@@ -35,6 +53,8 @@ class WithUntimedSegments:
         First offset that may not be found.
     indexes : str
         How far time indexes are trusted.
+    past_damage : bool
+        Take corrupt bytes for the end of their segment instead of raising.
 
     Notes
     -----
@@ -43,32 +63,55 @@ class WithUntimedSegments:
     """
 
     def __init__(
-        self, lookup: Lookup, log: PartitionLog, end_offset: int, indexes: Indexes
+        self,
+        lookup: Lookup,
+        log: PartitionLog,
+        end_offset: int,
+        indexes: Indexes,
+        *,
+        past_damage: bool = False,
     ) -> None:
         self._lookup = lookup
         self._log = log
         self._end_offset = end_offset
         self._indexes = indexes
+        self._past_damage = past_damage
 
     @cached_property
-    def _first_offsets(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The largest time of each such segment and those before it, and their first offsets."""
-        start = self._log.log_start_offset
-        found = [
-            (_time_of(segment), max(segment.base_offset, start))
-            for segment in self._log.segments
-            if segment.next_offset > max(segment.base_offset, start)
-            and segment.largest_record_timestamp(self._indexes) is None
-        ]
+    def _segments(self) -> _Untimed:
+        found, error, error_offset = [], None, self._end_offset
+        for segment in self._log.segments:
+            first = max(segment.base_offset, self._log.log_start_offset)
+            try:
+                if self._is_untimed(segment, first):
+                    found.append((time_of(segment), first))
+            except CorruptionError as corrupt:
+                error, error_offset = copy(corrupt), first
+                break
         times, offsets = np.array(found, np.int64).reshape(-1, 2).T
-        return np.maximum.accumulate(times), offsets
+        return _Untimed(np.maximum.accumulate(times), offsets, error, error_offset)
+
+    def _is_untimed(self, segment: LogSegment, first_offset: int) -> bool:
+        """Whether a segment has batches from an offset on, and no timestamp."""
+        if self._past_damage:
+            told = segment.summary
+            return told.next_offset > first_offset and told.largest_record_timestamp is None
+        if segment.next_base_offset is not None and segment.next_base_offset <= first_offset:
+            return False
+        if segment.end_error is not None:
+            raise segment.end_error
+        if segment.next_offset <= first_offset:
+            return False
+        return segment.largest_record_timestamp(self._indexes) is None
 
     def find(self, target_timestamp: int) -> TimestampAndOffset | None:
         """Find the offset for a time, ms since 1970, inclusive."""
         found = self._lookup.find(target_timestamp)
-        times, offsets = self._first_offsets
+        times, offsets, error, error_offset = self._segments
         number = int(np.searchsorted(times, max(target_timestamp, 0)))
         if number == len(offsets) or offsets[number] >= self._end_offset:
+            if error is not None and (found is None or found.offset >= error_offset):
+                raise copy(error)
             return found
         if found is not None and found.offset < offsets[number]:
             return found
@@ -78,9 +121,15 @@ class WithUntimedSegments:
         """Find the offsets for many times, in any order."""
         answers = self._lookup.find_many(target_timestamps)
         targets = as_targets(target_timestamps).ravel()
-        times, offsets = self._first_offsets
+        times, offsets, error, error_offset = self._segments
         numbers = np.searchsorted(times, np.maximum(targets, 0))
         firsts = np.append(offsets, self._end_offset)[numbers]
+        if error is not None:
+            is_known = (firsts < self._end_offset) | (
+                (answers["offset"] >= 0) & (answers["offset"] < error_offset)
+            )
+            if not is_known.all():
+                raise copy(error)
         is_first = (firsts < self._end_offset) & (
             (answers["offset"] < 0) | (firsts <= answers["offset"])
         )
@@ -90,7 +139,7 @@ class WithUntimedSegments:
         return answers
 
 
-def _time_of(segment: LogSegment) -> int:
+def time_of(segment: LogSegment) -> int:
     """Return when a segment without timestamps was last written, as far as is known."""
     try:
         # Records without timestamps never give an entry of time 0: zeros stand for lost bytes.
