@@ -30,9 +30,7 @@ def find_past_damage(
         The partition.
     target_timestamp : int
         ms since 1970, inclusive.
-    isolation, on_corrupt, skipped
-        As for `PartitionLog.to_arrow`.
-    untimed : str or None
+    isolation, untimed, on_corrupt, skipped
         As for `PartitionLog.offset_for_timestamp`.
 
     Returns
