@@ -1,12 +1,9 @@
 """Logs of chance in real brokers: every lookup by time is answered as that version's rules say.
 
-Other logs and times in every run. A failure tells its seed; ``KAFKASTORE_SEED=<that>`` before the
-same command repeats it.
+Other logs and times in every run, as its seed has it.
 """
 
-import os
 import random
-import secrets
 import shutil
 from collections import Counter
 from typing import NamedTuple
@@ -16,6 +13,7 @@ from golden.make.java import BrokerFailure
 from golden.make.load_into_broker import LoadOptions, broker_on
 from models.chance_logs import NOW, TOPIC, boundaries, write_chance_logs
 from models.list_offsets_client import ListOffsetsClient
+from models.seed import SEED
 
 import kafkastore
 from kafkastore.errors import UnsupportedTimestampError
@@ -28,7 +26,6 @@ from kafkastore.formats.list_offsets import (
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
-SEED = int(os.environ.get("KAFKASTORE_SEED") or secrets.randbits(32))
 VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
 STATES = {"clean": True, "unclean": False}
 PARTITIONS = 24
