@@ -226,7 +226,7 @@ def test_brokers_answer_for_logs_of_chance_as_their_rules_say(
     require_broker, tmp_path, version, is_clean
 ):
     require_broker(version)
-    seeded = f"; KAFKASTORE_SEED={SEED} makes the same logs again"
+    seeded = f"; --randomly-seed={SEED} makes the same logs again"
     before, after = tmp_path / "before", tmp_path / "after"
     logs = write_chance_logs(before, SEED, PARTITIONS, is_clean=is_clean)
     told = load_and_ask(before, after, logs, version, is_clean=is_clean)

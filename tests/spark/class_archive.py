@@ -45,7 +45,7 @@ def _write_archive() -> None:
         process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         spark.stop()
         process.stdin.close()
-        process.wait(120)
+        process.wait(600)
     new.touch()
     new.replace(ARCHIVE)
 
