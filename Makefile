@@ -4,17 +4,20 @@
 # Another environment:       make VENV=/somewhere ...
 # A wheel instead of the sources in it:  make VENV=... WHEEL=dist/kafkastore-....whl test
 # Only some tests:           make test ARGS='tests/formats -k index'
+# A run again, by its seed:  make test SEED=<the number after --randomly-seed= in its first lines>
 PYTHON =
 VENV = .venv
 WHEEL =
 ARGS =
+SEED =
 
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check
 RUN = kafkastore-run
 CHECK = build/check
+CLASSES = $(VENV)/spark-classes.jsa
 ORACLES = kafka or soak or fuzz or sanitizer
-# Tests of one file share what they set up, so they stay together.
+# Tests of one file share what they set up, so they stay together (tests/models/work_units.py).
 SIDE_BY_SIDE = -n logical --maxprocesses=4 --dist=loadfile
 
 # Python files need no rebuild: an editable install runs them where they lie.
@@ -36,9 +39,10 @@ run: installed ## build, then run the pipeline over sample directories: see it w
 	@test -d $(RUN)/sample || $(BIN)/kafkastore sample $(RUN)/sample
 	$(BIN)/kafkastore pipeline $(RUN)/sample/* --out $(RUN)/out
 
-test: installed $(VENV)/.stamp-dev ## run the tests, all but real brokers, soaking, fuzzing, sanitizers
+test: installed $(VENV)/.stamp-dev $(CLASSES) ## run the tests, all but real brokers, soaking, fuzzing, sanitizers
 	@mkdir -p build
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not ($(ORACLES))" -rs --basetemp=build/tmp --junit-xml=build/tests.xml $(ARGS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not ($(ORACLES))" -rs --basetemp=build/tmp --junit-xml=build/tests.xml \
+	    $(SEED:%=--randomly-seed=%) $(ARGS)
 
 lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, docstrings, layering
 	$(BIN)/ruff check .
@@ -80,6 +84,11 @@ $(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
 	@echo "installing what tests and lint need"
 	@$(REQUIRED) dev >$(VENV)/required-dev.txt && $(PIP) install -q -r $(VENV)/required-dev.txt
 	@touch $@
+
+# Java reads Spark's classes from it in half the time; test runs start dozens of JVMs.
+$(CLASSES): tests/spark/class_archive.py pyproject.toml | installed
+	@echo "archiving Spark's classes"
+	@$(BIN)/python $<
 
 .PHONY: installed layout
 ifeq ($(WHEEL),)

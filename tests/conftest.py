@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -28,18 +29,18 @@ import pytest
 from golden.make import brokers
 from golden.make import load_into_broker as loading
 from hypothesis import settings
+from spark import class_archive
 
 from kafkastore.samples.unpacking import unpack_archive
 
 # A deadline would measure what else the machine does.
-settings.register_profile("kafkastore", deadline=None, print_blob=True, derandomize=True)
-# Other examples each time: pytest --hypothesis-profile=explore --randomly-seed=$RANDOM
-settings.register_profile("explore", deadline=None, print_blob=True)
+settings.register_profile("kafkastore", deadline=None, print_blob=True)
 settings.load_profile("kafkastore")
 
-# Half of what a short session takes is Java's second compiler; benchmarks run with it.
+# What a short session takes is mostly Java's second compiler and the loading of classes;
+# benchmarks run with both.
 for _name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault(_name, " ".join(class_archive.java_options()))
 
 GOLDEN = Path(__file__).parent / "golden"
 WORKING_LONG = {"kafka", "soak", "fuzz", "sanitizer"}
@@ -87,13 +88,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark."""
+    """Declare the mark; draw the seed of all that is random, before the plugins look for theirs.
+
+    Workers get the options of the process that started them, and so its seed.
+    """
+    if config.option.randomly_seed == "default":
+        config.option.randomly_seed = secrets.randbits(31)
+    seed = str(config.option.randomly_seed)
+    if not seed.isdecimal():
+        raise pytest.UsageError(f"--randomly-seed must be a number, got {seed!r}")
+    config.option.hypothesis_seed = os.environ["KAFKASTORE_SEED"] = seed
     config.addinivalue_line(
         "markers",
         "golden_cases(names, versions, answers): shell patterns, one or several each, that narrow"
         " the cases a test with the argument golden_case runs on",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute files of tests (`models.work_units`)."""
+    from models.work_units import WorkUnits
+
+    return WorkUnits(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -102,7 +121,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks = {mark.name for mark in item.iter_markers()}
         works_long = "spark" in item.path.parts or not marks.isdisjoint(WORKING_LONG)
         if works_long and "timeout" not in marks:
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(900))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

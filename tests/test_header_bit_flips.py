@@ -27,6 +27,7 @@ import pytest
 from models.bit_flips import OpenFile, cut_out
 from models.header_flips import flips_of, offsets_rise
 from models.readers import READERS, Reported, asked_of
+from models.seed import SEED
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, OffsetOverflowError
 from kafkastore.spark.source.slice_reading import DataLossError
@@ -72,7 +73,6 @@ SLOW = {
 #: Of large logs one bit of so many.
 LARGE = {"codecs-v2", "transactions-v2", "killed"}
 THINNING = 6
-SEED = 33
 
 
 @cache
@@ -184,10 +184,8 @@ def _silent_log():
     logging.disable(logging.NOTSET)
 
 
-def test_of_a_bit_of_each_field_each_reader_answers_as_before_or_says_so(directory, request):
-    seed = f"{SEED} {request.config.getoption('randomly_seed', SEED)}"
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+def test_of_a_bit_of_each_field_each_reader_answers_as_before_or_says_so(directory):
+    chance = random.Random(SEED)
     directories = [directory(name) for name in PLACES]
     of_kind = {}
     for each in directories:

@@ -18,7 +18,8 @@ from changes.faults import (
     count_calls,
 )
 from changes.small_store import contents
-from changes.trial import SEED, Trial
+from changes.trial import Trial
+from models.seed import SEED
 
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import find_journals

@@ -1,7 +1,7 @@
 """Each job, cut off at every call, with every loss that POSIX allows of what was not yet flushed.
 
 `changes.power_loss` says what the model is.  A random choice is only made where there is too much
-to try it all; its seed is `KAFKASTORE_SEED`, and each failure names it.
+to try it all; each failure names its seed.
 """
 
 import os
@@ -14,7 +14,8 @@ from changes import jobs
 from changes.faults import Crash
 from changes.power_loss import RecordedDisk, states_of
 from changes.small_store import contents
-from changes.trial import SEED, Trial
+from changes.trial import Trial
+from models.seed import SEED
 
 from kafkastore.changes.apply import apply
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store

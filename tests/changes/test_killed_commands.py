@@ -12,7 +12,7 @@ from changes import jobs
 from changes.killed_command import wait
 from changes.power_loss import RecordedDisk
 from changes.small_store import contents
-from changes.trial import SEED
+from models.seed import SEED
 
 from kafkastore.changes.journal import find_journals
 
@@ -137,5 +137,5 @@ def test_a_command_killed_at_any_moment_is_finished_or_undone_by_another(tmp_pat
                 code, said = run(["changes", "undo", str(journal.area)])
                 assert (code, contents(root)) == (0, before), said
         except BaseException as error:
-            error.add_note(f"KAFKASTORE_SEED={SEED}, round {number}")
+            error.add_note(f"--randomly-seed={SEED}, round {number}")
             raise

@@ -26,9 +26,10 @@ from changes.faults import (
 )
 from changes.power_loss import RecordedDisk, states_of
 from changes.small_store import contents
-from changes.trial import SEED, Trial
+from changes.trial import Trial
 from kafkastore.migration import plan as plan_migration
 from kafkastore.migration import survey
+from models.seed import SEED
 
 from kafkastore.changes import part_journals
 from kafkastore.changes.apply import apply

@@ -8,14 +8,12 @@ from pathlib import Path
 from changes.jobs import Job
 from changes.power_loss import RecordedDisk, State
 from changes.small_store import contents
+from models.seed import SEED
 
 from kafkastore.changes.apply import apply
 from kafkastore.changes.file_state import read_state
 from kafkastore.changes.journal import find_journals, remove
 from kafkastore.changes.undo import resume, undo
-
-#: Of every choice by chance.
-SEED = int(os.environ.get("KAFKASTORE_SEED", "33"))
 
 
 class Trial:
@@ -68,7 +66,7 @@ class Trial:
             try:
                 self._check(state, number)
             except BaseException as error:
-                error.add_note(f"KAFKASTORE_SEED={SEED}, state {number} of {len(states)}")
+                error.add_note(f"--randomly-seed={SEED}, state {number} of {len(states)}")
                 for path, node in state.paths():
                     error.add_note(f"  {path} {str(state.files.get(node, 'directory'))[:150]}")
                 raise

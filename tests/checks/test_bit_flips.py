@@ -28,6 +28,7 @@ from models.bit_flips import (
     offsets_of,
     times_of_interest,
 )
+from models.seed import SEED
 
 import kafkastore
 from kafkastore import KafkaStoreError, migration
@@ -63,7 +64,6 @@ PLACES = {
 }
 #: All bits of its indexes, at every run of the tests.
 TINY = "compacted-alone"
-SEED = 33
 #: Of bytes that are many alike, one of so many; so of all of large logs but their `.txnindex`.
 THINNING = 40
 LARGE = {"transactions-2.4", "transactions-4.1"}

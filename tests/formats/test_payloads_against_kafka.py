@@ -119,12 +119,11 @@ def versions(broker, kind):
 
 
 def some(strategy, count):
-    """As many examples of a strategy, the same in every run."""
+    """As many examples of a strategy."""
     found = []
 
     @settings(
         max_examples=count,
-        derandomize=True,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from models import killed_writer
 from models.killed_writer import CONFIG, value_at
+from models.seed import SEED
 
 import kafkastore
 from kafkastore.log.log_dir_writer import LogDirWriter
@@ -49,13 +50,11 @@ def last_acknowledged(path: Path):
 
 
 def test_what_was_flushed_before_a_kill_is_there_and_nothing_is_invented(tmp_path, server):
-    seed = 20261120
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = random.Random(SEED)
     root, acks = tmp_path / "logs", tmp_path / "acks"
     grown = 0
     for number in range(KILLS):
-        assert kill_one(server, seed + number, rng.random() * LONGEST_LIFE_S) == -signal.SIGKILL
+        assert kill_one(server, SEED + number, rng.random() * LONGEST_LIFE_S) == -signal.SIGKILL
         if number % 4:
             continue  # the next child recovers
         with LogDirWriter(root) as log_dir:

@@ -4,6 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
+from models.seed import SEED
 from models.written_log import (
     ModelBatch,
     ModelLog,
@@ -220,10 +221,9 @@ STEPS_BY_WEIGHT = {
 }
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_writer_does_what_a_list_of_batches_does(tmp_path, seed):
-    print(f"seed {seed}")
-    run = Run(tmp_path / "logs", seed)
+@pytest.mark.parametrize("number", range(6))
+def test_a_writer_does_what_a_list_of_batches_does(tmp_path, number):
+    run = Run(tmp_path / "logs", SEED + number)
     steps = run.rng.choices(
         list(STEPS_BY_WEIGHT), weights=list(STEPS_BY_WEIGHT.values()), k=STEPS
     )

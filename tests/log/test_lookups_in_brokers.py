@@ -1,12 +1,9 @@
 """Logs of chance in real brokers: every lookup by time is answered as that version's rules say.
 
-Other logs and times in every run. A failure tells its seed; ``KAFKASTORE_SEED=<that>`` before the
-same command repeats it.
+Other logs and times in every run, as its seed has it.
 """
 
-import os
 import random
-import secrets
 import shutil
 from collections import Counter
 from typing import NamedTuple
@@ -16,6 +13,7 @@ from golden.make.java import BrokerFailure
 from golden.make.load_into_broker import LoadOptions, broker_on
 from models.chance_logs import NOW, TOPIC, boundaries, write_chance_logs
 from models.list_offsets_client import ListOffsetsClient
+from models.seed import SEED
 
 import kafkastore
 from kafkastore.errors import UnsupportedTimestampError
@@ -28,7 +26,6 @@ from kafkastore.formats.list_offsets import (
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
-SEED = int(os.environ.get("KAFKASTORE_SEED") or secrets.randbits(32))
 VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
 STATES = {"clean": True, "unclean": False}
 PARTITIONS = 24
@@ -229,7 +226,7 @@ def test_brokers_answer_for_logs_of_chance_as_their_rules_say(
     require_broker, tmp_path, version, is_clean
 ):
     require_broker(version)
-    seeded = f"; KAFKASTORE_SEED={SEED} makes the same logs again"
+    seeded = f"; --randomly-seed={SEED} makes the same logs again"
     before, after = tmp_path / "before", tmp_path / "after"
     logs = write_chance_logs(before, SEED, PARTITIONS, is_clean=is_clean)
     told = load_and_ask(before, after, logs, version, is_clean=is_clean)

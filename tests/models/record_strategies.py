@@ -13,10 +13,9 @@ NOW = 1_500_000_000_000
 
 
 def bounded(examples):
-    """The same examples in every run, and no more of them than that."""
+    """So many examples, and no more."""
     return settings(
         max_examples=examples,
-        derandomize=True,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )

@@ -20,9 +20,9 @@ from typing import Any
 import fsspec
 import pyarrow.fs
 import pytest
-from changes.trial import SEED
 from cli.running import Run, assert_one_sentence
 from fsspec.implementations.arrow import ArrowFSWrapper
+from models.seed import SEED
 from remote.conftest import S3
 
 import kafkastore

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changes.trial import SEED
 from cli.running import Run, assert_one_sentence
 from fsspec.implementations.webhdfs import WebHDFS
+from models.seed import SEED
 from pyspark.sql import SparkSession
 from remote import hdfs_server
 from remote.test_commands import assert_commands_say_the_same

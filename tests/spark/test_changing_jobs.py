@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from changes.small_store import contents
-from changes.trial import SEED
 from click.testing import CliRunner
+from models.seed import SEED
 
 import kafkastore
 from kafkastore import migration

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pyarrow.dataset
 import pytest
 from changes.small_store import contents
-from changes.trial import SEED
+from models.seed import SEED
 from spark.test_changing_jobs import processes_of_session
 
 from kafkastore.changes.undo import undo

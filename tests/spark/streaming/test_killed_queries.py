@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.dataset
 import pytest
+from models.seed import SEED
 from spark.streaming.processes import follow, offsets_of
 
 PROCESSES = Path(__file__).with_name("processes.py")
@@ -122,12 +123,11 @@ def test_a_first_batch_is_the_same_after_a_kill_between_delivery_and_commit(spar
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", [int(os.environ.get("KAFKASTORE_SEED", "7"))])
 def test_a_query_that_is_killed_again_and_again_delivers_each_record_once(
-    spark, processes, seed
+    spark, processes
 ):
-    chance = random.Random(seed)
-    running = processes(seed, maxOffsetsPerTrigger="2000")
+    chance = random.Random(SEED)
+    running = processes(SEED, maxOffsetsPerTrigger="2000")
     for _ in range(4):
         running.follow()
         running.wait_for(running.planned() + chance.randint(1, 3), running.planned)

@@ -1,0 +1,78 @@
+"""A run of tests is repeated by its seed; tests that share a Spark session share a process."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+DRAWS = """
+import random
+
+from hypothesis import given, settings, strategies
+from models.seed import SEED
+
+def test_draws():
+    drawn = []
+
+    @settings(max_examples=5)
+    @given(strategies.integers())
+    def draw(number):
+        drawn.append(number)
+
+    draw()
+    print("drawn", SEED, random.random(), drawn)
+"""
+SPARK = """
+import pytest
+
+@pytest.fixture(scope="session")
+def spark():
+    pass
+
+def test_of_spark(spark):
+    pass
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A function that runs the tests in a folder with the settings of these."""
+
+    def run(*options):
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", "-c", TESTS.parent / "pyproject.toml", "--rootdir",
+             tmp_path, "-p", "conftest", "-p", "no:cacheprovider", *options, tmp_path],
+            cwd=TESTS, capture_output=True, text=True, timeout=280, check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    return run
+
+
+def test_a_run_draws_a_seed_and_is_repeated_by_it(tmp_path, run):
+    (tmp_path / "test_it.py").write_text(DRAWS)
+    first = run("-s")
+    seed = re.search("--randomly-seed=([0-9]+)", first)[1]
+    drawn = re.search("drawn .*", first)[0]
+    assert drawn.startswith(f"drawn {seed} ")
+    assert drawn in run("-s", f"--randomly-seed={seed}")
+    other = re.search("drawn .*", run("-s"))[0]
+    assert other.split(maxsplit=2)[2] != drawn.split(maxsplit=2)[2]
+
+
+def test_tests_of_a_session_start_first_and_in_one_process(tmp_path, run):
+    for name in ("b", "d", "f"):
+        (tmp_path / f"test_{name}.py").write_text(SPARK)
+    for name, count in (("a", 30), ("c", 8), ("e", 4)):
+        tests = [f"def test_{number}():\n    pass\n" for number in range(count)]
+        (tmp_path / f"test_{name}.py").write_text("\n".join(tests))
+    told = run("-v", "-n", "2", "--dist=loadfile")
+    ran = re.findall(r"\[(gw\d)\].* PASSED .*test_(\w)\.py", told)
+    assert len(ran) == 3 + 30 + 8 + 4
+    (process,) = {process for process, file in ran if file in "bdf"}
+    assert [file in "bdf" for its, file in ran if its == process][:3] == [True] * 3
+    files = [file for its, file in ran if its != process]
+    assert files[:4] == ["e"] * 4
