@@ -4,12 +4,12 @@
 # Another environment:       make VENV=/somewhere ...
 # A wheel instead of the sources in it:  make VENV=... WHEEL=dist/kafkastore-....whl test
 # Only some tests:           make test ARGS='tests/formats -k index'
-# A run again, by its seed:  make test SEED=<the number after --randomly-seed= in its first lines>
+# With another seed:         make test SEED=<number>; with a new one, which it prints: make test SEED=
 PYTHON =
 VENV = .venv
 WHEEL =
 ARGS =
-SEED =
+SEED = 33
 
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check

@@ -121,7 +121,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks = {mark.name for mark in item.iter_markers()}
         works_long = "spark" in item.path.parts or not marks.isdisjoint(WORKING_LONG)
         if works_long and "timeout" not in marks:
-            item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.timeout(300 if marks.isdisjoint(WORKING_LONG) else 900))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

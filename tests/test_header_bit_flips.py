@@ -184,6 +184,7 @@ def _silent_log():
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.timeout(300)  # each reader over many directories
 def test_of_a_bit_of_each_field_each_reader_answers_as_before_or_says_so(directory):
     chance = random.Random(SEED)
     directories = [directory(name) for name in PLACES]
