@@ -202,17 +202,22 @@ def urls_in_errors() -> Iterator[None]:
     try:
         yield
     except Exception as raised:
-        error: BaseException | None = raised
-        seen: list[BaseException] = []
-        while error is not None and all(error is not each for each in seen):  # it may cause itself
-            seen.append(error)
-            if isinstance(error, KafkaStoreError):
-                error.args = with_urls(error.args)
-                vars(error).update(with_urls(vars(error)))
-            elif isinstance(error, OSError) and error.filename is not None:
-                error.filename = with_urls(error.filename)
-            error = error.__cause__
+        put_urls(raised)
         raise
+
+
+def put_urls(raised: Exception) -> None:
+    """Let an error and its causes name URLs, not the files here that stand for them."""
+    error: BaseException | None = raised
+    seen: list[BaseException] = []
+    while error is not None and all(error is not each for each in seen):  # it may cause itself
+        seen.append(error)
+        if isinstance(error, KafkaStoreError):
+            error.args = with_urls(error.args)
+            vars(error).update(with_urls(vars(error)))
+        elif isinstance(error, OSError) and error.filename is not None:
+            error.filename = with_urls(error.filename)
+        error = error.__cause__
 
 
 def with_urls(value: Any) -> Any:

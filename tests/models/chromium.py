@@ -143,6 +143,8 @@ class Browser:
         for each in (theirs_in, theirs_out, *high):
             os.close(each)
         self._answers, self._questions = answers, questions
+        self._poll = select.poll()  # `select` knows no descriptor above 1023
+        self._poll.register(answers, select.POLLIN)
         self._asked, self._received = 0, b""
         self.events: list[dict[str, Any]] = []
 
@@ -179,7 +181,7 @@ class Browser:
                     self.events.append(message)
                 if is_wanted(message):
                     return message
-            ready, _, _ = select.select([self._answers], [], [], deadline - time.monotonic())
+            ready = self._poll.poll(max(deadline - time.monotonic(), 0) * 1000)
             more = os.read(self._answers, 1 << 20) if ready else b""
             if not more:
                 self._log.seek(0)

@@ -81,16 +81,14 @@ def test_what_asks_first_asks_in_every_function_that_reads(pytestconfig: pytest.
                     }, (name, function.name)
 
 
-def test_compiled_code_reads_in_two_functions_that_ask(pytestconfig: pytest.Config) -> None:
+def test_compiled_code_reads_in_one_function_that_asks(pytestconfig: pytest.Config) -> None:
     found = {
         str(path.relative_to(pytestconfig.rootpath))
         for kind in ("*.pyx", "*.pxd", "*.h")
         for path in (pytestconfig.rootpath / "kafkastore").rglob(kind)
         if re.search(r"\b(pread|preadv|fread|mmap|read)\([\w.]*descriptor", path.read_text())
     }
-    assert found == {
-        "kafkastore/segment/log_window.pxd", "kafkastore/segment/segment_glimpse.pyx"
-    }
+    assert found == {"kafkastore/segment/log_window.pxd"}
     for name in found:
         text = (pytestconfig.rootpath / name).read_text()
         assert text.count("pread(") == text.count("if not have("), name

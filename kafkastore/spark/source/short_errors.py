@@ -5,6 +5,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 
 from kafkastore.errors import KafkaStoreError
+from kafkastore.remote.tree import put_urls
 
 
 class short_errors(ContextDecorator):
@@ -24,5 +25,7 @@ class short_errors(ContextDecorator):
         trace: TracebackType | None,
     ) -> None:
         """Shorten what was raised."""
+        if isinstance(error, Exception):
+            put_urls(error)
         if isinstance(error, KafkaStoreError):
             raise error.with_traceback(None) from None
