@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.damaged_store import write_store
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import bounded, logs
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 import kafkastore
+from kafkastore.errors import CorruptBatchError
 from kafkastore.log.log_dir_writer import LogDirWriter
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
 from kafkastore.spark.source.options import OptionError, parse_options
@@ -92,6 +94,24 @@ def test_a_starting_time_is_where_a_broker_says(golden_case):
             assert starting_offset(log, options) == expected
             asked += 1
     assert asked > 50
+
+
+@pytest.mark.parametrize(
+    "options", [{"failOnDataLoss": "false"}, {"onCorrupt": "stop"}, {"onCorrupt": "skip"}]
+)
+def test_a_time_is_looked_up_past_damage_as_the_records_are_read(tmp_path, options):
+    root = write_store(tmp_path / "logs")
+    newest = max(
+        record.timestamp
+        for log in kafkastore.open(root)
+        for record in log.records(on_corrupt="skip", skipped=[])
+    )
+    whole = rows_of(reader_of(root, **options))
+    assert whole
+    until_later = {"rules": "correct", "endingTimestamp": str(newest + 1)}
+    assert rows_of(reader_of(root, **options, **until_later)) == whole
+    with pytest.raises(CorruptBatchError):
+        reader_of(root, **until_later).partitions()
 
 
 def test_the_right_records_are_found_by_rules_correct(golden):
