@@ -195,8 +195,8 @@ def survey_segment(
         now = os.stat(segment.log_path)
         if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
             scan = Scan(problem=f"{segment.log_path} changes while it is read")
-    elif read_log and (error := segment.checked_times.error) is not None:
-        scan = Scan(problem=str(error))
+    elif read_log and (problem := _damage(segment)) is not None:
+        scan = Scan(problem=problem)
     if kind == "zeros" and state is not None and state.size == time_index.ENTRY_SIZE:
         # (0, base offset) is a true entry where the largest timestamp is 0.
         kind = "present" if scan is not None and scan.largest_record_timestamp == 0 else kind
@@ -227,6 +227,17 @@ def _time_index(segment: LogSegment) -> tuple[TimeIndexKind, FileState | None]:
     ):
         return "present", None
     return ("zeros" if index.entry_count else "empty"), read_state(segment.time_index_path)
+
+
+def _damage(segment: LogSegment) -> str | None:
+    """Read a log that needs no index, with checksums; remembering each would fill the memory."""
+    try:
+        with segment.open_log() as log:
+            for _ in log.runs(verify_crc=True):
+                pass
+    except (OSError, KafkaStoreError) as error:
+        return str(error)
+    return None
 
 
 def _scan(segment: LogSegment, has_offset_index: bool, index_interval_bytes: int) -> Scan:

@@ -38,7 +38,7 @@ MIB = 1 << 20
 SOME_MEMORY = 8 * MIB
 #: What may be taken for each partition (its directory, its lines in the checkpoints), what a survey
 #: may take for each segment, and a plan for each file that it alters.
-MEMORY_A_PARTITION, MEMORY_A_SEGMENT, MEMORY_A_CHANGE = 2048, 1280, 2048
+MEMORY_A_PARTITION, MEMORY_A_SEGMENT, MEMORY_A_CHANGE = 2048, 1024, 2048
 
 
 def write_store(root, partitions):
