@@ -51,7 +51,7 @@ def apply_plan(
             "changing",
             plan,
             area,
-            lambda told: apply(plan, undo_dir, progress=told, threads=threads),
+            lambda progress: apply(plan, undo_dir, progress=progress, threads=threads),
         )
     else:
         journal = _run_on_spark(
@@ -96,8 +96,8 @@ def finish(
             "finishing",
             journal.plan,
             area,
-            lambda told: resume(
-                journal, trust_area=trust_area, progress=told, threads=os.cpu_count() or 1
+            lambda progress: resume(
+                journal, trust_area=trust_area, progress=progress, threads=os.cpu_count() or 1
             ),
         )
     else:
@@ -145,11 +145,11 @@ def go_back(
         "undoing",
         journal.plan,
         area,
-        lambda told: undo(
+        lambda progress: undo(
             journal,
             trust_area=trust_area,
             leave_changed=leave_changed,
-            progress=told,
+            progress=progress,
             threads=os.cpu_count() or 1,
         ),
     )
@@ -255,14 +255,14 @@ def _tell(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = Fals
     if not files:
         return
     if outcome == "applied":
-        told = (
+        line = (
             f"done: {counted(files, 'file')} changed in {journal.root}\n"
             f"undo area: {journal.area}\n"
             f"to go back: {changes_command('undo', journal.area, journal.plan.root)}"
         )
     else:
-        told = f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.root}"
-    print(visible(told))
+        line = f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.root}"
+    print(visible(line))
     reason = "was left alone: it, or what was kept of it, was changed since"
     left = ((None, f"{path} {reason}") for path in sorted(journal.left))
     for line in few_lines(left, verbose=verbose):

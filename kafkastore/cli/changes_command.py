@@ -18,7 +18,7 @@ def changes_command(verb: str, area: Path, root: str | os.PathLike[str]) -> str:
     area : path
         The undo area.
     root : path-like
-        What the plan is of: named in the command where the area does not lie beside it.
+        What the plan is of: named in the command where the area does not lie next to it.
     """
     command = f"kafkastore changes {verb} {shlex.quote(str(area))}"
     name, _, _ = area.name.rpartition(AREA_MARK)

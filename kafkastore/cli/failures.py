@@ -127,15 +127,15 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         return _sentence_of_os_error(error)
     if isinstance(error, NoUndoPlaceError):
-        told = f"{error.problem}: name another place for what is replaced (--undo-dir)"
+        said = f"{error.problem}: name another place for what is replaced (--undo-dir)"
     else:
-        told = str(error)
+        said = str(error)
     if isinstance(error.__cause__, PermissionError) and not isinstance(error, RemoteStoreError):
-        return f"{told}; {NO_PERMISSION}"
+        return f"{said}; {NO_PERMISSION}"
     for kind, remedy in _REMEDIES_BY_CLASS:
         if isinstance(error, kind):
-            return f"{told}; {remedy}"
-    return told
+            return f"{said}; {remedy}"
+    return said
 
 
 def _sentence_of_os_error(error: OSError) -> str:
@@ -143,9 +143,9 @@ def _sentence_of_os_error(error: OSError) -> str:
         error.errno or 0, ((error.strerror or str(error)).lower(), "")
     )
     if error.filename is None:
-        told = what
+        said = what
     elif what.startswith(("does", "is ")):
-        told = f"{error.filename} {what}"
+        said = f"{error.filename} {what}"
     else:
-        told = f"{error.filename}: {what}"
-    return f"{told}; {remedy}" if remedy else told
+        said = f"{error.filename}: {what}"
+    return f"{said}; {remedy}" if remedy else said

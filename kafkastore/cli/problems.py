@@ -9,11 +9,13 @@ import click
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, tell
 from kafkastore.cli.selection import Selection
 from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.partition_log import PartitionLog
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 on_corrupt_option = click.option(
     "--on-corrupt",
@@ -43,7 +45,7 @@ class Problems:
         self._has_choice = on_corrupt is not None
         self._partitions = partitions
         self._unreadable: set[str] = set()
-        self._told: set[tuple[str, str]] = set()
+        self._said: set[tuple[str, str]] = set()
 
     @property
     def exit_code(self) -> int:
@@ -54,13 +56,22 @@ class Problems:
 
     def logs(self, selection: Selection) -> Iterator[PartitionLog]:
         """Open the chosen partitions one by one; name those that cannot be opened."""
-        for topic_partition in selection.topic_partitions:
+        return self.results(selection, selection.topic_partitions, lambda log: log)
+
+    def results(
+        self,
+        selection: Selection,
+        topic_partitions: Iterable[TopicPartition],
+        work: Callable[[PartitionLog], ResultT],
+    ) -> Iterator[ResultT]:
+        """Yield what comes of some of the chosen partitions; name those that cannot be read."""
+        for topic_partition in topic_partitions:
             try:
-                log = selection.store.partitions[topic_partition]
+                result = work(selection.store.partitions[topic_partition])
             except (KafkaStoreError, OSError) as error:
                 self.add(topic_partition, error)
             else:
-                yield log
+                yield result
 
     def readable(self, partition: object, items: Iterable[ItemT]) -> Iterator[ItemT]:
         """Yield items up to the first that cannot be read, which is named."""
@@ -86,9 +97,9 @@ class Problems:
         if isinstance(error, CorruptionError) and self._has_choice and self.on_corrupt == "raise":
             way_out = "; --on-corrupt skip reads on after it"
         # Several groups, times or tables may meet the same one.
-        told = (str(partition), sentence(error))
-        if told not in self._told:
-            self._told.add(told)
+        said = (str(partition), sentence(error))
+        if said not in self._said:
+            self._said.add(said)
             tell(f"{partition}: {sentence(error)}{way_out}")
 
     def add_skipped(self, partition: object, skipped: Iterable[SkippedBytes]) -> None:

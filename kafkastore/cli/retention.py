@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
 from kafkastore.cli.visible import visible
-from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate, retention_of
@@ -143,14 +143,11 @@ def _judged(
 ) -> Iterator[PartitionRetention]:
     """Judge the chosen partitions, and name those that can't be read."""
     chosen = selection.topic_partitions
-    for topic_partition in track(chosen, "judging", len(chosen), while_printing=is_streamed):
-        try:
-            log = selection.store.partitions[topic_partition]
-            found = retention_of(log, config=options, now=now, version=version)
-        except (KafkaStoreError, OSError) as error:
-            problems.add(topic_partition, error)
-        else:
-            yield found
+    return problems.results(
+        selection,
+        track(chosen, "judging", len(chosen), while_printing=is_streamed),
+        partial(retention_of, config=options, now=now, version=version),
+    )
 
 
 def _is_doubtful(found: PartitionRetention) -> bool:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from kafkastore.cli.problems import Problems
 from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table, show_size
-from kafkastore.errors import KafkaStoreError
 from kafkastore.kip_33.sizing import (
     INTERVALS,
     MINUTE_MS,
@@ -78,13 +78,11 @@ def _measured(
 ) -> Iterator[Sizing]:
     """Measure the chosen partitions, and name those that can't be read."""
     chosen = selection.topic_partitions
-    for topic_partition in track(chosen, "measuring", len(chosen)):
-        try:
-            found = sizing_of(selection.store.partitions[topic_partition], intervals)
-        except (KafkaStoreError, OSError) as error:
-            problems.add(topic_partition, error)
-        else:
-            yield found
+    return problems.results(
+        selection,
+        track(chosen, "measuring", len(chosen)),
+        partial(sizing_of, intervals=intervals),
+    )
 
 
 def _rows(found: Sizing) -> list[IndexSize]:

@@ -318,7 +318,7 @@ def find_unread(
             before = int(np.argmax(is_counted)) + 1 if is_counted.any() else len(headers)
             decoded = sorted({*range(before), *decoded})
             is_counted[:before] = False
-        chosen, told = headers[decoded], headers[is_counted]
+        chosen, counted = headers[decoded], headers[is_counted]
         while True:
             for offsets, timestamps in times_of(columns, located.of(chosen)):
                 if first is None:
@@ -326,13 +326,13 @@ def find_unread(
                 count += len(offsets)
                 untimed += int((timestamps < 0).sum())
                 newest = max(newest, int(timestamps.max()))
-            told = located.readable(told)
-            if first is not None or not len(told):
+            counted = located.readable(counted)
+            if first is not None or not len(counted):
                 break
-            chosen, told = told, told[:0]  # the first was skipped
-        count += int(told["count"].sum())
-        untimed += int(told["count"][told["max_timestamp"] < 0].sum())
-        newest = max(newest, int(told["max_timestamp"].max(initial=-1)))
+            chosen, counted = counted, counted[:0]  # the first was skipped
+        count += int(counted["count"].sum())
+        untimed += int(counted["count"][counted["max_timestamp"] < 0].sum())
+        newest = max(newest, int(counted["max_timestamp"].max(initial=-1)))
     if first is None:
         return Unread(0, 0, None, None, None)
     offset, timestamp = first

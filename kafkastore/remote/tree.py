@@ -12,8 +12,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -194,16 +194,6 @@ def shown(text: str) -> str:
     if _tree.root is not None:  # there may be blanks in it
         text = text.replace(f"{_tree.root}/", f"/{_PREFIX}here/")
     return _IN_A_TREE.sub(r"\1://", text)
-
-
-@contextmanager
-def urls_in_errors() -> Iterator[None]:
-    """Let errors that are raised within name URLs, not the files here that stand for them."""
-    try:
-        yield
-    except Exception as raised:
-        put_urls(raised)
-        raise
 
 
 def put_urls(raised: Exception) -> None:

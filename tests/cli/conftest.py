@@ -1,6 +1,7 @@
 """Running commands, in this process and in others."""
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -8,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cli.running import Ran, Run
@@ -16,6 +17,9 @@ from click.testing import CliRunner
 
 from kafkastore import samples
 from kafkastore.cli.commands import cli
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NOBODY = 65534
 
@@ -108,3 +112,19 @@ def sample_root(sample_roots: dict[str, Path]) -> Path:
 def sample_copy(sample_root: Path, writable_copy: Callable[[Path], Path]) -> Path:
     """A copy of that sample to alter."""
     return writable_copy(sample_root)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session that is there before the commands, so that they do not start one each."""
+    from kafkastore.spark import session
+
+    module = importlib.util.find_spec("pyspark_kafkastore")
+    assert module is not None
+    assert module.origin is not None
+    with pytest.MonkeyPatch.context() as environment:
+        # As in tests/spark, where the same session may be used.
+        environment.setenv("PYTHONPATH", str(Path(module.origin).parent), prepend=os.pathsep)
+        running = session("local[2]", "tests", **{"spark.sql.shuffle.partitions": 2})
+    yield running
+    running.stop()

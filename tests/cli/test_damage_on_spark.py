@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from cli.running import Ran, Run
-from cli.test_spark_option import spark  # noqa: F401
 from kip_33.stores import T0
 from models.damaged_store import DAMAGED, SOUND, write_store
 
@@ -21,7 +20,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def same(run: Run, spark: Any) -> Callable[..., Ran]:  # noqa: F811
+def same(run: Run, spark: Any) -> Callable[..., Ran]:
     """A function that runs a command with and without Spark, and returns what came of it."""
 
     def same(*arguments: object) -> Ran:

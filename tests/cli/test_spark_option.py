@@ -19,28 +19,12 @@ from cli.running import Ran, Run, assert_one_sentence
 from kip_33.stores import T0, commit, record, written
 from models.pyspark_noise import without_noise
 
-from kafkastore.spark import session
-
 pytestmark = pytest.mark.timeout(300)  # Spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AT = str(T0 + 15)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session that is there before the commands, so that they do not start one each."""
-    module = importlib.util.find_spec("pyspark_kafkastore")
-    assert module is not None
-    assert module.origin is not None
-    with pytest.MonkeyPatch.context() as environment:
-        # As in tests/spark, where the same session may be used.
-        environment.setenv("PYTHONPATH", str(Path(module.origin).parent), prepend=os.pathsep)
-        running = session("local[2]", "tests", **{"spark.sql.shuffle.partitions": 2})
-    yield running
-    running.stop()
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,9 @@ def _write_archive() -> None:
         records.write.parquet(f"{folder}/records")
         spark.read.parquet(f"{folder}/records").count()
         spark.sparkContext.parallelize(range(4), 2).map(str).collect()
-        process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        process = gateway.proc
         spark.stop()
         process.stdin.close()
         process.wait(600)

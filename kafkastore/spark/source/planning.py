@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
@@ -19,6 +20,7 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import find_doubt
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.remote.tree import shown, url_of
 from kafkastore.segment.checked_times import Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.spark.source.filters import Limits
@@ -40,6 +42,11 @@ from kafkastore.spark.source.slices import (
 LOG = logging.getLogger("kafkastore.spark")
 #: Spark's workers have it where Spark gathers what they log.
 GATHERED = "PYSPARK_SPARK_SESSION_UUID"
+
+
+def warn(path: str | Path, what: object) -> None:
+    """Log a warning of what is wrong with a file or a partition."""
+    LOG.warning("%s: %s", url_of(path), shown(str(what)))
 
 
 class Range(NamedTuple):

@@ -18,7 +18,7 @@ from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import shown, url_of
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
-from kafkastore.spark.source.planning import LOG
+from kafkastore.spark.source.planning import LOG, warn
 from kafkastore.spark.source.slices import END, LogSlice
 
 #: Batches of fewer rows and bytes are put together before they go to the JVM.
@@ -54,7 +54,7 @@ class Skipped:
         for corrupt in self.found[self._reported :]:
             end = corrupt.end_offset
             if end is None or end > self._slice.start_offset:
-                LOG.warning("%s: %s", url_of(self._slice.path), shown(str(corrupt)))
+                warn(self._slice.path, corrupt)
         self._reported = len(self.found)
 
 

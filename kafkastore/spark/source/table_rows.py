@@ -22,14 +22,14 @@ from kafkastore.log.batch_reading import SegmentsInTurn, first_timestamp
 from kafkastore.log.damage import Damage
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import shown, url_of
+from kafkastore.remote.tree import url_of
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import check_regular
 from kafkastore.segment.transaction_index_file import TransactionIndex
 from kafkastore.spark.source.options import ReadOptions
-from kafkastore.spark.source.planning import LOG
+from kafkastore.spark.source.planning import warn
 from kafkastore.spark.source.slice_reading import Skipped
 from kafkastore.spark.source.slices import END, LogSlice
 
@@ -236,13 +236,8 @@ def _segment_row(
     }
     row = {name: told[name]() if name in told else getattr(segment, name) for name in names}
     for error in met[:1]:
-        _warn(segments, error)
+        warn(segments.path, error)
     return row
-
-
-def _warn(segments: SegmentRange, error: CorruptionError) -> None:
-    """Report what hides a part of a row."""
-    LOG.warning("%s: %s", url_of(segments.path), shown(str(error)))
 
 
 def _size_of(path: Path) -> int | None:
@@ -312,7 +307,7 @@ def _entries(
     def meet(error: CorruptIndexError) -> None:
         if options.on_corrupt == "raise":
             raise error
-        _warn(segments, error)
+        warn(segments.path, error)
 
     with kind.open(index_path(segment, options.table), segment.base_offset) as index:
         try:
