@@ -18,6 +18,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -94,6 +95,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Workers get the options of the process that started them, and so its seed.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a script left running
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.randomly_seed == "default":
         config.option.randomly_seed = secrets.randbits(31)
     seed = str(config.option.randomly_seed)
