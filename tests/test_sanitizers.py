@@ -5,6 +5,7 @@ And those of threads, in one with ThreadSanitizer.
 
 import pytest
 from fuzz import sanitized_build
+from models.seed import SEED
 
 pytestmark = [pytest.mark.sanitizer, pytest.mark.timeout(1200)]
 
@@ -79,7 +80,7 @@ def test_tests_of_the_formats_are_clean(sanitized, tmp_path):
     files = [f"tests/formats/test_{name}.py" for name in TESTS]
     result = sanitized.run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", LEFT_OUT, "--durations=10"),
-        *("--timeout=300", f"--basetemp={tmp_path / 'pytest'}"),
+        *("--timeout=300", f"--basetemp={tmp_path / 'pytest'}", f"--randomly-seed={SEED}"),
         *files,
         reports=tmp_path,
     )
@@ -117,7 +118,7 @@ def test_a_place_that_threads_write_to_is_reported(sanitized_for_threads):
 def test_compiled_modules_share_no_place_that_threads_write_to(sanitized_for_threads, tmp_path):
     result = sanitized_for_threads.run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", OF_THREADS, "--timeout=600"),
-        f"--basetemp={tmp_path / 'pytest'}",
+        f"--basetemp={tmp_path / 'pytest'}", f"--randomly-seed={SEED}",
         "tests/log/test_threads.py",
         reports=tmp_path,
     )
