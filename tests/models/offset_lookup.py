@@ -58,10 +58,10 @@ def untimed_answer(log, target):
         if not ends or ends[-1] <= log.start_offset:
             continue
         if all(batch.max_timestamp < 0 for batch in segment.batches):
-            entries = TimeIndexModel(
-                _cut(segment.time_index or b"", 12), segment.base_offset
-            ).slots
-            if (entries[-1][0] if entries else segment.modified_ms) >= max(target, 0):
+            used = _used(TimeIndexModel, segment.time_index or b"")
+            said, _ = TimeIndexModel(used, segment.base_offset).last_entry
+            # No time is before 1970, or just then: those are lost bytes.
+            if (said if said > 0 else segment.modified_ms) >= max(target, 0):
                 return -1, max(segment.base_offset, log.start_offset), None
             continue
         for record in records:
@@ -163,7 +163,8 @@ def kip_33_answer(log, target):
     following = [segment.base_offset for segment in log.segments[1:]] + [None]
     for segment, next_base in zip(log.segments, following, strict=True):
         if segment.time_index is not None:
-            entries = TimeIndexModel(_cut(segment.time_index, 12), segment.base_offset).slots
+            used = _used(TimeIndexModel, segment.time_index)
+            entries = TimeIndexModel(used, segment.base_offset).slots
         else:
             entries = [] if next_base is None else [(segment.modified_ms, next_base)]
         if not entries or entries[-1][0] <= target:
@@ -187,7 +188,8 @@ class _Seen:
         entries = segment.recovered() if is_rebuilt else segment
         offset_index, time_index = entries.offset_index, entries.time_index or b""
         if is_alone and not is_rebuilt:
-            offset_index, time_index = _cut(offset_index, 8), _cut(time_index, 12)
+            offset_index = _used(OffsetIndexModel, offset_index)
+            time_index = _used(TimeIndexModel, time_index)
         warm = version >= (2, 1)
         self.offset_index = OffsetIndexModel(offset_index, segment.base_offset, warm)
         self.time_index = TimeIndexModel(time_index, segment.base_offset, warm)
@@ -248,9 +250,7 @@ def _search(placed, target, position, start):
     return None
 
 
-def _cut(data, entry_size):
-    """The entries without zero padding."""
-    data = data[: len(data) // entry_size * entry_size]
-    while data and not any(data[-entry_size:]):
-        data = data[:-entry_size]
-    return data
+def _used(model, data):
+    """The entries of an index without zero padding."""
+    index = model(data, 0)
+    return data[: index.used_slots * index.entry_size]
