@@ -51,3 +51,17 @@ def keep(search: SegmentSearch) -> None:
         else:
             other.let_go()
     _kept.append(ref(search))
+
+
+def let_go_of_all() -> bool:
+    """Let every search close its log, where the process has no descriptor left; False: none has."""
+    has_let_go = False
+    while _kept:
+        try:
+            search = _kept.popleft()()
+        except IndexError:  # another thread has taken the rest
+            break
+        if search is not None:
+            search.let_go()
+            has_let_go = True
+    return has_let_go

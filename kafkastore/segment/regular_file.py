@@ -10,6 +10,7 @@ import stat
 from os import PathLike
 
 from kafkastore.errors import NotAFileError
+from kafkastore.segment.open_logs import let_go_of_all
 
 # Without O_NONBLOCK a FIFO is not even opened before somebody writes to it; regular files are read
 # as always. O_NOCTTY: a terminal must not become ours.
@@ -48,7 +49,7 @@ def open_regular(path: str | PathLike[str]) -> int:
         If it can't be opened.
     """
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = _opened(path)
     except OSError as error:
         if error.errno in _NOT_OPENED:
             check_regular(path, os.stat(path))
@@ -59,6 +60,16 @@ def open_regular(path: str | PathLike[str]) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _opened(path: str | PathLike[str]) -> int:
+    """Open a file, with the descriptors of searches where there is no other left."""
+    try:
+        return os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno != errno.EMFILE or not let_go_of_all():
+            raise
+    return os.open(path, _FLAGS)
 
 
 def check_regular(path: str | PathLike[str], status: os.stat_result) -> None:

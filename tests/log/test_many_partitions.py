@@ -4,7 +4,7 @@ import os
 import resource
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from models.log_directory import Log, Segment
@@ -107,6 +107,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
 def test_a_question_to_one_partition_touches_no_other(many, monkeypatch, ask):
+    ask(kafkastore.open(many)["t-100"])  # what is imported when it is first asked
     store = kafkastore.open(many)
     with recorded(monkeypatch) as calls:
         assert ask(store["t-1900"]) is not None
@@ -157,10 +158,14 @@ def few_descriptors(more):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_no_descriptor_is_kept_however_much_is_asked(many):
+@pytest.mark.parametrize("others", [0, 400])
+def test_no_descriptor_is_kept_however_much_is_asked(many, others):
     kafkastore.open(many)["t-0"].to_arrow(["offset"]).read_all()   # what pyarrow keeps to itself
     store = kafkastore.open(many)
-    with few_descriptors(6):
+    with ExitStack() as stack:
+        for _ in range(others):  # a share of all descriptors is more than there are left then
+            stack.enter_context(open(os.devnull))
+        stack.enter_context(few_descriptors(6))
         kept = []
         for number in range(0, PARTITIONS, 100):
             log = store["t", number]
