@@ -328,11 +328,14 @@ def _explained(
 def _find(
     log: PartitionLog, target: int, rules: str, question: Question, skipped: list[SkippedBytes]
 ) -> TimestampAndOffset | None:
-    trust: Any = {"isolation": question.isolation, "indexes": question.indexes}
-    if target < 0:
-        return log.list_offset(target, rules, **trust)
-    return log.offset_for_timestamp(
-        target, rules, **trust, on_corrupt=question.on_corrupt, skipped=skipped
+    find = log.list_offset if target < 0 else log.offset_for_timestamp
+    return find(
+        target,
+        rules,
+        isolation=question.isolation,
+        indexes=question.indexes,
+        on_corrupt=question.on_corrupt,
+        skipped=skipped,
     )
 
 

@@ -634,6 +634,8 @@ class PartitionLog:
         message_format_version: str | None = None,
         current_leader_epoch: int | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
     ) -> TimestampAndOffset | None:
         """Answer what a consumer is told: of times, and of the special timestamps -1 to -6.
 
@@ -646,6 +648,8 @@ class PartitionLog:
             version,
             message_format_version,
             current_leader_epoch,
+            known_on_corrupt(on_corrupt),
+            skipped,
         )
         return self.beside_changes(lambda: list_offset(self, timestamp, question))
 

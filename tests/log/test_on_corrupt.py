@@ -220,8 +220,10 @@ def test_a_lookup_finds_the_first_of_the_readable_records(log, source, on_corrup
         assert [(each["timestamp"], each["offset"]) for each in answers] == expected
         assert len(set(skipped)) == len(skipped)
         for target, answer in zip(targets, expected, strict=True):
-            one = found.offset_for_timestamp(target, **options)
-            assert ((-1, -1) if one is None else (one.timestamp, one.offset)) == answer
+            for ask in (found.offset_for_timestamp, found.list_offset):
+                one = ask(target, **options)
+                assert ((-1, -1) if one is None else (one.timestamp, one.offset)) == answer
+        assert found.list_offset(-1, **options).offset == found.end_offset(on_corrupt)
 
 
 KINDS = {
@@ -304,9 +306,13 @@ def test_without_a_list_what_is_skipped_is_a_warning(broken):
         lambda log, choice: log.offset_for_timestamp(0, on_corrupt=choice),
         lambda log, choice: log.offset_for_timestamp(0, "2.4", on_corrupt=choice),
         lambda log, choice: log.offsets_for_timestamps([0], on_corrupt=choice),
+        lambda log, choice: log.list_offset(0, on_corrupt=choice),
         lambda log, choice: log.end_offset(choice),
     ],
-    ids=["batches", "records", "to_arrow", "lookup", "lookup by 2.4", "lookups", "end_offset"],
+    ids=[
+        "batches", "records", "to_arrow", "lookup", "lookup by 2.4", "lookups", "list_offset",
+        "end_offset",
+    ],
 )
 @pytest.mark.parametrize("choice", ["ignore", "", None])
 def test_another_choice_is_refused(broken, read, choice):

@@ -45,6 +45,7 @@ from kafkastore.formats.list_offsets import (
 )
 from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.bounds import HighWatermark, find_high_watermark
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import reads_committed
 from kafkastore.log.lookup.broker_segments import BrokerSegment, broker_segments
 from kafkastore.log.lookup.last_stable_offset import last_stable_offset_of
@@ -73,6 +74,9 @@ class Question(NamedTuple):
         The topic's ``message.format.version``; None: one with timestamps.
     current_leader_epoch : int or None
         The partition's, which the answer to -1 names; None: the newest in the log.
+    on_corrupt, skipped
+        As for `PartitionLog.offset_for_timestamp`. What -3 asks for in a corrupt segment, and the
+        last stable offset behind corrupt bytes, are not known in any case.
     """
 
     choice: LookupChoice
@@ -80,6 +84,8 @@ class Question(NamedTuple):
     version: int | None = None
     message_format_version: str | None = None
     current_leader_epoch: int | None = None
+    on_corrupt: OnCorrupt = "raise"
+    skipped: list[SkippedBytes] | None = None
 
 
 def list_offset(
@@ -116,18 +122,25 @@ def list_offset(
     broker = broker_rules(question.choice.rules)
     version = _checked_version(question, broker)
     _check_timestamp(timestamp, version, question, broker)
-    committed = reads_committed(question.choice.isolation)
-    watermark = find_high_watermark(log, question.high_watermark).offset
-    bound = last_stable_offset_of(log, question.choice.rules, watermark) if committed else watermark
+    end = None if question.on_corrupt == "raise" else log.end_offset(question.on_corrupt)
+    watermark = find_high_watermark(log, question.high_watermark, end).offset
+    bound = watermark
+    if reads_committed(question.choice.isolation):
+        try:
+            bound = last_stable_offset_of(log, question.choice.rules, watermark)
+        except CorruptionError:
+            # What the right answer finds past damage is decided in any case.
+            if question.on_corrupt == "raise" or broker is not None or timestamp < 0:
+                raise
     if timestamp == LATEST_TIMESTAMP:
         epoch = question.current_leader_epoch
         if epoch is None:
             epoch = log.leader_epochs[-1].epoch if log.leader_epochs else None
         found: TimestampAndOffset | None = TimestampAndOffset(NO_TIMESTAMP, bound, epoch)
     elif broker is None:
-        found = _by_text(log, timestamp, question.choice, bound)
+        found = _by_text(log, timestamp, question, bound)
     else:
-        found = _by_broker(log, timestamp, question.choice, broker)
+        found = _by_broker(log, timestamp, question, broker)
         if not _is_within(found, timestamp, broker, bound=bound, high_watermark=watermark):
             found = None
     if found is None:
@@ -205,11 +218,16 @@ def _is_within(
 
 
 def _by_broker(
-    log: PartitionLog, timestamp: int, choice: LookupChoice, broker: BrokerRules
+    log: PartitionLog, timestamp: int, question: Question, broker: BrokerRules
 ) -> TimestampAndOffset | None:
     """Answer as the broker's log layer, unbounded."""
     if timestamp >= 0 or timestamp not in broker.special_timestamps:
-        return log.offset_for_timestamp(timestamp, choice.rules)
+        return log.offset_for_timestamp(
+            timestamp,
+            question.choice.rules,
+            on_corrupt=question.on_corrupt,
+            skipped=question.skipped,
+        )
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return _earliest(log, starting_offset_of(log, broker))
     if timestamp == MAX_TIMESTAMP:
@@ -260,13 +278,19 @@ def _record_of_max(segment: BrokerSegment) -> TimestampAndOffset | None:
 
 
 def _by_text(
-    log: PartitionLog, timestamp: int, choice: LookupChoice, bound: int
+    log: PartitionLog, timestamp: int, question: Question, bound: int
 ) -> TimestampAndOffset | None:
     """Answer what is right, or by KIP-33's text."""
+    choice = question.choice
 
     def find(target: int) -> TimestampAndOffset | None:
         found = log.offset_for_timestamp(
-            target, choice.rules, isolation=choice.isolation, indexes=choice.indexes
+            target,
+            choice.rules,
+            isolation=choice.isolation,
+            indexes=choice.indexes,
+            on_corrupt=question.on_corrupt,
+            skipped=question.skipped,
         )
         return found if found is not None and found.offset < bound else None
 

@@ -230,21 +230,14 @@ def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None
     """Find the offset that a bound means; None for a time after the last record."""
     number = bound.of(log.topic_partition)
     if bound.by_timestamp:
-        try:
-            found = log.list_offset(
-                number, options.rules, options.isolation, indexes=options.indexes
-            )
-        except CorruptionError:
-            if options.on_corrupt == "raise" or number < 0:
-                raise
-            found = log.offset_for_timestamp(
-                number,
-                options.rules,
-                isolation=options.isolation,
-                indexes=options.indexes,
-                on_corrupt=options.on_corrupt,
-                skipped=[],  # reported by the tasks that read there
-            )
+        found = log.list_offset(
+            number,
+            options.rules,
+            options.isolation,
+            indexes=options.indexes,
+            on_corrupt=options.on_corrupt,
+            skipped=[],  # reported by the tasks that read there
+        )
         return None if found is None else found.offset
     return {EARLIEST: log.log_start_offset, LATEST: END}.get(number, number)
 
