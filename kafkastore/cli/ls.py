@@ -29,7 +29,6 @@ from kafkastore.errors import (
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.batch_reading import first_timestamp
-from kafkastore.log.bounds import find_log_end, find_log_start
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
@@ -157,7 +156,7 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[Row], CorruptionErr
     }
     error = None
     if not quick:
-        start, end = find_log_start(log), find_log_end(log)
+        start, end = log.start_bound, log.end_bound
         first, error = _known(lambda: first_timestamp(log, log.log_start_offset))
         largest, in_batches = _known(lambda: _largest_timestamp(log.segments))
         error = error or in_batches or end.error

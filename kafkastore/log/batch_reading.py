@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,11 +9,9 @@ from kafkastore.errors import CorruptionError, SegmentGoneError
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import RecordBatch, TimestampType
 from kafkastore.log.damage import Damage
+from kafkastore.log.log_view import LogView
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
-
-if TYPE_CHECKING:
-    from kafkastore.log.partition_log import PartitionLog
 
 
 class SegmentsInTurn:
@@ -22,7 +19,7 @@ class SegmentsInTurn:
 
     Parameters
     ----------
-    log : PartitionLog
+    log : LogView
         The partition; listed anew where a segment is gone.
     start_offset, end_offset : int
         Inclusive, exclusive.
@@ -40,7 +37,7 @@ class SegmentsInTurn:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: LogView,
         start_offset: int,
         end_offset: int,
         damage: Damage | None = None,
@@ -115,7 +112,7 @@ class SegmentsInTurn:
 
 
 def read_batches(
-    log: PartitionLog,
+    log: LogView,
     start_offset: int | None,
     end_offset: int | None,
     *,
@@ -146,13 +143,13 @@ def read_batches(
 
 
 def first_timestamp(
-    log: PartitionLog, start_offset: int, end_offset: int | None = None
+    log: LogView, start_offset: int, end_offset: int | None = None
 ) -> int | None:
     """Return the first timestamp of the first batch at or after an offset, by its header.
 
     Parameters
     ----------
-    log : PartitionLog
+    log : LogView
         The partition.
     start_offset : int
         Inclusive.

@@ -22,16 +22,15 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import AbortedBatches, is_control
-from kafkastore.log.batch_reading import SegmentsInTurn
+from kafkastore.log.batch_reading import SegmentsInTurn, read_batches
 from kafkastore.log.damage import Damage
+from kafkastore.log.log_view import LogView
 from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from kafkastore.log.partition_log import PartitionLog
 
 
 #: As Kafka's consumer names them.
@@ -72,7 +71,7 @@ def reads_committed(isolation: str) -> bool:
 
 
 def find_committed(
-    log: PartitionLog,
+    log: LogView,
     start_offset: int,
     end_offset: int,
     *,
@@ -84,7 +83,7 @@ def find_committed(
 
     Parameters
     ----------
-    log : PartitionLog
+    log : LogView
         The partition.
     start_offset, end_offset : int
         Inclusive, exclusive.
@@ -142,12 +141,12 @@ def find_committed(
     )
 
 
-def find_aborted(log: PartitionLog, start_offset: int, end_offset: int) -> AbortedBatches:
+def find_aborted(log: LogView, start_offset: int, end_offset: int) -> AbortedBatches:
     """Find what was aborted in a range of offsets of which all is decided.
 
     Parameters
     ----------
-    log : PartitionLog
+    log : LogView
         The partition.
     start_offset, end_offset : int
         Inclusive, exclusive; the end is at most the last stable offset.
@@ -164,8 +163,8 @@ def find_aborted(log: PartitionLog, start_offset: int, end_offset: int) -> Abort
     """
     producers, aborted = ProducerState(), []
     producers.on_high_watermark(INT64_MAX)
-    first = next(log.batches(start_offset, start_offset + 1), None)
-    start = start_offset if first is None else min(first.base_offset, start_offset)
+    first = next(read_batches(log, start_offset, start_offset + 1, copied=True), None)
+    start = start_offset if first is None else min(first[1].base_offset, start_offset)
     end, log_end = end_offset, log.log_end_offset
     while True:
         aborted += replay(log, producers, start, end, verify=False)
@@ -175,12 +174,12 @@ def find_aborted(log: PartitionLog, start_offset: int, end_offset: int) -> Abort
         start, end = end, min(end + max(end - start_offset, 1), log_end)
 
 
-def first_undecided_offset(log: PartitionLog, end_offset: int) -> int | None:
+def first_undecided_offset(log: LogView, end_offset: int) -> int | None:
     """Find where the oldest transaction begins that was open at an offset.
 
     Parameters
     ----------
-    log : PartitionLog
+    log : LogView
         The partition.
     end_offset : int
         Exclusive; markers at or behind it are not looked at.
@@ -200,13 +199,13 @@ def _joined(parts: list[NDArray[np.void]]) -> NDArray[np.void]:
 
 
 def replay(
-    log: PartitionLog, producers: ProducerState, start: int, end_offset: int, *, verify: bool = True
+    log: LogView, producers: ProducerState, start: int, end_offset: int, *, verify: bool = True
 ) -> list[NDArray[np.void]]:
     """Go over batches, and take them into what is known of their producers.
 
     Parameters
     ----------
-    log : PartitionLog
+    log : LogView
         The partition.
     producers : ProducerState
         As it was at the start.
@@ -229,7 +228,7 @@ def replay(
 
 
 def _replayed(
-    log: PartitionLog,
+    log: LogView,
     producers: ProducerState,
     start: int,
     end_offset: int,
@@ -269,12 +268,12 @@ def _replayed(
                     return
 
 
-def newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:
+def newest_snapshot(log: LogView, up_to: int) -> tuple[int, ProducerState]:
     """Read the newest whole producer snapshot up to an offset.
 
     Parameters
     ----------
-    log : PartitionLog
+    log : LogView
         The partition.
     up_to : int
         Inclusive.

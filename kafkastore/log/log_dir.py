@@ -89,6 +89,15 @@ class Checkpoint(NamedTuple):
     offsets: Mapping[TopicPartition, int]
     error: CorruptCheckpointError | None
 
+    @property
+    def why_without_offset(self) -> str:
+        """Why it has no offset of a partition."""
+        if self.error is not None:
+            return f"the checkpoint is damaged ({self.error})"
+        if not self.is_there:
+            return f"there is no {self.path.name}"
+        return f"{self.path.name} has no line for it"
+
 
 class LogDir:
     """One log directory; its listing and its checkpoints are read when first asked for.

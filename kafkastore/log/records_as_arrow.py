@@ -21,12 +21,12 @@ from kafkastore.formats.record_columns import (
 from kafkastore.log.batch_reading import SegmentsInTurn
 from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
+from kafkastore.log.log_view import LogView
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes, known_indexes
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 
 if TYPE_CHECKING:
     from kafkastore.formats.transactions import AbortedBatches
-    from kafkastore.log.partition_log import PartitionLog
     from kafkastore.segment.log_segment import LogSegment
 
 #: Up to so many offsets are read in small pieces.
@@ -90,7 +90,7 @@ def schema(
 
 
 def read(
-    log: PartitionLog,
+    log: LogView,
     columns: Sequence[str] | None = None,
     *,
     start_offset: int | None = None,
@@ -116,7 +116,7 @@ def read(
 
     Parameters
     ----------
-    log : PartitionLog
+    log : LogView
         The partition.
     columns : sequence of str, optional
         See `schema`; values of columns not asked for are never copied.
@@ -306,7 +306,7 @@ class _ArrowBatches:
     """Arrow record batches out of the buffers of `RecordColumns`."""
 
     def __init__(
-        self, chosen: pa.Schema, log: PartitionLog, columns: RecordColumns, batch_rows: int
+        self, chosen: pa.Schema, log: LogView, columns: RecordColumns, batch_rows: int
     ) -> None:
         self.columns = columns
         self._schema = chosen

@@ -336,13 +336,6 @@ def test_a_log_directory_that_can_t_be_reached_is_no_log_directory(logs_of_nobod
     assert str(logs_of_nobody) in str(error)
 
 
-def test_a_forbidden_log_can_be_asked_for_before_it_is_read(logs_of_nobody):
-    (logs_of_nobody / "t-0" / "00000000000000000010.log").chmod(0)
-    error = as_nobody(kafkastore.open(logs_of_nobody)["t-0"].check_readable)
-    assert isinstance(error, KafkaStoreError)
-    assert "00000000000000000010.log can't be read: no permission" in str(error)
-
-
 def test_no_file_stays_open(logs):
     before = set(os.listdir("/dev/fd"))
     everything(logs)

@@ -11,7 +11,7 @@ from models.written_log import UnsyncedFileSystem
 import kafkastore
 from kafkastore import LogDirWriter
 from kafkastore.formats.compression import Codec
-from kafkastore.log import partition_log
+from kafkastore.log import log_view
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 
@@ -284,6 +284,6 @@ def test_a_listing_from_before_a_refresh_is_not_kept_behind_it(root, tmp_path, m
         log.refresh()
         return found
 
-    monkeypatch.setattr(partition_log, "PartitionFiles", list_and_alter)
+    monkeypatch.setattr(log_view, "PartitionFiles", list_and_alter)
     assert log.segments[-1].base_offset == last.base_offset
     assert log.segments[-1].next_offset == last.base_offset

@@ -12,7 +12,6 @@ from kafkastore.errors import (
     SegmentGoneError,
 )
 from kafkastore.formats.record_columns import BATCH_ROWS
-from kafkastore.log.bounds import find_log_end
 from kafkastore.log.damage import SkippedBytes
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import shown, url_of
@@ -162,7 +161,7 @@ def _check_start(each: LogSlice, log: PartitionLog) -> None:
 def _check_end(each: LogSlice) -> None:
     """Raise where the log was cut, which it is not at corrupt bytes that batches follow."""
     log = each.log
-    end = find_log_end(log).offset
+    end = log.end_bound.offset
     if end < each.known_end_offset and (end := log.end_offset("skip")) < each.known_end_offset:
         raise _loss(each, max(end, each.start_offset), each.known_end_offset)
 

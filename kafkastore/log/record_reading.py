@@ -1,0 +1,56 @@
+"""A partition's records, one by one."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.arguments import whole_number
+from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.record_batch import Record
+from kafkastore.log.batch_reading import read_batches
+from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
+from kafkastore.log.isolation import Isolation, find_committed, reads_committed
+from kafkastore.log.log_view import LogView
+
+
+def read_records(
+    view: LogView,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    *,
+    include_control: bool = False,
+    isolation: Isolation = "read_uncommitted",
+    verify: bool = True,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
+) -> Iterator[Record]:
+    """Read records one by one; see `PartitionLog.records`."""
+    start, end = view.bounds(start_offset, end_offset)
+    most_bytes = whole_number("max_decompressed_bytes", max_decompressed_bytes, 0)
+    damage = Damage(on_corrupt, skipped)
+    aborted = broken = None
+    if reads_committed(isolation):
+        last_stable_offset, aborted, broken = view.beside_changes(
+            lambda: find_committed(
+                view, start, end, verify=verify, until_broken=True, damage=damage
+            )
+        )
+        end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
+    for segment, batch in read_batches(view, start, end, verify=verify, damage=damage):
+        if batch.is_control and not include_control:
+            continue
+        if aborted is not None and aborted.of(batch.header)[0]:
+            continue
+        try:
+            records = batch.records(max_decompressed_bytes=most_bytes)
+        except CorruptionError as error:
+            damage.skip_batch(error, segment, batch.header[0])
+            if damage.has_stopped:
+                return
+            continue
+        records = [record for record in records if start <= record.offset < end]
+        yield from records
+        del records  # they may take 200 MB: gone before the next batch is decompressed
+    if broken is not None:
+        raise broken
