@@ -47,15 +47,15 @@ from kafkastore.kip_33.sizing import sizing
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir_writer import LogDirWriter
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.log_store import open_store as open
 from kafkastore.log.log_writer import AppendInfo, LogWriter
-from kafkastore.log.lookup.explanation import Explanation
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, recover_log
+from kafkastore.lookup.explanation import Explanation
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.log_store import open_store as open
+from kafkastore.store.partition_log import PartitionLog
 
 # Last: they build on what is above.
 from kafkastore import legacy, migration  # isort: skip

@@ -18,7 +18,7 @@ from kafkastore.formats.entries import (
 )
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 Timestamps = Iterable[int] | NDArray[np.int64]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkastore.formats.file_names import TopicPartition
-    from kafkastore.log.partition_log import PartitionLog
+    from kafkastore.store.partition_log import PartitionLog
 
 
 def schema() -> pa.Schema:

@@ -38,9 +38,9 @@ from kafkastore.formats.broker_rules import (
 from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from kafkastore.log.log_store import AnyPartition, LogStore, as_topic_partition
-from kafkastore.log.lookup.rules import UnknownRulesError
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.lookup.rules import UnknownRulesError
+from kafkastore.store.log_store import AnyPartition, LogStore, as_topic_partition
+from kafkastore.store.partition_log import PartitionLog
 
 _FIRST_VERSION = (0, 8)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 
 class SegmentTime(NamedTuple):

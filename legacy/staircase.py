@@ -15,7 +15,7 @@ from kafkastore.legacy.offsets_before import OffsetTimes, first_offsets_before
 from numpy.typing import NDArray
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 from kafkastore.time_axes import LAST_DATE_MS, ON_WHITE, Palette, time_axes, write_times
 
 if TYPE_CHECKING:

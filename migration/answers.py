@@ -21,11 +21,11 @@ from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_store import open_store
-from kafkastore.log.lookup.rules import broker_rules
-from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.sample_times import sample_times
 from kafkastore.log.side_by_side import SideBySide
+from kafkastore.lookup.rules import broker_rules
+from kafkastore.store.log_store import open_store
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.sample_times import sample_times
 
 #: The brokers that are asked: the version that most rules here are of, and the newest one.
 BROKERS = ("2.4", "4.1")

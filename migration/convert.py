@@ -41,14 +41,14 @@ from kafkastore.formats.file_names import (
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
-from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.small_file import has_bytes
+from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.store.partition_log import PartitionLog
 
 #: What messages of format 0, which have none, get for a timestamp.
 Untimed = Literal["none", "mtime"]

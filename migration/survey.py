@@ -17,10 +17,10 @@ from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_store import AnyPartition, open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
 from kafkastore.remote.tree import local_path
+from kafkastore.store.log_store import AnyPartition, open_store
+from kafkastore.store.partition_log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,18 @@ class Survey:
     skipped: tuple[str, ...] = ()
 
     @property
-    def mtimes(self) -> dict[str, int]:
-        """When segments were last appended to: relative path of the ``.log`` to ms since 1970."""
-        return {
-            partition.path(segment): segment.mtime_ms
+    def segments_by_path(self) -> list[tuple[str, SegmentSurvey]]:
+        """All segments, with the relative paths of their logs."""
+        return [
+            (partition.path(segment), segment)
             for partition in self.partitions
             for segment in partition.segments
-        }
+        ]
+
+    @property
+    def mtimes(self) -> dict[str, int]:
+        """When segments were last appended to: relative path of the ``.log`` to ms since 1970."""
+        return {path: segment.mtime_ms for path, segment in self.segments_by_path}
 
     @property
     def warnings(self) -> tuple[SurveyWarning, ...]:

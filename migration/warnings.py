@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
+
+from kafkastore.migration.segment_survey import SegmentSurvey
 
 from kafkastore.log.modification_times import (
     SegmentTimes,
@@ -12,10 +14,6 @@ from kafkastore.log.modification_times import (
     of_a_copy,
     older_than_records,
 )
-
-if TYPE_CHECKING:
-    from kafkastore.migration.segment_survey import SegmentSurvey
-    from kafkastore.migration.survey import Survey
 
 WarningKind = Literal[
     "broker running",
@@ -53,7 +51,35 @@ class SurveyWarning:
         return f"{self.kind}: {self.text}"
 
 
-def warnings_of(survey: Survey) -> tuple[SurveyWarning, ...]:
+class Surveyed(Protocol):
+    """What warnings need of a `Survey`."""
+
+    @property
+    def root(self) -> str:
+        """The directory."""
+
+    @property
+    def is_clean(self) -> bool | None:
+        """Whether a broker shut it down cleanly; None: no log directory."""
+
+    @property
+    def broker(self) -> int | None:
+        """The process that has it open; None: nobody."""
+
+    @property
+    def surveyed_at_ms(self) -> int:
+        """The clock."""
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Directories that were not read, and why."""
+
+    @property
+    def segments_by_path(self) -> list[tuple[str, SegmentSurvey]]:
+        """All segments, with the relative paths of their logs."""
+
+
+def warnings_of(survey: Surveyed) -> tuple[SurveyWarning, ...]:
     """Work out the warnings of a survey.
 
     Parameters
@@ -83,16 +109,7 @@ def warnings_of(survey: Survey) -> tuple[SurveyWarning, ...]:
     )
 
 
-def _segments(survey: Survey) -> list[tuple[str, SegmentSurvey]]:
-    """List the segments by the path of their log."""
-    return [
-        (partition.path(segment), segment)
-        for partition in survey.partitions
-        for segment in partition.segments
-    ]
-
-
-def _broker(survey: Survey) -> Iterator[SurveyWarning]:
+def _broker(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Warn of a running broker."""
     if survey.broker is not None:
         who = f"process {survey.broker}" if survey.broker > 0 else "perhaps a process elsewhere"
@@ -102,7 +119,7 @@ def _broker(survey: Survey) -> Iterator[SurveyWarning]:
         )
 
 
-def _older_than_records(survey: Survey) -> Iterator[SurveyWarning]:
+def _older_than_records(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Warn of segments modified before their newest record was made."""
     times, _ = _times(survey)
     older = [each.path for each in older_than_records(times)]
@@ -116,7 +133,7 @@ def _older_than_records(survey: Survey) -> Iterator[SurveyWarning]:
         )
 
 
-def _of_a_copy(survey: Survey) -> Iterator[SurveyWarning]:
+def _of_a_copy(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Warn of modification times that are closer together than appends would have made them."""
     times, all_known = _times(survey)
     why = of_a_copy(times, all_known=all_known)
@@ -124,9 +141,9 @@ def _of_a_copy(survey: Survey) -> Iterator[SurveyWarning]:
         yield SurveyWarning("modification times lost", f"{why}: {_COPY}")
 
 
-def _in_the_future(survey: Survey) -> Iterator[SurveyWarning]:
+def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Warn of modification times that retention waits for."""
-    times = (SegmentTimes(path, each.mtime_ms, None) for path, each in _segments(survey))
+    times = (SegmentTimes(path, each.mtime_ms, None) for path, each in survey.segments_by_path)
     future = [each.path for each in in_the_future(times, survey.surveyed_at_ms)]
     if future:
         yield SurveyWarning(
@@ -137,12 +154,12 @@ def _in_the_future(survey: Survey) -> Iterator[SurveyWarning]:
         )
 
 
-def _times(survey: Survey) -> tuple[list[SegmentTimes], bool]:
+def _times(survey: Surveyed) -> tuple[list[SegmentTimes], bool]:
     """List when the segments with records were modified; whether all newest records are known.
 
     Logs of segments that have their time index are not read, so it is not known what they hold.
     """
-    full = [(path, each) for path, each in _segments(survey) if each.log.size > 0]
+    full = [(path, each) for path, each in survey.segments_by_path if each.log.size > 0]
     times = [
         SegmentTimes(
             path,
@@ -154,11 +171,11 @@ def _times(survey: Survey) -> tuple[list[SegmentTimes], bool]:
     return times, all(each.scan is not None for _, each in full)
 
 
-def _zeros(survey: Survey) -> Iterator[SurveyWarning]:
+def _zeros(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Warn of time indexes that make a broker delete data."""
     paths = [
         path
-        for path, each in _segments(survey)
+        for path, each in survey.segments_by_path
         if each.time_index == "zeros" and not each.is_recovered_by_broker
     ]
     if paths:
@@ -170,9 +187,9 @@ def _zeros(survey: Survey) -> Iterator[SurveyWarning]:
         )
 
 
-def _unreadable(survey: Survey) -> Iterator[SurveyWarning]:
+def _unreadable(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Warn of logs that break off, or change."""
-    for path, each in _segments(survey):
+    for path, each in survey.segments_by_path:
         if each.scan is not None and each.scan.problem is not None:
             yield SurveyWarning(
                 "unreadable",
@@ -181,10 +198,10 @@ def _unreadable(survey: Survey) -> Iterator[SurveyWarning]:
             )
 
 
-def _unclean(survey: Survey) -> Iterator[SurveyWarning]:
+def _unclean(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Tell what the next start of a broker does by itself."""
     if survey.is_clean is False:
-        count = sum(each.is_recovered_by_broker for _, each in _segments(survey))
+        count = sum(each.is_recovered_by_broker for _, each in survey.segments_by_path)
         yield SurveyWarning(
             "unclean",
             f"no broker closed {survey.root} in order; its next start rebuilds {count} segments "
@@ -192,11 +209,11 @@ def _unclean(survey: Survey) -> Iterator[SurveyWarning]:
         )
 
 
-def _no_index(survey: Survey) -> Iterator[SurveyWarning]:
+def _no_index(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Tell which segments a broker rebuilds whatever their time index."""
     paths = tuple(
         path
-        for path, each in _segments(survey)
+        for path, each in survey.segments_by_path
         if not each.has_offset_index and each.time_index != "present"
     )
     if paths:
@@ -209,7 +226,7 @@ def _no_index(survey: Survey) -> Iterator[SurveyWarning]:
         )
 
 
-def _skipped(survey: Survey) -> Iterator[SurveyWarning]:
+def _skipped(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Name what was not read."""
     for each in survey.skipped:
         yield SurveyWarning("skipped", each)

@@ -16,7 +16,9 @@ LAYERS = (
     ("formats",),
     ("segment",),
     ("log",),
-    ("SUBJECTS",),  # single modules over log: lag, latency, list_offsets ...
+    ("lookup",),
+    ("store",),
+    ("SUBJECTS",),  # single modules over store: lag, latency, list_offsets ...
     ("changes",),
     ("legacy", "migration", "checks"),
     ("broker", "kip_33"),
@@ -40,6 +42,10 @@ RESERVED = {
 KEPT_OUT = {
     "formats": {"os", "io", "pathlib", "shutil", "tempfile", "mmap", "time", "datetime", "logging"}
 }
+
+# A reader takes in a folder at a glance. Those that hold more modules may not grow.
+MOST_MODULES = 20
+MORE_MODULES = {"kafkastore/cli": 50, "kafkastore/formats": 47, "kafkastore/log": 29}
 
 QUOTED = re.compile(r'("""|\'\'\')[\s\S]*?\1|#.*')
 STATEMENT = re.compile(
@@ -112,6 +118,44 @@ def violations(root: Path) -> Iterator[str]:
                 yield f"{where} {there} ({target})"
 
 
+def circles(root: Path) -> list[list[str]]:
+    """List the sets of modules that import each other, wherever the imports stand."""
+    imports: dict[str, set[str]] = {module: set() for _, module, _ in modules(root)}
+    for path, module, package in modules(root):
+        for _, target in imported(path.read_text(), package):
+            while target and target not in imports:
+                target = target.rpartition(".")[0]
+            if target and target != module:
+                imports[module].add(target)
+    reached = {module: reachable(module, imports) for module in imports}
+    found = {
+        tuple(sorted(other for other in reached[module] if module in reached[other]))
+        for module in imports
+        if module in reached[module]
+    }
+    return sorted(map(list, found))
+
+
+def reachable(module: str, imports: dict[str, set[str]]) -> set[str]:
+    """Return the modules that one imports, those that they import, and so on."""
+    found: set[str] = set()
+    ahead = [module]
+    while ahead:
+        new = imports[ahead.pop()] - found
+        found |= new
+        ahead += new
+    return found
+
+
+def module_counts(root: Path) -> dict[str, int]:
+    """Count the modules of each folder; ``__init__`` is none, several suffixes are one module."""
+    found: dict[str, set[str]] = {}
+    for path, _, _ in modules(root):
+        if path.stem != "__init__":
+            found.setdefault(str(path.parent.relative_to(root)), set()).add(path.stem)
+    return {folder: len(stems) for folder, stems in found.items()}
+
+
 def tree(root: Path, files: dict[str, str]) -> Path:
     """Write a small source tree."""
     for name, text in files.items():
@@ -123,6 +167,16 @@ def tree(root: Path, files: dict[str, str]) -> Path:
 
 def test_imports_flow_one_way(pytestconfig):
     assert list(violations(pytestconfig.rootpath)) == []
+
+
+def test_no_modules_import_each_other(pytestconfig):
+    assert circles(pytestconfig.rootpath) == []
+
+
+def test_folders_are_small(pytestconfig):
+    counts = module_counts(pytestconfig.rootpath)
+    large = {folder: count for folder, count in counts.items() if count > MOST_MODULES}
+    assert large == MORE_MODULES, "fewer: lower the number here; more: make another folder"
 
 
 def test_every_folder_is_scanned(pytestconfig):
@@ -175,7 +229,7 @@ def test_import_upward_is_found(tmp_path, file, text, complaint):
         ("kafkastore/formats/a.py", "# import kafkastore.log"),
         ("kafkastore/formats/a.py", "from . import b\nfrom .b import c\nfrom ..errors import E"),
         ("kafkastore/formats/a.pxd", 'cdef extern from "os.h":\n    int important'),
-        ("kafkastore/lag.py", "from kafkastore.log.log_store import open_store"),
+        ("kafkastore/lag.py", "from kafkastore.store.log_store import open_store"),
         ("kafkastore/changes/a.py", "from kafkastore import fs, lag"),
         ("migration/a.py", "from kafkastore.changes import plan\nfrom .b import c"),
         ("kafkastore/__init__.py", "from .log.log_store import open_store as open"),
@@ -188,6 +242,50 @@ def test_import_downward_is_free(tmp_path, file, text):
     files = {"kafkastore/lag.py": "", "kafkastore/migration.py": "", "kafkastore/fs.py": ""}
     extra = {"kafkastore/samples/__init__.py": "", "kafkastore/spark/__init__.py": ""}
     assert list(violations(tree(tmp_path, files | extra | {file: text}))) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "circle"),
+    [
+        ({"a.py": "from .b import x", "b.py": "from .a import y"}, "a b"),
+        ({"a.py": "def f():\n    from kafkastore.log import b", "b.py": "from . import a"}, "a b"),
+        ({"a.py": "if TYPE_CHECKING:\n    from .b import x", "b.py": "from .a import y"}, "a b"),
+        ({"a.pyx": "from kafkastore.log.b cimport x", "b.pyi": "import kafkastore.log.a"}, "a b"),
+        ({"a.pyx": "", "a.pyi": "from .b import x", "b.pxd": "cimport kafkastore.log.a"}, "a b"),
+        (
+            {"a.py": "from .b import x", "b.py": "from .c import x", "c.py": "from .a import x"},
+            "a b c",
+        ),
+    ],
+)
+def test_circle_is_found(tmp_path, files, circle):
+    root = tree(tmp_path, {f"kafkastore/log/{name}": text for name, text in files.items()})
+    assert circles(root) == [[f"kafkastore.log.{name}" for name in circle.split()]]
+
+
+def test_circle_through_a_folder_s_own_names_is_found(tmp_path):
+    files = {"kafkastore/log/__init__.py": "from .a import x", "kafkastore/log/a.py": "from . import y"}
+    assert circles(tree(tmp_path, files)) == [["kafkastore.log", "kafkastore.log.a"]]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.py": "from .b import x", "b.py": "import os", "c.py": "from . import a, b"},
+        {"a.pyx": "from kafkastore.log.a cimport x", "a.pxd": "", "a.pyi": "from .b import x",
+         "b.py": ""},
+        {"a.py": "# from .b import x", "b.py": "from .a import y"},
+    ],
+)
+def test_imports_one_way_are_no_circle(tmp_path, files):
+    files = {f"kafkastore/log/{name}": text for name, text in files.items()}
+    assert circles(tree(tmp_path, files | {"kafkastore/log/__init__.py": ""})) == []
+
+
+def test_modules_are_counted_by_folder(tmp_path):
+    files = ("log/__init__.py", "log/a.py", "log/b.pyx", "log/b.pyi", "log/b.pxd", "log/x/c.py")
+    root = tree(tmp_path, {f"kafkastore/{name}": "" for name in files})
+    assert module_counts(root) == {"kafkastore/log": 2, "kafkastore/log/x": 1}
 
 
 def test_complaint_names_file_and_line(tmp_path):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.bounds import HighWatermark
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.partition_log import PartitionLog
 
 
 class PartitionState(NamedTuple):

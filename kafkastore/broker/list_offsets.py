@@ -8,7 +8,7 @@ What is looked at, in this order; the first that applies answers:
 3. Whether the broker answers for the partition: `replica_lookup`.
 4. LATEST_TIMESTAMP while the leader's high watermark has not reached the start of its epoch:
    OFFSET_NOT_AVAILABLE, and in versions before 5 LEADER_NOT_AVAILABLE. From Kafka 2.2 on.
-5. The search, `kafkastore.log.lookup`, and in version 0 `kafkastore.legacy`. A time cannot be
+5. The search, `kafkastore.lookup`, and in version 0 `kafkastore.legacy`. A time cannot be
    looked up where ``message.format.version`` is before 0.10: UNSUPPORTED_FOR_MESSAGE_FORMAT.
 6. Nothing found while the high watermark is so far back: as 4.
 
@@ -59,7 +59,7 @@ from kafkastore.formats.list_offsets import (
 from kafkastore.formats.protocol import FieldValueError
 from kafkastore.legacy import fetch_offsets_before
 from kafkastore.log.bounds import find_high_watermark
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 _FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
 #: Where nothing is tiered they are answered with offset -1, which counts as found.

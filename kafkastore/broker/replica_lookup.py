@@ -41,7 +41,7 @@ from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import UNKNOWN_EPOCH
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 
 class HostedPartition(Enum):

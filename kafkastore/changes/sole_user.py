@@ -12,8 +12,8 @@ from pathlib import Path
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import LOCK_FILE
 from kafkastore.fs import LockFile, kept_from_children, lock_holder
-from kafkastore.log.log_store import is_partition_directory
 from kafkastore.remote.tree import refuse_remote
+from kafkastore.store.log_store import is_partition_directory
 
 
 def lock_files(root: Path) -> tuple[Path, ...]:

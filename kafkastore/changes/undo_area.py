@@ -15,7 +15,7 @@ from kafkastore.changes.opened_directory import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan, is_partition_name
 from kafkastore.errors import ChangeRefusedError, NoUndoPlaceError
 from kafkastore.log.log_dir import MARKS
-from kafkastore.log.log_store import is_partition_directory
+from kafkastore.store.log_store import is_partition_directory
 
 AREA_MARK = ".kafkastore-undo-"
 REMOVED_MARK = ".kafkastore-removed-"

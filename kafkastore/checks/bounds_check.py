@@ -15,7 +15,7 @@ from kafkastore.formats.file_names import (
     TopicPartition,
 )
 from kafkastore.log.log_dir import LogDir
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 _NONE_NEEDED = "none is needed; where the last segments are lost, look for them first"
 

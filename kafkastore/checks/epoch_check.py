@@ -14,9 +14,9 @@ from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkp
 from kafkastore.formats.file_names import LEADER_EPOCH_CHECKPOINT
 from kafkastore.formats.java_text import lines_with_positions
 from kafkastore.formats.leader_epochs import LeaderEpochs
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
+from kafkastore.store.partition_log import PartitionLog
 
 # Version and number of lines.
 _HEAD_LINES = 2

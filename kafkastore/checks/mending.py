@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kafkastore.changes.content import chunks_of
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.plan import Content, FileChange
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 
 class Damage(NamedTuple):

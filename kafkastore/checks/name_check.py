@@ -23,10 +23,10 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
 )
 from kafkastore.log.partition_files import INDEX_SUFFIXES
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import stretches
 from kafkastore.segment.small_file import read_if_there
+from kafkastore.store.partition_log import PartitionLog
 
 _LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 #: A file that a job was writing, see `changes.undo_area.temporary_beside`.

@@ -26,8 +26,8 @@ from kafkastore.checks.segment_check import SegmentCheck
 from kafkastore.checks.snapshot_check import SnapshotCheck
 from kafkastore.checks.time_check import TimeCheck
 from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.store.partition_log import PartitionLog
 
 #: How often a segment is checked whose files change while it is.
 _MOST_CHECKS = 5

@@ -40,19 +40,19 @@ from kafkastore.formats.file_names import (
 )
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
-from kafkastore.log.log_store import (
+from kafkastore.log.recovery import RecoveredLog, recover_log
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.segment.salvage import is_torn_batch
+from kafkastore.segment.small_file import has_bytes, read_if_there
+from kafkastore.segment.zeros import is_zero_from
+from kafkastore.store.log_store import (
     AnyPartition,
     AnyPath,
     LogStore,
     as_topic_partition,
     open_store,
 )
-from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.recovery import RecoveredLog, recover_log
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.segment.salvage import is_torn_batch
-from kafkastore.segment.small_file import has_bytes, read_if_there
-from kafkastore.segment.zeros import is_zero_from
+from kafkastore.store.partition_log import PartitionLog
 
 
 class Outcome(StrEnum):

@@ -37,13 +37,13 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import is_control
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.small_file import has_bytes
+from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.store.partition_log import PartitionLog
 
 _TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)

@@ -45,8 +45,6 @@ from kafkastore.formats.file_names import (
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
@@ -54,6 +52,8 @@ from kafkastore.segment.recovery import (
     rebuild_indexes,
     rebuild_indexes_of,
 )
+from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.store.partition_log import PartitionLog
 
 KEEP = "keep"
 _NOT_TRUE = "it is not what the log says"

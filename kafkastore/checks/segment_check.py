@@ -21,11 +21,11 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.batch_sequence import BatchSequence
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.producer_state import ProducerState
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import is_torn_batch, next_batch
 from kafkastore.segment.zeros import is_zero_from
+from kafkastore.store.partition_log import PartitionLog
 
 #: Of so many damaged places in a segment each is told by itself.
 _MOST_PLACES = 16

@@ -20,8 +20,8 @@ from kafkastore.errors import CorruptCheckpointError, KafkaStoreError
 from kafkastore.formats import producer_snapshot
 from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
 from kafkastore.formats.producer_state import ProducerState
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.small_file import read_if_there
+from kafkastore.store.partition_log import PartitionLog
 
 #: Of so many producers that the log knows nothing of it is looked up who wrote at their offsets.
 _MOST_LOOKED_UP = 64

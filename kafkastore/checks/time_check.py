@@ -18,8 +18,8 @@ from kafkastore.log.modification_times import (
     of_a_copy,
     older_than_records,
 )
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.store.partition_log import PartitionLog
 
 #: By how much a file is older than its newest record where clocks alone can't be the reason.
 _DAY_MS = 86_400_000

@@ -19,14 +19,14 @@ from kafkastore.checks.store_check import check_log_dirs
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import PARTITION_METADATA, TopicPartition
-from kafkastore.log.log_store import (
+from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.store.log_store import (
     AnyPartition,
     AnyPath,
     LogStore,
     open_store,
 )
-from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.store.partition_log import PartitionLog
 
 _Checked = tuple[TopicPartition, CheckedPartition]
 Failed = Callable[[TopicPartition | None, OSError | KafkaStoreError], None]

@@ -35,8 +35,8 @@ from kafkastore.formats.record_batch import Record
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.checked_times import Indexes
+from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

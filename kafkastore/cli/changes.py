@@ -25,7 +25,7 @@ from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import show_time
 from kafkastore.cli.visible import visible
-from kafkastore.log.log_store import open_store
+from kafkastore.store.log_store import open_store
 
 _AREAS = click.argument("areas", metavar="AREA...", nargs=-1, required=True, type=ANY_PATH)
 _ROOT = click.option(

@@ -35,11 +35,11 @@ from kafkastore.legacy import (
     summarise,
 )
 from kafkastore.log.damage import OnCorrupt
-from kafkastore.log.lookup.rules import CORRECT
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.lookup.rules import CORRECT
 from kafkastore.spark.jobs.places import chosen_copies, weight
 from kafkastore.spark.jobs.times import compare_readable, times_for
 from kafkastore.spark.spread import Failed, Run, attempt
+from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,9 +18,9 @@ from kafkastore.cli.tables import counted
 from kafkastore.cli.visible import visible
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
-from kafkastore.log.log_store import is_partition_directory
 from kafkastore.remote.stores import is_url
 from kafkastore.remote.tree import url_of
+from kafkastore.store.log_store import is_partition_directory
 
 
 def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:

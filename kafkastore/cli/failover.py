@@ -25,7 +25,6 @@ from kafkastore.kip_33.failover_check import FailoverCheck
 from kafkastore.kip_33.fingerprints import Match
 from kafkastore.kip_33.lag import Place
 from kafkastore.kip_33.latency import Latency
-from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.spark.jobs.positions import (
     Committed,
     Moved,
@@ -36,6 +35,7 @@ from kafkastore.spark.jobs.positions import (
 )
 from kafkastore.spark.jobs.times import measure_latency, to_measure, weigh_both
 from kafkastore.spark.spread import Failed, Run, attempt
+from kafkastore.store.log_store import LogStore, open_store
 
 
 @click.command()

@@ -20,9 +20,9 @@ from kafkastore.errors import DuplicatePartitionError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.kip_33.latency import Latency
 from kafkastore.log.damage import OnCorrupt
-from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.spark.jobs.times import combined, measure_latency, to_measure, weigh_both
 from kafkastore.spark.spread import Failed, Run, attempt
+from kafkastore.store.log_store import LogStore, open_store
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 

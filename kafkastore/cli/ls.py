@@ -30,9 +30,9 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.log.log_dir import LogDir
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import check_regular
+from kafkastore.store.partition_log import PartitionLog
 
 Row = dict[str, Any]
 

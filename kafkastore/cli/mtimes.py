@@ -12,7 +12,7 @@ from kafkastore.cli.output_file import written_whole
 from kafkastore.cli.selection import ANY_PATH, Selection
 from kafkastore.legacy import mtimes_of, pack_mtimes, read_mtimes
 from kafkastore.legacy.mtimes import names_a_segment
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

@@ -32,16 +32,17 @@ from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.kip_33.clock_skew import earliest_timestamp
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
-from kafkastore.log.lookup.explanation import Explanation
-from kafkastore.log.lookup.prepared import LookupChoice, check_isolation_is_known
-from kafkastore.log.lookup.rules import (
+from kafkastore.lookup.explanation import Explanation
+from kafkastore.lookup.rules import (
     CORRECT,
     FIRST_VERSION_WITH_TIME_INDEX,
     KIP_33,
+    LookupChoice,
     broker_rules,
+    check_isolation_is_known,
 )
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.checked_times import Indexes
+from kafkastore.store.partition_log import PartitionLog
 
 LEGACY = "legacy"
 #: What may be asked for beside times; the names are those of Kafka's own GetOffsetShell.

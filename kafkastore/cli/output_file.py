@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from kafkastore.cli import interrupts
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.log.log_store import LogStore
+from kafkastore.store.log_store import LogStore
 
 #: Names that stand for standard output.
 STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})

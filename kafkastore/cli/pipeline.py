@@ -20,9 +20,9 @@ from kafkastore.cli.selection import ANY_PATH, paths_argument
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.visible import visible
 from kafkastore.errors import KafkaStoreError
-from kafkastore.log.log_store import open_store
 from kafkastore.migration import MODES
 from kafkastore.spark.watch import SparkFailedError
+from kafkastore.store.log_store import open_store
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode

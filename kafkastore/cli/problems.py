@@ -11,7 +11,7 @@ from kafkastore.cli.selection import Selection
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ItemT = TypeVar("ItemT")

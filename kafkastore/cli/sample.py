@@ -10,8 +10,8 @@ from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.visible import visible
-from kafkastore.log.log_store import open_store
 from kafkastore.samples import unpack
+from kafkastore.store.log_store import open_store
 
 
 @click.command()

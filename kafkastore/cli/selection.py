@@ -10,10 +10,10 @@ import click
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_store import LogStore, open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.stores import is_url
 from kafkastore.remote.tree import local_path
+from kafkastore.store.log_store import LogStore, open_store
+from kafkastore.store.partition_log import PartitionLog
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

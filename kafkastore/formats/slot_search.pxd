@@ -40,6 +40,8 @@ cdef enum:
     LANES = 16
     # Targets whose slots fit on the stack, 4 KiB, before their entries are written out.
     CHUNK = 512
+    # Of 2^28 entries, more than fit an index, a search looks at 30.
+    MOST_LOOKED_AT = 64
 
 
 cdef struct Key:
@@ -56,6 +58,12 @@ cdef struct SlotRange:
     Py_ssize_t upper     # smallest slot whose key is >= target; -1: none
 
 
+cdef struct SlotTrace:
+    # The slots that a search looks at, in order; one that is looked at again is there again.
+    Py_ssize_t slots[MOST_LOOKED_AT]
+    int count
+
+
 cdef inline int64_t wrapping_add(int64_t origin, int64_t relative) noexcept nogil:
     """Java's long addition; in C a signed overflow is undefined."""
     return <int64_t> (<uint64_t> origin + <uint64_t> relative)
@@ -68,9 +76,18 @@ cdef inline int64_t key_of(const uint8_t* entries, Py_ssize_t slot, Key key) noe
     return load_i64(field)
 
 
+cdef inline int64_t look_at(
+    const uint8_t* entries, Py_ssize_t slot, Key key, SlotTrace* trace,
+) noexcept nogil:
+    if trace != NULL and trace.count < MOST_LOOKED_AT:
+        trace.slots[trace.count] = slot
+        trace.count += 1
+    return key_of(entries, slot, key)
+
+
 cdef inline SlotRange bisect_slots(
     const uint8_t* entries, Py_ssize_t count, Py_ssize_t low, Py_ssize_t high,
-    Key key, int64_t target,
+    Key key, int64_t target, SlotTrace* trace,
 ) noexcept nogil:
     """Search [low, high] of `count` slots; any of several equal keys ends it."""
     cdef SlotRange found
@@ -78,7 +95,7 @@ cdef inline SlotRange bisect_slots(
     cdef int64_t middle_key
     while low < high:
         middle = low + (high - low + 1) // 2
-        middle_key = key_of(entries, middle, key)
+        middle_key = look_at(entries, middle, key, trace)
         if middle_key > target:
             high = middle - 1
         elif middle_key < target:
@@ -94,6 +111,7 @@ cdef inline SlotRange bisect_slots(
 
 cdef inline SlotRange search_slots(
     const uint8_t* entries, Py_ssize_t count, Key key, int64_t target, bint warm_section,
+    SlotTrace* trace=NULL,
 ) noexcept nogil:
     """Find the slots around a target as a broker does (`warm_section`: from 2.1.0 on)."""
     cdef SlotRange found
@@ -104,13 +122,13 @@ cdef inline SlotRange search_slots(
         return found
     if warm_section:
         hot = max(0, count - 1 - WARM_SECTION_SIZE // key.entry_size)
-        if key_of(entries, hot, key) < target:
-            return bisect_slots(entries, count, hot, count - 1, key, target)
-    if key_of(entries, 0, key) > target:
+        if look_at(entries, hot, key, trace) < target:
+            return bisect_slots(entries, count, hot, count - 1, key, target, trace)
+    if look_at(entries, 0, key, trace) > target:
         found.lower = -1
         found.upper = 0
         return found
-    return bisect_slots(entries, count, 0, hot, key, target)
+    return bisect_slots(entries, count, 0, hot, key, target, trace)
 
 
 cdef inline Py_ssize_t slots_before_padding(

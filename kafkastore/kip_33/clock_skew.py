@@ -13,7 +13,7 @@ was more than S behind the one that T was read from:
 from __future__ import annotations
 
 from kafkastore.formats.entries import TimestampAndOffset
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 
 def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:

@@ -29,8 +29,8 @@ from kafkastore.formats.group_metadata import (
     parse_offset_commit_value,
 )
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.partition_log import PartitionLog
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 

@@ -45,8 +45,8 @@ from kafkastore.kip_33.latency import (
     latency_of,
 )
 from kafkastore.kip_33.record_times import new_columns, runs_between, times_of
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.partition_log import PartitionLog
 
 Method = Literal["create-time", "log-append-time"]
 

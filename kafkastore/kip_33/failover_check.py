@@ -8,7 +8,7 @@ import numpy as np
 from kafkastore.kip_33.fingerprints import Fingerprints, Hashes, Match
 from kafkastore.kip_33.latency import LOG_APPEND_TIME, keeps_create_times
 from kafkastore.kip_33.record_times import runs_between
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.partition_log import PartitionLog
 
 
 class FailoverCheck(NamedTuple):

@@ -23,8 +23,8 @@ from kafkastore.kip_33.record_times import (
 )
 from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.partition_log import PartitionLog
 
 
 class Place(enum.StrEnum):

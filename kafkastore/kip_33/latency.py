@@ -35,8 +35,8 @@ from kafkastore.kip_33.record_times import (
     times_of,
 )
 from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.partition_log import PartitionLog
 
 #: The attribute of batches, and of v1 messages, whose timestamps are the broker's.
 LOG_APPEND_TIME = 0x08

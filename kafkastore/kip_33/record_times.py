@@ -11,9 +11,9 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.log.batch_reading import SegmentsInTurn
 from kafkastore.log.damage import Damage
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.store.partition_log import PartitionLog
 
 #: What a timestamp counts as whose microseconds do not fit 64 bits.
 FAR_FUTURE = ((1 << 63) - 1) // 1000

@@ -18,8 +18,6 @@ from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.retention import (
     DELETE,
     Retention,
@@ -30,6 +28,8 @@ from kafkastore.log.retention import (
 from kafkastore.segment.index_file import TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.partition_log import PartitionLog
 
 #: Topics whose policy is never `delete`: Kafka's own, and KRaft's log, which goes by its snapshots.
 _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")

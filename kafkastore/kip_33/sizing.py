@@ -19,10 +19,10 @@ from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.index_growth import preallocated_size
-from kafkastore.log.log_store import LogStore
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.partition_log import PartitionLog
 
 #: ``index.interval.bytes``: Kafka's default, and some beside it.
 INTERVALS = (1024, 4096, 16_384, 65_536)

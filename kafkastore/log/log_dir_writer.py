@@ -50,8 +50,8 @@ from kafkastore.fs import FileSystem, LockFile
 from kafkastore.log.applied_recovery import apply_recovery, cuts_of
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir import CHECKPOINTS, LogDir
+from kafkastore.log.log_view import LogView
 from kafkastore.log.log_writer import LogWriter
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
 from kafkastore.remote.tree import refuse_remote
 from kafkastore.segment.log_segment import LogSegment
@@ -416,7 +416,7 @@ class LogDirWriter:
         segment's offsets once more, that segment is recovered; and one that does not end in whole
         batches.
         """
-        log = PartitionLog(self.path / str(topic_partition), topic_partition)
+        log = LogView(self.path / str(topic_partition), topic_partition)
         recovery_point = self._recovery_points.get(topic_partition, 0)
         load = partial(
             recover_log,
@@ -446,7 +446,7 @@ class LogDirWriter:
         # before it starts would be dropped.
         end = LogSegment(writer.path, writer.base_offsets[-1]).next_offset
         return recover_log(
-            PartitionLog(writer.path, writer.topic_partition),
+            LogView(writer.path, writer.topic_partition),
             self.version,
             index_interval_bytes=writer.config.index_interval_bytes,
             clean=True,

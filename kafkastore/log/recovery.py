@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkastore.errors import CorruptCheckpointError
-from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.checkpoints import EpochStart
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_loader import LogLoader
-from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.log_view import LogView
 from kafkastore.log.segment_split import CopiedRange
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
@@ -112,7 +111,7 @@ class RecoveredLog:
 
 
 def recover_log(
-    log: PartitionLog,
+    log: LogView,
     version: str,
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
@@ -157,7 +156,8 @@ def recover_log(
         If a log is broken where a broker only reads it, or can't be read, or the epoch checkpoint
         is damaged: a broker does not start then, or gives the log directory up.
     """
-    check_kind("log", log, PartitionLog)
+    if not isinstance(log, LogView):  # callers have a PartitionLog, which is one
+        raise TypeError(f"log is a PartitionLog, not {log!r}")
     loader = LogLoader(
         log.path,
         rules_of(version),
@@ -199,7 +199,7 @@ def recover_log(
     )
 
 
-def _checkpointed(log: PartitionLog, checkpoint: str, given: int | None) -> int:
+def _checkpointed(log: LogView, checkpoint: str, given: int | None) -> int:
     """Return an offset of a checkpoint, or what was given instead; 0 where it can't be read."""
     if given is not None:
         return given

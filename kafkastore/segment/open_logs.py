@@ -7,22 +7,30 @@ from __future__ import annotations
 
 import resource
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import ReferenceType, ref
-
-if TYPE_CHECKING:
-    from kafkastore.segment.timestamp_search import SegmentSearch
 
 MOST_OPEN = 64
 #: Of the files that the process may have open.
 LARGEST_SHARE = 1 / 8
 
+
+class KeepsOpen(Protocol):
+    """A search, as far as this module knows it; see `SegmentSearch`."""
+
+    def spare(self) -> bool:
+        """Tell whether it was used since this was asked last."""
+
+    def let_go(self) -> None:
+        """Close its log, unless a search needs it just now."""
+
+
 #: Without a lock, for which a finalizer or a forked process might wait: a thread takes out what it
 #: looks at.
-_kept: deque[ReferenceType[SegmentSearch]] = deque()
+_kept: deque[ReferenceType[KeepsOpen]] = deque()
 
 
-def keep(search: SegmentSearch) -> None:
+def keep(search: KeepsOpen) -> None:
     """Take note that a search has opened its log; one that was not used lately lets go of its own.
 
     Parameters

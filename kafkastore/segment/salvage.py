@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats import batch_header
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.remote import reads
-
-if TYPE_CHECKING:
-    from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.readable_log import ReadableLog
 
 _WINDOW_BYTES = 1 << 22
 #: What a device that can't read gives up at least.
@@ -49,12 +47,12 @@ class Stretch(NamedTuple):
     next_offset: int
 
 
-def stretches(log: LogFile, base_offset: int, end_offset: int | None) -> Iterator[Stretch]:
+def stretches(log: ReadableLog, base_offset: int, end_offset: int | None) -> Iterator[Stretch]:
     """Find all whole batches of a log, whatever lies between them.
 
     Parameters
     ----------
-    log : LogFile
+    log : ReadableLog
         Open.
     base_offset : int
         Of the segment.
@@ -77,7 +75,7 @@ def stretches(log: LogFile, base_offset: int, end_offset: int | None) -> Iterato
         position = next_batch(log, position, next_offset, last_offset)
 
 
-def _stretch(log: LogFile, position: int, min_offset: int, max_offset: int) -> Stretch | None:
+def _stretch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> Stretch | None:
     """Go over batches from a position on, as long as they are good."""
     end, next_offset, first_offset = position, min_offset, -1
     try:
@@ -112,7 +110,7 @@ def _end_of(header: Any) -> int:
     return int(header["position"] + header["size"])
 
 
-def _first_offset(log: LogFile, position: int) -> int:
+def _first_offset(log: ReadableLog, position: int) -> int:
     """Return the first offset of the batch at a position; the last one there can be without any."""
     header = _header(log, position)
     if header is None:
@@ -120,7 +118,7 @@ def _first_offset(log: LogFile, position: int) -> int:
     return int(header["base_offset"] if header["base_offset"] >= 0 else header["last_offset"])
 
 
-def _header(log: LogFile, position: int) -> Any | None:
+def _header(log: ReadableLog, position: int) -> Any | None:
     """Read the header of the batch at a position; None where it is not whole or can't be read."""
     try:
         return log.header_at(position)
@@ -128,12 +126,12 @@ def _header(log: LogFile, position: int) -> Any | None:
         return None
 
 
-def next_batch(log: LogFile, position: int, min_offset: int, max_offset: int) -> int:
+def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> int:
     """Find where the next good batch begins behind one that is broken or can't be read.
 
     Parameters
     ----------
-    log : LogFile
+    log : ReadableLog
         Open.
     position : int
         Where the broken one begins.
@@ -174,7 +172,7 @@ def next_batch(log: LogFile, position: int, min_offset: int, max_offset: int) ->
     return log.size
 
 
-def begins_batch(log: LogFile, position: int, base_offset: int) -> bool:
+def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
     """Tell whether a whole batch with an offset of the segment begins at a position."""
     try:
         first_offset = log.first_offset_at(position)
@@ -183,12 +181,12 @@ def begins_batch(log: LogFile, position: int, base_offset: int) -> bool:
     return first_offset is not None and base_offset <= first_offset <= base_offset + INT32_MAX
 
 
-def is_torn_batch(log: LogFile, position: int, min_offset: int, max_offset: int) -> bool:
+def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> bool:
     """Tell whether the bytes from a position on are a last batch that was cut short.
 
     Parameters
     ----------
-    log : LogFile
+    log : ReadableLog
         Open.
     position : int
         Behind the last whole batch.
@@ -209,12 +207,12 @@ def is_torn_batch(log: LogFile, position: int, min_offset: int, max_offset: int)
     return is_last and not has_false_length(log, position)
 
 
-def has_false_length(log: LogFile, position: int) -> bool:
+def has_false_length(log: ReadableLog, position: int) -> bool:
     """Tell whether the last batch seems torn just because its length is wrong.
 
     Parameters
     ----------
-    log : LogFile
+    log : ReadableLog
         Open.
     position : int
         Where the batch begins.
@@ -234,7 +232,7 @@ def has_false_length(log: LogFile, position: int) -> bool:
     return _is_whole(data, position)
 
 
-def _is_good(log: LogFile, position: int) -> bool:
+def _is_good(log: ReadableLog, position: int) -> bool:
     """Tell whether a whole batch with a right checksum begins at a position."""
     header = _header(log, position)
     data = None if header is None else _read(log, position, int(header["size"]))
@@ -250,7 +248,7 @@ def _is_whole(data: bytes | bytearray, position: int) -> bool:
     return count == 1 and bool(headers["crc_valid"][0] == 1)
 
 
-def _read(log: LogFile, position: int, size: int) -> bytes | None:
+def _read(log: ReadableLog, position: int, size: int) -> bytes | None:
     """Read bytes; None where the device gives none."""
     reads.need(log.descriptor, position, position + size)
     try:

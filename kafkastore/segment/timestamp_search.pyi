@@ -5,19 +5,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.formats.entries import OffsetPosition, TimestampAndOffset, TimestampOffset
-from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.readable_log import ReadableLog
 
 class SearchTrace(NamedTuple):
     answer: TimestampAndOffset | None
     time_entry: TimestampOffset
     offset_entry: OffsetPosition
     starting_position: int
+    time_slots: tuple[int, ...]
+    offset_slots: tuple[int, ...]
 
 class SegmentSearch:
     was_used: bool
     def __init__(
         self,
-        open_log: Callable[[], LogFile],
+        open_log: Callable[[], ReadableLog],
         base_offset: int,
         time_entries: bytes,
         offset_entries: bytes,

@@ -35,7 +35,7 @@ from kafkastore.formats.record_cursor cimport (
     next_record,
     open_cursor,
 )
-from kafkastore.formats.slot_search cimport search_slots
+from kafkastore.formats.slot_search cimport SlotTrace, search_slots
 from kafkastore.segment.log_window cimport (
     IS_BROKEN_RECORDS,
     IS_COMPRESSED,
@@ -83,12 +83,16 @@ class SearchTrace(NamedTuple):
         The floor entries that it began at; if they do not fit the log, at its first byte.
     starting_position : int
         Byte position of the first batch looked at.
+    time_slots, offset_slots : tuple of int
+        The slots of the indexes that a broker looks at, in order; empty if they were checked.
     """
 
     answer: TimestampAndOffset | None
     time_entry: TimestampOffset
     offset_entry: OffsetPosition
     starting_position: int
+    time_slots: tuple[int, ...]
+    offset_slots: tuple[int, ...]
 
 
 cdef extern from *:
@@ -166,6 +170,8 @@ cdef struct Search:
     Payload payload
     Wrapper wrappers[BEGINNINGS]
     int asked                # which wrapper
+    SlotTrace* time_trace    # NULL: nobody asks
+    SlotTrace* offset_trace
     Found found
 
 
@@ -287,6 +293,10 @@ cdef Outcome search_batches(
         search.smallest_offset = header.last_offset + 1
 
 
+cdef tuple slots_of(const SlotTrace* trace):
+    return tuple([trace.slots[number] for number in range(trace.count)])
+
+
 cdef class SegmentSearch:
     """Searches one segment for times; threads may share it.
 
@@ -406,6 +416,7 @@ cdef class SegmentSearch:
         search.target_timestamp = target_timestamp
         search.starting_offset = starting_offset
         search.has_begun = False
+        search.time_trace = search.offset_trace = NULL
         return self._find_one(&search)
 
     def find_from(self, int64_t position, int64_t target_timestamp, int64_t starting_offset):
@@ -463,6 +474,7 @@ cdef class SegmentSearch:
             return
         answer = <Found*> &answer_bytes[0]
         search.starting_offset = starting_offset
+        search.time_trace = search.offset_trace = NULL
         free_one = self._free_one()
         try:
             log = free_one._begin(&search, READ_FOR_MANY)
@@ -509,6 +521,9 @@ cdef class SegmentSearch:
         cdef Search search
         cdef time_index.Entry time_entry
         cdef offset_index.Entry offset_entry
+        cdef SlotTrace time_trace, offset_trace
+        time_trace.count = offset_trace.count = 0
+        search.time_trace, search.offset_trace = &time_trace, &offset_trace
         search.target_timestamp = target_timestamp
         search.starting_offset = starting_offset
         search.has_begun = False
@@ -517,7 +532,8 @@ cdef class SegmentSearch:
         offset_entry = self._offset_floor(max(time_entry.offset, starting_offset))
         return SearchTrace(
             answer, TimestampOffset(time_entry.timestamp, time_entry.offset),
-            OffsetPosition(offset_entry.offset, offset_entry.position), search.starting_position)
+            OffsetPosition(offset_entry.offset, offset_entry.position), search.starting_position,
+            slots_of(&time_trace), slots_of(&offset_trace))
 
     cdef object _find_one(self, Search* search):
         cdef SegmentSearch free_one = self._free_one()
@@ -604,25 +620,33 @@ cdef class SegmentSearch:
         """The time whose floor entry a search begins at."""
         return target_timestamp - (self._checked and target_timestamp > INT64_MIN)
 
-    cdef Py_ssize_t _time_slot(self, int64_t timestamp) noexcept nogil:
+    cdef Py_ssize_t _time_slot(
+        self, int64_t timestamp, SlotTrace* trace=NULL
+    ) noexcept nogil:
         return search_slots(self._times, self._time_count, time_index.timestamp_key(), timestamp,
-                            self._warm_section).lower
+                            self._warm_section, trace).lower
 
-    cdef time_index.Entry _time_floor(self, int64_t timestamp) noexcept nogil:
+    cdef time_index.Entry _time_floor(
+        self, int64_t timestamp, SlotTrace* trace=NULL
+    ) noexcept nogil:
         return time_index.load_entry(
-            self._times, self._time_slot(timestamp), self._base_offset)
+            self._times, self._time_slot(timestamp, trace), self._base_offset)
 
-    cdef offset_index.Entry _offset_floor(self, int64_t offset) noexcept nogil:
+    cdef offset_index.Entry _offset_floor(
+        self, int64_t offset, SlotTrace* trace=NULL
+    ) noexcept nogil:
         return offset_index.load_entry(
             self._offsets,
             search_slots(self._offsets, self._offset_count,
                          offset_index.offset_key(self._base_offset), offset,
-                         self._warm_section).lower,
+                         self._warm_section, trace).lower,
             self._base_offset)
 
     cdef Outcome _begin_as_brokers(self, Search* search) noexcept nogil:
-        cdef int64_t offset = self._time_floor(self._floor_of(search.target_timestamp)).offset
-        search.position = self._offset_floor(max(offset, search.starting_offset)).position
+        cdef int64_t offset = self._time_floor(
+            search.target_timestamp, search.time_trace).offset
+        search.position = self._offset_floor(
+            max(offset, search.starting_offset), search.offset_trace).position
         return IS_FOUND
 
     cdef Outcome _begin_checked(self, Search* search) noexcept nogil:

@@ -16,7 +16,7 @@ from models.log_directory import Log, Segment
 from models.record_format import GZIP, Batch, Row, emptied, marker
 
 import kafkastore
-from kafkastore.log.lookup.rules import UnknownRulesError
+from kafkastore.lookup.rules import UnknownRulesError
 
 
 def moments(records):

@@ -26,7 +26,7 @@ from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.lookup.rules import UnknownRulesError
+from kafkastore.lookup.rules import UnknownRulesError
 
 NOW = 10_000
 

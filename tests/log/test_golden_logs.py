@@ -8,7 +8,7 @@ from models.iteration import until_error
 
 import kafkastore
 from kafkastore import CorruptBatchError, TimestampType
-from kafkastore.log.log_store import is_partition_directory
+from kafkastore.store.log_store import is_partition_directory
 
 TIMESTAMP_TYPES = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",

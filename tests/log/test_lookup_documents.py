@@ -48,7 +48,7 @@ def test_each_difference_comes_with_the_documented_version(field):
 def test_every_field_of_lookups_is_documented():
     names = " ".join(
         path.read_text()
-        for path in (Path(__file__).parents[2] / "kafkastore" / "log" / "lookup").glob("*.py")
+        for path in (Path(__file__).parents[2] / "kafkastore" / "lookup").glob("*.py")
     )
     used = {field for field in rules_of("2.4")._fields if re.search(rf"\.{field}\b", names)}
     assert used - OF_LOADING == set(documented())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from models.index_model import WARM_SECTION_SIZE, TimeIndexModel
+from models.index_model import WARM_SECTION_SIZE, slot_range
 from models.log_directory import Log, Segment
 from models.offset_lookup import correct_answer
 from models.record_format import Batch, Row, emptied, marker
@@ -15,7 +15,8 @@ from models.record_strategies import bounded, logs
 from models.segment_indexes import pack_offset_entries, pack_time_entries
 
 import kafkastore
-from kafkastore.log.lookup.explanation import slots_looked_at
+from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.timestamp_search import SegmentSearch
 
 
 def one_by_one(first_offset, *times, **fields):
@@ -166,19 +167,42 @@ def test_explanations_are_json(tmp_path):
     assert told["time_slots"]
 
 
-@pytest.mark.parametrize("warm_entries", [None, WARM_SECTION_SIZE // 12, 2])
-def test_the_slots_looked_at_are_those_of_kafka_s_search(monkeypatch, warm_entries):
-    monkeypatch.setattr("models.index_model.WARM_SECTION_SIZE", (warm_entries or 0) * 12)
-    for times in ([], [5], [1, 5, 9], [1, 5, 9, 9, 0, 0, 0, 0], [9, 1, 8, 2, 7, 3], range(40)):
-        entries = pack_time_entries([(time, 0) for time in times], 0)
-        model = TimeIndexModel(entries, 0, warm_section=warm_entries is not None)
-        keys = [slot[0] for slot in model.slots]
-        for target in range(-1, 42):
-            lower, _ = model.search(0, target)
-            slots = slots_looked_at(keys, target, warm_entries)
-            assert set(slots) <= set(range(len(keys)))
-            assert lower in (*slots, -1)
-            assert len(slots) <= 2 + max(len(keys), 1).bit_length()
+class Slots(list):
+    """Keys that note which of them are looked at."""
+
+    def __init__(self, keys):
+        super().__init__(keys)
+        self.looked_at = []
+
+    def __getitem__(self, slot):
+        self.looked_at.append(slot)
+        return super().__getitem__(slot)
+
+
+@pytest.mark.parametrize("warm_section", [False, True])
+def test_the_slots_looked_at_are_those_of_kafka_s_search(tmp_path, warm_section):
+    (tmp_path / "0.log").touch()
+    padded = [*range(0, 4000, 2), *[0] * 700]
+    for times in (
+        [], [5], [1, 5, 9], [1, 5, 9, 9, 0, 0, 0, 0], [9, 1, 8, 2, 7, 3], range(40), padded
+    ):
+        # Times are offsets, too, so that both indexes have the same keys.
+        search = SegmentSearch(
+            lambda: LogFile(tmp_path / "0.log"),
+            0,
+            pack_time_entries([(time, 0) for time in times], 0),
+            pack_offset_entries([(time, 7) for time in times], 0),
+            warm_section=warm_section,
+        )
+        for target in (*range(-1, 42), 2500, 2501, 3998, 5000):
+            for entry_bytes, looked_at in (
+                (12, search.trace(target, 0).time_slots),
+                (8, search.trace(-1, target).offset_slots),
+            ):
+                keys = Slots(times)
+                warm_entries = WARM_SECTION_SIZE // entry_bytes if warm_section else None
+                slot_range(keys, max(target, 0) if entry_bytes == 8 else target, warm_entries)
+                assert list(looked_at) == keys.looked_at
 
 
 def records_of(log):

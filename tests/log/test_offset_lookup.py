@@ -21,8 +21,8 @@ from models.segment_indexes import pack_offset_entries, pack_time_entries, time_
 
 import kafkastore
 from kafkastore import CorruptBatchError, LogSegment, TopicPartition
-from kafkastore.log.lookup.kip_33_segments import kip_33_entries
-from kafkastore.log.lookup.rules import UnknownRulesError
+from kafkastore.lookup.kip_33 import kip_33_entries
+from kafkastore.lookup.rules import UnknownRulesError
 
 VERSIONS = {
     "0.10.2": (0, 10, 2), "0.11": (0, 11), "2.0": (2, 0), "2.1": (2, 1), "2.2": (2, 2),

@@ -7,7 +7,7 @@ from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
 
 import kafkastore
-from kafkastore.log.sample_times import sample_times
+from kafkastore.store.sample_times import sample_times
 
 FIRST = 1_600_000_000_000
 

@@ -12,8 +12,8 @@ from models.record_strategies import in_a_row
 
 import kafkastore
 from kafkastore.changes.apply import apply
-from kafkastore.log.lookup.rules import UnknownRulesError
-from kafkastore.log.sample_times import sample_times
+from kafkastore.lookup.rules import UnknownRulesError
+from kafkastore.store.sample_times import sample_times
 
 from .directories import contents, data
 

@@ -26,9 +26,10 @@ def slot_range(keys, target, warm_entries):
         low, high = begin, end
         while low < high:
             middle = (low + high + 1) // 2
-            if keys[middle] > target:
+            key = keys[middle]
+            if key > target:
                 high = middle - 1
-            elif keys[middle] < target:
+            elif key < target:
                 low = middle
             else:
                 return middle, middle

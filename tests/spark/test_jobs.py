@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore.log.sample_times import sample_times
 from kafkastore.spark.jobs.checking import ToCheck, check_place
 from kafkastore.spark.jobs.partition_jobs import MOST_TIMES, answer_times, survey_partition
 from kafkastore.spark.jobs.places import places_of
 from kafkastore.spark.jobs.reading import MOST_SAMPLES, Reading
+from kafkastore.store.sample_times import sample_times
 
 NOW = 2_000_000_000_000
 

@@ -20,13 +20,13 @@ from kafkastore.changes.journal import Journal, find_journals
 from kafkastore.changes.parts import DonePart, Part, Spread, apply_in_parts, resume_in_parts
 from kafkastore.changes.plan import Plan
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.log.log_store import AnyPartition, AnyPath
 from kafkastore.remote.tree import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.places import Paths, listed, place_fields
 from kafkastore.spark.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
 from kafkastore.spark.spread import Place, Run, spread
 from kafkastore.spark.watch import Tell
+from kafkastore.store.log_store import AnyPartition, AnyPath
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

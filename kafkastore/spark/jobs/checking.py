@@ -21,8 +21,6 @@ from kafkastore.checks.verify import (
 )
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_store import AnyPartition, LogStore, open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.places import (
     FAILURES,
@@ -34,6 +32,8 @@ from kafkastore.spark.jobs.places import (
     place_of,
 )
 from kafkastore.spark.spread import Place, Run, table
+from kafkastore.store.log_store import AnyPartition, LogStore, open_store
+from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import pyarrow as pa

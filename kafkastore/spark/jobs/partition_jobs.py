@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkastore import legacy
-from kafkastore.log.sample_times import sample_times
 from kafkastore.spark.jobs.places import FAILURES, open_place
 from kafkastore.spark.jobs.reading import Reading, SegmentRow
 from kafkastore.spark.spread import Place
+from kafkastore.store.sample_times import sample_times
 
 BROKER_RULES = "2.4"
 #: Times that a partition is asked for at most, unless they are given.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import MARKS, LogDir
-from kafkastore.log.log_store import AnyPartition, AnyPath, LogStore, Partitions
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import known_here, url_of
 from kafkastore.spark.spread import Place
+from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Partitions
+from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,6 @@ from kafkastore.kip_33.lag import PartitionLag, lag_of
 from kafkastore.kip_33.lag import Place as Position
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation, reads_committed
-from kafkastore.log.log_store import AnyPartition, LogStore, open_store
 from kafkastore.spark.jobs.places import (
     Copies,
     Paths,
@@ -27,6 +26,7 @@ from kafkastore.spark.jobs.places import (
     weight,
 )
 from kafkastore.spark.spread import table
+from kafkastore.store.log_store import AnyPartition, LogStore, open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkastore.errors import ChangeRefusedError, DuplicatePartitionError
-from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.remote.tree import shown
 from kafkastore.spark import register
 from kafkastore.spark.jobs.partition_jobs import PartitionRow, survey_partition
@@ -24,6 +23,7 @@ from kafkastore.spark.jobs.places import (
 )
 from kafkastore.spark.spread import Failed, attempt, spread, table
 from kafkastore.spark.watch import Tell, watch
+from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,6 @@ from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.legacy.offset_request import clock
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.log.log_store import AnyPartition, LogStore, open_store
-from kafkastore.log.partition_log import PartitionLog
-from kafkastore.log.sample_times import sample_times
 from kafkastore.spark.jobs.places import (
     Copies,
     Paths,
@@ -29,6 +26,9 @@ from kafkastore.spark.jobs.places import (
     weight,
 )
 from kafkastore.spark.spread import table
+from kafkastore.store.log_store import AnyPartition, LogStore, open_store
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.sample_times import sample_times
 
 if TYPE_CHECKING:
     import pyarrow as pa

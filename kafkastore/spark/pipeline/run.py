@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kafkastore.log.log_store import open_store
 from kafkastore.spark.jobs.partition_jobs import PartitionRow
 from kafkastore.spark.jobs.places import places_of
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
@@ -16,6 +15,7 @@ from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.progress import Progress, Silent
 from kafkastore.spark.spread import Place
 from kafkastore.spark.watch import Tell
+from kafkastore.store.log_store import open_store
 
 Result = TypeVar("Result")
 

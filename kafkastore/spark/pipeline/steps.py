@@ -21,7 +21,6 @@ from kafkastore.checks.findings import Finding, Severity
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.fs import FileSystem
-from kafkastore.log.log_store import is_partition_directory, open_store
 from kafkastore.remote.tree import local_path, with_urls
 from kafkastore.spark import register
 from kafkastore.spark.jobs import checking, partition_jobs
@@ -48,6 +47,7 @@ from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.session import session
 from kafkastore.spark.spread import Place, spread
 from kafkastore.spark.watch import Tell, failures_of_spark, is_connect
+from kafkastore.store.log_store import is_partition_directory, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

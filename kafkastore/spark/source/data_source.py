@@ -23,7 +23,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kafkastore.log.log_store import open_store
 from kafkastore.spark.source.filters import Limits, accept_far_times
 from kafkastore.spark.source.options import RECORDS, OptionError, ReadOptions, parse_options
 from kafkastore.spark.source.planning import plan
@@ -31,6 +30,7 @@ from kafkastore.spark.source.schema import check_schema, spark_schema
 from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.slice_reading import read_slices
 from kafkastore.spark.source.slices import SlicePack
+from kafkastore.store.log_store import open_store
 
 FORMAT = "kafkastore"
 

@@ -29,8 +29,7 @@ from typing import NamedTuple, get_args
 
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
-from kafkastore.log.lookup.prepared import LookupChoice, check_isolation_is_known
-from kafkastore.log.lookup.rules import broker_rules
+from kafkastore.lookup.rules import LookupChoice, broker_rules, check_isolation_is_known
 from kafkastore.remote.stores import is_url, without_file_scheme
 from kafkastore.segment.checked_times import INDEXES, Indexes, known_indexes
 from kafkastore.spark.source.option_values import (

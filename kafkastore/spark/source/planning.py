@@ -18,8 +18,6 @@ from typing import NamedTuple
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import find_doubt
-from kafkastore.log.log_store import LogStore, open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import shown, url_of
 from kafkastore.segment.checked_times import Indexes
 from kafkastore.segment.log_segment import LogSegment
@@ -38,6 +36,8 @@ from kafkastore.spark.source.slices import (
     spread,
     task_bytes,
 )
+from kafkastore.store.log_store import LogStore, open_store
+from kafkastore.store.partition_log import PartitionLog
 
 LOG = logging.getLogger("kafkastore.spark")
 #: Spark's workers have it where Spark gathers what they log.

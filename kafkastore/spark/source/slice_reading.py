@@ -13,12 +13,12 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.record_columns import BATCH_ROWS
 from kafkastore.log.damage import SkippedBytes
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import shown, url_of
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG, warn
 from kafkastore.spark.source.slices import END, LogSlice
+from kafkastore.store.partition_log import PartitionLog
 
 #: Batches of fewer rows and bytes are put together before they go to the JVM.
 ENOUGH_ROWS = BATCH_ROWS // 2

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import InputPartition
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.index_file import OffsetIndex
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,7 +21,6 @@ from kafkastore.kip_33.committed_offsets import committed_in
 from kafkastore.log.batch_reading import SegmentsInTurn, first_timestamp
 from kafkastore.log.damage import Damage
 from kafkastore.log.log_dir import LogDir
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import url_of
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
@@ -32,6 +31,7 @@ from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import warn
 from kafkastore.spark.source.slice_reading import Skipped
 from kafkastore.spark.source.slices import END, LogSlice
+from kafkastore.store.partition_log import PartitionLog
 
 Columns = dict[str, pa.Array]
 

@@ -26,8 +26,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkastore.kip_33.committed_offsets import CONSUMER_OFFSETS, NoCommittedOffsetsError
-from kafkastore.log.log_store import LogStore, open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.spark.source.options import OptionError, ReadOptions
 from kafkastore.spark.source.planning import chosen
@@ -43,6 +41,8 @@ from kafkastore.spark.source.table_rows import (
     of_entries,
     of_segments,
 )
+from kafkastore.store.log_store import LogStore, open_store
+from kafkastore.store.partition_log import PartitionLog
 
 _PLACE = [("topic", pa.string()), ("partition", pa.int32())]
 _SLOT = [*_PLACE, ("segment", pa.int64()), ("slot", pa.int32())]

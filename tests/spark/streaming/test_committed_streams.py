@@ -5,8 +5,8 @@ import pytest
 from log.written_logs import TransactionalProducer
 from spark.streaming.streams import ALL, append, read, reader_of
 
-from kafkastore.log.log_store import open_store
 from kafkastore.spark.source.streaming.growing_logs import StableEnd, look
+from kafkastore.store.log_store import open_store
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -6,10 +6,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from spark.streaming.streams import ALL, append, numbers, read, reader_of
 
 from kafkastore import LogDirWriter
-from kafkastore.log.log_store import open_store
 from kafkastore.spark.source.slice_reading import DataLossError
 from kafkastore.spark.source.streaming.growing_logs import BatchMark
 from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
+from kafkastore.store.log_store import open_store
 
 
 def lose(reader, start, sentence):

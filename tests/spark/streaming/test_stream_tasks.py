@@ -8,9 +8,9 @@ from spark.streaming.streams import ALL, append, numbers, read, reader_of
 import kafkastore
 from kafkastore.errors import CorruptBatchError
 from kafkastore.formats.checkpoints import parse_offset_checkpoint
-from kafkastore.log.log_store import open_store
 from kafkastore.spark.source.slice_reading import DataLossError
 from kafkastore.spark.source.streaming.stream_tasks import plan_tasks
+from kafkastore.store.log_store import open_store
 
 
 def test_a_harmed_batch_with_others_behind_it_fails_the_task(log_dir, caplog):

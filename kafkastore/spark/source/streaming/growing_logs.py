@@ -19,10 +19,10 @@ from kafkastore.formats.file_names import CLEANER_CHECKPOINT
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.isolation import newest_snapshot, replay
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import next_batch
+from kafkastore.store.partition_log import PartitionLog
 
 
 class BatchMark(NamedTuple):

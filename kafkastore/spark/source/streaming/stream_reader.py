@@ -29,8 +29,6 @@ from pyspark.sql.types import StructType
 from kafkastore.caching import cached_property
 from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_store import open_store
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.spark.source.options import OptionError, ReadOptions, at_least_one, parse_options
 from kafkastore.spark.source.planning import chosen, starting_offset, tell_doubtful_units
 from kafkastore.spark.source.schema import check_schema
@@ -47,6 +45,8 @@ from kafkastore.spark.source.streaming.growing_logs import (
 )
 from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
 from kafkastore.spark.source.streaming.stream_tasks import StreamPack, plan_tasks, read_task, report
+from kafkastore.store.log_store import open_store
+from kafkastore.store.partition_log import PartitionLog
 
 #: A broker's two renames are no further apart.
 MOVING_SECONDS = 0.2

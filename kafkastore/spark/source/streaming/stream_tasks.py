@@ -16,7 +16,6 @@ import pyarrow as pa
 from kafkastore.errors import CorruptionError, NotALogDirectoryError, SegmentGoneError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import LogDir
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG
@@ -33,6 +32,7 @@ from kafkastore.spark.source.slices import (
     task_bytes,
 )
 from kafkastore.spark.source.streaming.growing_logs import BatchMark, find_loss, look
+from kafkastore.store.partition_log import PartitionLog
 
 
 class RangeEnd(NamedTuple):

@@ -24,8 +24,8 @@ from kafkastore.formats.file_names import (
 from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem
 from kafkastore.log.log_dir import CHECKPOINTS, LogDir
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.small_file import read_own_file
+from kafkastore.store.partition_log import PartitionLog
 
 LOG_DIR, _COMMITTED = "log-dir", "committed"
 

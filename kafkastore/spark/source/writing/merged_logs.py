@@ -21,9 +21,9 @@ from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir_writer import LogDirWriter
 from kafkastore.log.log_writer import LogWriter
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
 from kafkastore.segment.log_file import BatchRun
+from kafkastore.store.partition_log import PartitionLog
 
 #: Files of a log that is written; the process has others open too.
 FILES_OF_A_LOG = 3

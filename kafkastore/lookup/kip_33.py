@@ -1,4 +1,4 @@
-"""A segment as KIP-33's text sees it: by the last entry of its time index.
+"""The answer by KIP-33's text, which sees a segment by the last entry of its time index.
 
 The first segment whose last entry is later than the time is searched from the floor entry's offset
 on; a time equal to the last entry leads to the next segment. A missing time index of an inactive
@@ -9,38 +9,38 @@ Source: KIP-33, "Search message by timestamp", "Broker startup".
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
 from kafkastore.formats.entries import TimestampAndOffset, TimestampOffset
-from kafkastore.log.lookup.segments_by_time import LARGEST_TIMESTAMP, SMALLEST_TIMESTAMP, as_entry
+from kafkastore.log.log_view import LogView
+from kafkastore.lookup.segments_by_time import (
+    LARGEST_TIMESTAMP,
+    SMALLEST_TIMESTAMP,
+    ChosenBy,
+    SearchStep,
+    SegmentsByTime,
+    as_entry,
+)
 from kafkastore.segment.log_segment import LogSegment
 
-if TYPE_CHECKING:
-    from kafkastore.log.partition_log import PartitionLog
+
+def prepare(view: LogView, end_offset: int, *, past_damage: bool = False) -> SegmentsByTime:
+    """Prepare the search by the text; nothing of the segments is read yet."""
+    return SegmentsByTime(
+        [Kip33Segment(segment, past_damage=past_damage) for segment in view.segments],
+        view.log_start_offset,
+        falls_through=True,
+        end_offset=end_offset,
+    )
 
 
 def kip_33_entries(segment: LogSegment) -> list[TimestampOffset]:
-    """Return the time index that KIP-33's text gives a segment.
+    """Return the time index that KIP-33's text gives a segment; an active one may have none.
 
     Its own, or for an inactive segment without one an entry by modification time.
-
-    Parameters
-    ----------
-    segment : LogSegment
-        Its files.
-
-    Returns
-    -------
-    list of TimestampOffset
-        Empty for an active segment without a time index.
-
-    Notes
-    -----
-    Source: KIP-33, "Broker startup".
     """
     if segment.time_index is not None:
         return [TimestampOffset(*entry) for entry in segment.time_index.entries().tolist()]
@@ -52,12 +52,7 @@ def kip_33_entries(segment: LogSegment) -> list[TimestampOffset]:
 class Kip33Segment:
     """A segment with the entries that the text gives it; it searches by itself.
 
-    Parameters
-    ----------
-    segment : LogSegment
-        Its files.
-    past_damage : bool
-        Take corrupt bytes for the end of the segment instead of raising.
+    `past_damage`: corrupt bytes end the segment and are not raised.
     """
 
     def __init__(self, segment: LogSegment, *, past_damage: bool = False) -> None:
@@ -85,23 +80,40 @@ class Kip33Segment:
         """The segment itself."""
         return self
 
-    def floor_entry(self, target_timestamp: int) -> TimestampOffset | None:
-        """Return the last entry at or before a time, in order of times."""
-        number = bisect_right(self._rising, (target_timestamp, LARGEST_TIMESTAMP))
-        return self._rising[number - 1] if number else None
-
     def find(self, target_timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
         """Search once."""
-        if not self.entries or self.entries[-1].timestamp <= target_timestamp:
+        return self._search(target_timestamp, starting_offset)[0]
+
+    def trace(self, target_timestamp: int, starting_offset: int) -> SearchStep | None:
+        """Search once, and return each step; None if the last entry is not later than the time."""
+        found, floor, position = self._search(target_timestamp, starting_offset)
+        if position is None:
             return None
-        floor = self.floor_entry(target_timestamp)
+        return SearchStep(
+            self,
+            found,
+            ChosenBy.MODIFICATION_TIME if self.segment.time_index is None else ChosenBy.TIME_INDEX,
+            self.entries[-1].timestamp,
+            position,
+            floor,
+        )
+
+    def _search(
+        self, target_timestamp: int, starting_offset: int
+    ) -> tuple[TimestampAndOffset | None, TimestampOffset | None, int | None]:
+        """Return what was found, the floor entry, and the byte position where the scan began."""
+        if not self.entries or self.entries[-1].timestamp <= target_timestamp:
+            return None, None, None
+        number = bisect_right(self._rising, (target_timestamp, LARGEST_TIMESTAMP))
+        floor = self._rising[number - 1] if number else None
         first = self.segment.base_offset if floor is None else floor.offset
         with self._open_log() as file:
             position = self.segment.position_before(max(starting_offset, first), file)
             found = file.search_for_timestamp(target_timestamp, position, starting_offset)
         if found is None:
-            return None
-        return TimestampAndOffset(found[0], found[1], found[2] if found[2] >= 0 else None)
+            return None, floor, position
+        epoch = found[2] if found[2] >= 0 else None
+        return TimestampAndOffset(found[0], found[1], epoch), floor, position
 
     def find_many(
         self, targets: NDArray[np.int64], starting_offset: int, answers: NDArray[np.void]
@@ -109,16 +121,3 @@ class Kip33Segment:
         """Search for each of some rising targets."""
         for number, target in enumerate(targets.tolist()):
             answers[number] = as_entry(self.find(target, starting_offset))
-
-
-def kip_33_segments(log: PartitionLog, *, past_damage: bool = False) -> list[Kip33Segment]:
-    """Return the segments of a log as the text sees them.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    past_damage : bool
-        See `Kip33Segment`.
-    """
-    return [Kip33Segment(segment, past_damage=past_damage) for segment in log.segments]

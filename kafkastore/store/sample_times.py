@@ -11,9 +11,9 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.batch_reading import first_timestamp
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.store.partition_log import PartitionLog
 
 #: Time index entries of a segment that are looked at; of more, evenly chosen ones.
 _MOST_ENTRIES = 64

@@ -1,40 +1,30 @@
-"""The log of one partition: its segments, its bounds, its records."""
+"""The log of one partition as callers have it: its records, its bounds, and lookups by time."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from kafkastore.caching import cached_until_refresh
-from kafkastore.errors import (
-    CorruptionError,
-    SegmentGoneError,
-)
+from kafkastore.errors import SegmentGoneError
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
+from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.record_batch import Record, RecordBatch
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log.batch_reading import read_batches
-from kafkastore.log.bounds import (
-    HighWatermark,
-    LogBounds,
-    find_bounds,
-    find_last_stable,
-)
+from kafkastore.log.bounds import HighWatermark, LogBounds, find_bounds, find_last_stable
 from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes, known_on_corrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
-from kafkastore.log.lookup.explanation import Explanation, explain
-from kafkastore.log.lookup.list_offset import Question, list_offset
-from kafkastore.log.lookup.past_damage import find_past_damage
-from kafkastore.log.lookup.prepared import LookupChoice, prepare
-from kafkastore.log.lookup.rules import CORRECT
-from kafkastore.log.lookup.segments_by_time import Lookup, as_entry
 from kafkastore.log.partition_files import FileNote
 from kafkastore.log.record_reading import read_records
+from kafkastore.lookup.explanation import Explanation, explain
+from kafkastore.lookup.list_offset import Question, list_offset
+from kafkastore.lookup.prepared import find_offset, find_offsets
+from kafkastore.lookup.rules import LookupChoice
+from kafkastore.lookup.segments_by_time import Lookup
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
 
 if TYPE_CHECKING:
@@ -81,14 +71,23 @@ class PartitionLog(LogView):
     def explain_bounds(self, high_watermark: HighWatermark = "log-end") -> LogBounds:
         """Say what each bound is, and which file it comes from or what is assumed without one.
 
-        See `bounds.find_bounds`.
+        Parameters
+        ----------
+        high_watermark : "log-end", "checkpoint" or int
+            What the last two are bounded by: the log end, what the broker last wrote down, or an
+            offset.
+
+        Returns
+        -------
+        LogBounds
+
+        Raises
+        ------
+        CorruptionError
+            If the high watermark's checkpoint is asked for and damaged, or a batch after the newest
+            producer snapshot is corrupt.
         """
         return self.beside_changes(lambda: find_bounds(self, high_watermark))
-
-    @cached_until_refresh
-    def last_stable_offsets(self) -> dict[tuple[str, int], int]:
-        """What `lookup.last_stable_offset` found out so far, by rules and high watermark."""
-        return {}
 
     def batches(
         self,
@@ -227,22 +226,6 @@ class PartitionLog(LogView):
             indexes=indexes,
         )
 
-    def _lookup(
-        self,
-        rules: str,
-        isolation: Isolation,
-        untimed: Literal["segment"] | None,
-        indexes: Indexes,
-        *,
-        past_damage: bool = False,
-    ) -> Lookup:
-        """Return what these rules make of the log, made ready when it is first asked for."""
-        facts, key = self.facts, (rules, isolation, untimed, indexes, past_damage)
-        lookup: Lookup | None = facts.get(key)
-        if lookup is None:
-            lookup = facts.setdefault(key, prepare(self, LookupChoice(*key)))
-        return lookup
-
     def offset_for_timestamp(
         self,
         target_timestamp: int,
@@ -300,28 +283,17 @@ class PartitionLog(LogView):
         """
         if type(target_timestamp) is not int:  # which costs less than a call
             target_timestamp = whole_number("target_timestamp", target_timestamp)
-        if on_corrupt != "raise":
-            known_on_corrupt(on_corrupt)
-        try:
-            lookup = self.facts.get((rules, isolation, untimed, indexes, False))
-            if lookup is None:
-                lookup = self._lookup(rules, isolation, untimed, indexes)
-            return lookup.find(target_timestamp)
-        except SegmentGoneError:
-            return self.beside_changes(
-                lambda: self._lookup(rules, isolation, untimed, indexes).find(target_timestamp)
-            )
-        except CorruptionError as error:
-            if on_corrupt == "raise":
-                raise
-            if rules == CORRECT:
-                return find_past_damage(
-                    self, target_timestamp, isolation, untimed, on_corrupt, skipped
-                )
-            lookup = self._lookup(rules, isolation, untimed, indexes, past_damage=True)
-            found = lookup.find(target_timestamp)
-            Damage("stop", skipped).end_segment(error, self.segments)
-            return found
+        choice = (rules, isolation, untimed, indexes, False)
+        if on_corrupt == "raise":
+            lookup: Lookup | None = self.facts.get(choice)
+            if lookup is not None:  # prepared before
+                try:
+                    return lookup.find(target_timestamp)
+                except SegmentGoneError:
+                    pass  # listed again below
+        return find_offset(
+            self, target_timestamp, LookupChoice(*choice), known_on_corrupt(on_corrupt), skipped
+        )
 
     def offsets_for_timestamps(
         self,
@@ -349,27 +321,10 @@ class PartitionLog(LogView):
             Structured: `timestamp` int64, `offset` int64, `leader_epoch` int32, in the order asked;
             -1 each where there is none.
         """
-        known_on_corrupt(on_corrupt)
-        try:
-            return self.beside_changes(
-                lambda: self._lookup(rules, isolation, untimed, indexes).find_many(
-                    target_timestamps
-                )
-            )
-        except CorruptionError:
-            if on_corrupt == "raise":
-                raise
-            find = partial(
-                self.offset_for_timestamp,
-                rules=rules,
-                isolation=isolation,
-                untimed=untimed,
-                indexes=indexes,
-                on_corrupt=on_corrupt,
-                skipped=skipped,
-            )
-            targets = as_targets(target_timestamps).ravel().tolist()
-            return np.array([as_entry(find(each)) for each in targets], TIMESTAMP_AND_OFFSET)
+        choice = LookupChoice(rules, isolation, untimed, indexes)
+        return find_offsets(
+            self, target_timestamps, choice, known_on_corrupt(on_corrupt), skipped
+        )
 
     def explain_timestamp(
         self,
@@ -381,7 +336,24 @@ class PartitionLog(LogView):
     ) -> Explanation:
         """Find the offset for a time, and say by which way, and why the right one is another.
 
-        See `explanation.explain`.
+        Parameters
+        ----------
+        target_timestamp : int
+            ms since 1970, inclusive.
+        rules, isolation, indexes : str
+            As for `offset_for_timestamp`.
+
+        Returns
+        -------
+        Explanation
+            Its answer is that of `offset_for_timestamp`.
+
+        Raises
+        ------
+        UnknownRulesError
+            If the rules are not known.
+        CorruptBatchError
+            If bytes on the way are corrupt.
         """
         target_timestamp = whole_number("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
@@ -401,9 +373,43 @@ class PartitionLog(LogView):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
     ) -> TimestampAndOffset | None:
-        """Answer what a consumer is told: of times, and of the special timestamps -1 to -6.
+        """Return what a broker answers a consumer, for a time or a special timestamp, -1 to -6.
 
-        See `lookup.list_offset` for the answers, and its `Question` for the parameters.
+        Parameters
+        ----------
+        timestamp : int
+            ms since 1970, or special; ``docs/lookups.md`` has all of them.
+        rules, isolation, indexes : str
+            As for `offset_for_timestamp`. Answers are below the high watermark, or the last stable
+            offset.
+        high_watermark : "log-end", "checkpoint" or int
+            The log end, what the broker last wrote down, or an offset.
+        version : int, optional
+            Of the ListOffsets request, from 1 on. Default: the newest that the broker speaks.
+        message_format_version : str, optional
+            The topic's ``message.format.version``. Default: one with timestamps.
+        current_leader_epoch : int, optional
+            The partition's, which the answer to -1 names. Default: the newest in the log.
+        on_corrupt, skipped
+            As for `offset_for_timestamp`. What -3 asks for in a corrupt segment, and the last
+            stable offset after corrupt bytes, are not known in any case.
+
+        Returns
+        -------
+        TimestampAndOffset or None
+            The timestamp is -1 where the answer is no record; None: there is no answer, which a
+            broker says with -1 in every field.
+
+        Raises
+        ------
+        UnsupportedTimestampError
+            If the timestamp is refused.
+        UnsupportedForMessageFormatError
+            If such a topic is not searched.
+        UnknownRulesError
+            If the rules are not known.
+        ValueError
+            If the broker does not speak that version of the request, or it has no isolation.
         """
         timestamp = whole_number("timestamp", timestamp)
         question = Question(

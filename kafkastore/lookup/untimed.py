@@ -7,7 +7,7 @@ KIP-33 entry that a migration gave it, or else the modification time of its ``.l
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,23 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError, CorruptionError
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset, as_targets
-from kafkastore.log.lookup.segments_by_time import Lookup
-
-if TYPE_CHECKING:
-    from kafkastore.log.partition_log import PartitionLog
-    from kafkastore.segment.checked_times import Indexes
-    from kafkastore.segment.log_segment import LogSegment
+from kafkastore.log.log_view import LogView
+from kafkastore.lookup.segments_by_time import Lookup, SearchStep
+from kafkastore.segment.checked_times import Indexes
+from kafkastore.segment.log_segment import LogSegment
 
 
 class _Untimed(NamedTuple):
-    """The segments without timestamps, up to the first that is corrupt.
+    """The segments without timestamps, up to the first that is corrupt, by offset.
 
-    Attributes
-    ----------
-    times, first_offsets : numpy.ndarray of int64
-        The largest time of each and those before it, and their first offsets.
-    error : CorruptionError or None
-        Why nothing is known of segments from `error_offset` on.
+    Of each the largest time of it and those before it, and its first offset; why nothing is known
+    of segments from `error_offset` on.
     """
 
     times: NDArray[np.int64]
@@ -41,23 +35,8 @@ class _Untimed(NamedTuple):
 
 
 class WithUntimedSegments:
-    """A lookup by other rules, and beside it the segments without timestamps.
+    """A lookup by other rules, and next to it the segments without timestamps.
 
-    Parameters
-    ----------
-    lookup : Lookup
-        By the other rules.
-    log : PartitionLog
-        The partition.
-    end_offset : int
-        First offset that may not be found.
-    indexes : str
-        How far time indexes are trusted.
-    past_damage : bool
-        Take corrupt bytes for the end of their segment instead of raising.
-
-    Notes
-    -----
     The answer is the smaller one: of the record found by the other rules, and of the first such
     segment that was last written at or after the time. Its timestamp is -1.
     """
@@ -65,14 +44,14 @@ class WithUntimedSegments:
     def __init__(
         self,
         lookup: Lookup,
-        log: PartitionLog,
+        view: LogView,
         end_offset: int,
         indexes: Indexes,
         *,
         past_damage: bool = False,
     ) -> None:
         self._lookup = lookup
-        self._log = log
+        self._view = view
         self._end_offset = end_offset
         self._indexes = indexes
         self._past_damage = past_damage
@@ -80,8 +59,8 @@ class WithUntimedSegments:
     @cached_property
     def _segments(self) -> _Untimed:
         found, error, error_offset = [], None, self._end_offset
-        for segment in self._log.segments:
-            first = max(segment.base_offset, self._log.log_start_offset)
+        for segment in self._view.segments:
+            first = max(segment.base_offset, self._view.log_start_offset)
             try:
                 if self._is_untimed(segment, first):
                     found.append((time_of(segment), first))
@@ -104,9 +83,11 @@ class WithUntimedSegments:
             return False
         return segment.largest_record_timestamp(self._indexes) is None
 
-    def find(self, target_timestamp: int) -> TimestampAndOffset | None:
+    def find(
+        self, target_timestamp: int, trace: list[SearchStep] | None = None
+    ) -> TimestampAndOffset | None:
         """Find the offset for a time, ms since 1970, inclusive."""
-        found = self._lookup.find(target_timestamp)
+        found = self._lookup.find(target_timestamp, trace)
         times, offsets, error, error_offset = self._segments
         number = int(np.searchsorted(times, max(target_timestamp, 0)))
         if number == len(offsets) or offsets[number] >= self._end_offset:

@@ -19,9 +19,9 @@ from kafkastore.formats.file_names import (
 )
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir
-from kafkastore.log.partition_log import PartitionLog
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
+from kafkastore.store.partition_log import PartitionLog
 
 AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.

@@ -1,4 +1,4 @@
-"""A segment as the broker in question has it in memory.
+"""The answer of a broker: segments as it has them in memory, and its search, flaws included.
 
 Which state of a broker is meant depends on the log directory:
 
@@ -23,24 +23,28 @@ Source: Kafka 2.4.0 ``Log.fetchOffsetByTimestamp``, ``Log.loadSegmentFiles``, ``
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.caching import cached_property
 from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.broker_rules import BrokerRules
-from kafkastore.formats.entries import OffsetPosition, TimestampOffset
+from kafkastore.formats.entries import TimestampAndOffset, TimestampOffset
 from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.log_loader import are_indexes_accepted
+from kafkastore.log.log_view import LogView
+from kafkastore.lookup.segments_by_time import (
+    LARGEST_OFFSET,
+    ChosenBy,
+    SearchStep,
+    SegmentsByTime,
+)
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.timestamp_search import SegmentSearch
-
-if TYPE_CHECKING:
-    from kafkastore.log.partition_log import PartitionLog
 
 State = Literal["loaded", "recovered", "running"]
 
@@ -57,18 +61,9 @@ class IndexEntries(NamedTuple):
 
 
 class BrokerSegment:
-    """A segment with the indexes that the broker has in memory.
+    """A segment with the indexes that the broker has in memory, and how it came by it.
 
-    Parameters
-    ----------
-    segment : LogSegment
-        Its files.
-    rules : BrokerRules
-        Of the broker.
-    state : "loaded", "recovered" or "running"
-        How the broker came by it.
-    past_damage : bool
-        Take corrupt bytes for the end of the segment, as the broker does, instead of raising.
+    `past_damage`: corrupt bytes end the segment, as they do for the broker, and are not raised.
     """
 
     def __init__(
@@ -168,11 +163,6 @@ class BrokerSegment:
         """Whether the ``.log``'s modification time stands for the largest timestamp."""
         return self._largest_timestamp < 0
 
-    @property
-    def is_dated_by_last_entry(self) -> bool:
-        """Whether the last entry of the time index has the largest timestamp."""
-        return self.largest == self._last_entry
-
     @cached_property
     def largest_timestamp(self) -> int:
         """What ``largestTimestamp`` says, ms."""
@@ -186,85 +176,119 @@ class BrokerSegment:
             index is not None and index.used_entry_count < index.entry_count for index in indexes
         )
 
-    @property
-    def keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """What the searches compare: the timestamps and the offsets of all slots."""
-        base_offset = self.segment.base_offset
-        times = time_index.parse(self.entries.time_index, base_offset)
-        offsets = offset_index.parse(self.entries.offset_index, base_offset)
-        return times["timestamp"], offsets["offset"]
-
-    def floor_entries(
-        self, target_timestamp: int, starting_offset: int
-    ) -> tuple[TimestampOffset, OffsetPosition]:
-        """Return the entries from which the search goes on, right or wrong."""
-        warm_section = self._rules.indexes_have_warm_section
-        floor = time_index.lookup(
-            self.entries.time_index,
-            self.segment.base_offset,
-            target_timestamp,
-            warm_section=warm_section,
-        )
-        return floor, self._floor_of(max(floor.offset, starting_offset))
-
     def position_of(self, target_offset: int) -> int:
         """Return the floor entry's byte position, right or wrong."""
-        return self._floor_of(target_offset).position
-
-    def _floor_of(self, target_offset: int) -> OffsetPosition:
         return offset_index.lookup(
             self.entries.offset_index,
             self.segment.base_offset,
             target_offset,
             warm_section=self._rules.indexes_have_warm_section,
-        )
+        ).position
 
     @cached_property
     def search(self) -> SegmentSearch:
-        """The search from the indexes' entries on."""
+        """The search by the indexes' entries; for a sound segment, none is rebuilt."""
         segment = self.segment
         times, offsets = segment.time_index, segment.offset_index
-        if self._right_largest is not None and times is not None and offsets is not None:
-            return SegmentSearch(
-                self._open_log,
-                segment.base_offset,
-                times.entry_bytes(),
-                offsets.entry_bytes(),
-                checked=True,
-            )
+        if self._right_largest is None or times is None or offsets is None:
+            return self._search_by_entries
         return SegmentSearch(
             self._open_log,
             segment.base_offset,
+            times.entry_bytes(),
+            offsets.entry_bytes(),
+            checked=True,
+        )
+
+    @cached_property
+    def _search_by_entries(self) -> SegmentSearch:
+        return SegmentSearch(
+            self._open_log,
+            self.segment.base_offset,
             self.entries.time_index,
             self.entries.offset_index,
             warm_section=self._rules.indexes_have_warm_section,
         )
 
+    def trace(self, target_timestamp: int, starting_offset: int) -> SearchStep:
+        """Search by the broker's own entries, and return each step."""
+        traced = self._search_by_entries.trace(target_timestamp, starting_offset)
+        return SearchStep(
+            self,
+            traced.answer,
+            self._chosen_by,
+            self.largest_timestamp,
+            traced.starting_position,
+            traced.time_entry,
+            traced.offset_entry,
+            traced.time_slots,
+            traced.offset_slots,
+        )
+
+    @property
+    def _chosen_by(self) -> ChosenBy:
+        if self.is_dated_by_file:
+            return ChosenBy.MODIFICATION_TIME
+        if self.state == "recovered":
+            return ChosenBy.RECOVERY
+        has_last_entry = self.largest == self._last_entry
+        return ChosenBy.TIME_INDEX if has_last_entry else ChosenBy.MEMORY
+
+
+class _SegmentsWithoutEpochs(SegmentsByTime):
+    """The segments of brokers whose answers have no leader epoch."""
+
+    def find(
+        self, target_timestamp: int, trace: list[SearchStep] | None = None
+    ) -> TimestampAndOffset | None:
+        """Find the offset for a time."""
+        found = super().find(target_timestamp, trace)
+        return None if found is None else TimestampAndOffset(found.timestamp, found.offset)
+
+    def find_many(self, target_timestamps: ArrayLike) -> NDArray[np.void]:
+        """Find the offsets for many times."""
+        answers = super().find_many(target_timestamps)
+        answers["leader_epoch"] = -1
+        return answers
+
+
+def prepare(
+    view: LogView, rules: BrokerRules, end_offset: int, *, past_damage: bool = False
+) -> SegmentsByTime:
+    """Prepare a broker's search; nothing of the segments is read yet.
+
+    Only some brokers keep what they find below the bound that the end offset is.
+    """
+    kind = SegmentsByTime if rules.lookups_tell_epochs else _SegmentsWithoutEpochs
+    return kind(
+        broker_segments(view, rules, past_damage=past_damage),
+        starting_offset_of(view, rules),
+        falls_through=False,
+        end_offset=end_offset if rules.found_offsets_are_below_the_bound else LARGEST_OFFSET,
+    )
+
+
+def starting_offset_of(view: LogView, rules: BrokerRules) -> int:
+    """Return the first offset that a broker finds: the log start, as far as it has one."""
+    if rules.has_log_start_offset:
+        return view.log_start_offset
+    return view.segments[0].base_offset if view.segments else 0
+
 
 def broker_segments(
-    log: PartitionLog, rules: BrokerRules, *, past_damage: bool = False
+    view: LogView, rules: BrokerRules, *, past_damage: bool = False
 ) -> list[BrokerSegment]:
-    """Return the segments of a log as a broker has them.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    rules : BrokerRules
-        Of the broker.
-    past_damage : bool
-        See `BrokerSegment`.
-    """
-    recovery_point = log.recovery_point or 0
+    """Return the segments of a log as a broker has them."""
+    recovery_point = view.recovery_point or 0
 
     def state_of(segment: LogSegment) -> State:
-        if log.log_dir is None:
+        if view.log_dir is None:
             return "running"
         # The segment that holds the recovery point is the first to be recovered.
         ends = segment.next_base_offset
-        return "loaded" if log.is_clean or (ends and ends <= recovery_point) else "recovered"
+        return "loaded" if view.is_clean or (ends and ends <= recovery_point) else "recovered"
 
     return [
         BrokerSegment(segment, rules, state_of(segment), past_damage=past_damage)
-        for segment in log.segments
+        for segment in view.segments
     ]

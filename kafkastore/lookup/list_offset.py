@@ -24,7 +24,7 @@ Source: Kafka 2.4.0 ``Partition.fetchOffsetForTimestamp``, ``Log.fetchOffsetByTi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkastore.errors import (
     CorruptionError,
@@ -47,37 +47,18 @@ from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.bounds import HighWatermark, find_high_watermark
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import reads_committed
-from kafkastore.log.lookup.broker_segments import BrokerSegment, broker_segments
-from kafkastore.log.lookup.last_stable_offset import last_stable_offset_of
-from kafkastore.log.lookup.prepared import LookupChoice, starting_offset_of
-from kafkastore.log.lookup.rules import CORRECT, KIP_33, broker_rules
-
-if TYPE_CHECKING:
-    from kafkastore.log.partition_log import PartitionLog
-    from kafkastore.segment.checked_times import Indexes
+from kafkastore.log.log_view import LogView
+from kafkastore.lookup.broker import BrokerSegment, broker_segments, starting_offset_of
+from kafkastore.lookup.last_stable_offset import last_stable_offset_of
+from kafkastore.lookup.prepared import find_offset
+from kafkastore.lookup.rules import CORRECT, KIP_33, LookupChoice, broker_rules
+from kafkastore.segment.checked_times import Indexes
 
 FIRST_FORMAT_WITH_TIMESTAMPS = (0, 10, 0)
 
 
 class Question(NamedTuple):
-    """What is asked, beside the log and the timestamp.
-
-    Parameters
-    ----------
-    choice : LookupChoice
-        Rules, isolation, and how far time indexes are trusted.
-    high_watermark : "log-end", "checkpoint" or int
-        See `bounds.find_high_watermark`.
-    version : int or None
-        Of the ListOffsets request, from 1 on; None: the newest that the broker speaks.
-    message_format_version : str or None
-        The topic's ``message.format.version``; None: one with timestamps.
-    current_leader_epoch : int or None
-        The partition's, which the answer to -1 names; None: the newest in the log.
-    on_corrupt, skipped
-        As for `PartitionLog.offset_for_timestamp`. What -3 asks for in a corrupt segment, and the
-        last stable offset behind corrupt bytes, are not known in any case.
-    """
+    """How it is asked; see `PartitionLog.list_offset`."""
 
     choice: LookupChoice
     high_watermark: HighWatermark = "log-end"
@@ -89,45 +70,18 @@ class Question(NamedTuple):
 
 
 def list_offset(
-    log: PartitionLog, timestamp: int, question: Question
+    view: LogView, timestamp: int, question: Question
 ) -> TimestampAndOffset | None:
-    """Answer what a consumer is told.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    timestamp : int
-        ms since 1970, or special.
-    question : Question
-        How it is asked.
-
-    Returns
-    -------
-    TimestampAndOffset or None
-        The timestamp is -1 where the answer is no record; None: there is no answer, which a broker
-        says with -1 in every field.
-
-    Raises
-    ------
-    UnsupportedTimestampError
-        If the timestamp is refused.
-    UnsupportedForMessageFormatError
-        If such a topic is not searched.
-    UnknownRulesError
-        If the rules are not known.
-    ValueError
-        If the broker does not speak that version of the request, or it has no isolation.
-    """
+    """Answer what a consumer is told; see `PartitionLog.list_offset`."""
     broker = broker_rules(question.choice.rules)
     version = _checked_version(question, broker)
     _check_timestamp(timestamp, version, question, broker)
-    end = None if question.on_corrupt == "raise" else log.end_offset(question.on_corrupt)
-    watermark = find_high_watermark(log, question.high_watermark, end).offset
+    end = None if question.on_corrupt == "raise" else view.end_offset(question.on_corrupt)
+    watermark = find_high_watermark(view, question.high_watermark, end).offset
     bound = watermark
     if reads_committed(question.choice.isolation):
         try:
-            bound = last_stable_offset_of(log, question.choice.rules, watermark)
+            bound = last_stable_offset_of(view, question.choice.rules, watermark)
         except CorruptionError:
             # What the right answer finds past damage is decided in any case.
             if question.on_corrupt == "raise" or broker is not None or timestamp < 0:
@@ -135,12 +89,12 @@ def list_offset(
     if timestamp == LATEST_TIMESTAMP:
         epoch = question.current_leader_epoch
         if epoch is None:
-            epoch = log.leader_epochs[-1].epoch if log.leader_epochs else None
+            epoch = view.leader_epochs[-1].epoch if view.leader_epochs else None
         found: TimestampAndOffset | None = TimestampAndOffset(NO_TIMESTAMP, bound, epoch)
     elif broker is None:
-        found = _by_text(log, timestamp, question, bound)
+        found = _by_text(view, timestamp, question, bound)
     else:
-        found = _by_broker(log, timestamp, question, broker)
+        found = _by_broker(view, timestamp, question, broker)
         if not _is_within(found, timestamp, broker, bound=bound, high_watermark=watermark):
             found = None
     if found is None:
@@ -218,37 +172,33 @@ def _is_within(
 
 
 def _by_broker(
-    log: PartitionLog, timestamp: int, question: Question, broker: BrokerRules
+    view: LogView, timestamp: int, question: Question, broker: BrokerRules
 ) -> TimestampAndOffset | None:
     """Answer as the broker's log layer, unbounded."""
     if timestamp >= 0 or timestamp not in broker.special_timestamps:
-        return log.offset_for_timestamp(
-            timestamp,
-            question.choice.rules,
-            on_corrupt=question.on_corrupt,
-            skipped=question.skipped,
-        )
+        choice = LookupChoice(question.choice.rules)
+        return find_offset(view, timestamp, choice, question.on_corrupt, question.skipped)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        return _earliest(log, starting_offset_of(log, broker))
+        return _earliest(view, starting_offset_of(view, broker))
     if timestamp == MAX_TIMESTAMP:
-        return _max_by_broker(log, broker)
+        return _max_by_broker(view, broker)
     return None
 
 
-def _earliest(log: PartitionLog, start: int) -> TimestampAndOffset:
+def _earliest(view: LogView, start: int) -> TimestampAndOffset:
     """Answer the log start, with the epoch it lies in, if one begins at or before it."""
-    epochs = [each.epoch for each in log.leader_epochs if each.start_offset <= start]
+    epochs = [each.epoch for each in view.leader_epochs if each.start_offset <= start]
     return TimestampAndOffset(NO_TIMESTAMP, start, epochs[-1] if epochs else None)
 
 
-def _max_by_broker(log: PartitionLog, broker: BrokerRules) -> TimestampAndOffset | None:
+def _max_by_broker(view: LogView, broker: BrokerRules) -> TimestampAndOffset | None:
     """Answer by the segment with the largest maximum: the first of equal ones, undated ones too."""
-    segments = broker_segments(log, broker)
+    segments = broker_segments(view, broker)
     if not segments:
         return None
     segment = max(segments, key=lambda each: each.largest.timestamp)
     if not broker.max_timestamp_is_of_record:
-        epoch = log.leader_epochs[-1].epoch if log.leader_epochs else None
+        epoch = view.leader_epochs[-1].epoch if view.leader_epochs else None
         return TimestampAndOffset(*segment.largest, epoch)
     return _record_of_max(segment)
 
@@ -278,33 +228,26 @@ def _record_of_max(segment: BrokerSegment) -> TimestampAndOffset | None:
 
 
 def _by_text(
-    log: PartitionLog, timestamp: int, question: Question, bound: int
+    view: LogView, timestamp: int, question: Question, bound: int
 ) -> TimestampAndOffset | None:
     """Answer what is right, or by KIP-33's text."""
     choice = question.choice
 
     def find(target: int) -> TimestampAndOffset | None:
-        found = log.offset_for_timestamp(
-            target,
-            choice.rules,
-            isolation=choice.isolation,
-            indexes=choice.indexes,
-            on_corrupt=question.on_corrupt,
-            skipped=question.skipped,
-        )
+        found = find_offset(view, target, choice, question.on_corrupt, question.skipped)
         return found if found is not None and found.offset < bound else None
 
     if timestamp == EARLIEST_TIMESTAMP:
-        return _earliest(log, log.log_start_offset)
+        return _earliest(view, view.log_start_offset)
     if timestamp >= 0 or choice.rules == KIP_33:
         return find(timestamp)
     if timestamp == EARLIEST_LOCAL_TIMESTAMP:
-        return _earliest(log, log.log_start_offset)
-    return _record_with_largest(log, find, choice.indexes) if timestamp == MAX_TIMESTAMP else None
+        return _earliest(view, view.log_start_offset)
+    return _record_with_largest(view, find, choice.indexes) if timestamp == MAX_TIMESTAMP else None
 
 
 def _record_with_largest(
-    log: PartitionLog, find: Callable[[int], TimestampAndOffset | None], indexes: Indexes
+    view: LogView, find: Callable[[int], TimestampAndOffset | None], indexes: Indexes
 ) -> TimestampAndOffset | None:
     """Find the first record that has the largest timestamp.
 
@@ -314,7 +257,7 @@ def _record_with_largest(
     best = find(0)
     if best is None:
         return None
-    stated = [segment.largest_record_timestamp(indexes) or 0 for segment in log.segments]
+    stated = [segment.largest_record_timestamp(indexes) or 0 for segment in view.segments]
     highest = max(*stated, best.timestamp)
     middle = highest  # mostly there is a record with just that
     while best.timestamp < highest:

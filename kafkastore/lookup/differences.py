@@ -7,56 +7,35 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from kafkastore.errors import CorruptIndexError, CorruptionError
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.transactions import is_control
 from kafkastore.log.isolation import find_committed, reads_committed
-from kafkastore.log.lookup.broker_segments import BrokerSegment, broker_segments
-from kafkastore.log.lookup.correct_segments import CorrectSegment
-from kafkastore.log.lookup.kip_33_segments import Kip33Segment
-from kafkastore.log.lookup.prepared import LookupChoice, starting_offset_of
-from kafkastore.log.lookup.rules import broker_rules
-
-if TYPE_CHECKING:
-    from kafkastore.log.partition_log import PartitionLog
-    from kafkastore.segment.log_segment import LogSegment
-
-AnySegment = BrokerSegment | CorrectSegment | Kip33Segment
+from kafkastore.log.log_view import LogView
+from kafkastore.lookup.broker import BrokerSegment
+from kafkastore.lookup.kip_33 import Kip33Segment
+from kafkastore.lookup.prepared import lookup_of
+from kafkastore.lookup.rules import LookupChoice
+from kafkastore.lookup.segments_by_time import SearchStep, SegmentsByTime
+from kafkastore.segment.log_segment import LogSegment
 
 
 def why_different(
-    log: PartitionLog,
+    view: LogView,
     target_timestamp: int,
     choice: LookupChoice,
+    lookup: SegmentsByTime,
     *,
     answer: TimestampAndOffset | None,
     correct: TimestampAndOffset | None,
-    chosen: AnySegment | None,
+    step: SearchStep | None,
 ) -> str:
-    """Say why an answer is not the right one.
+    """Say why an answer of a lookup is not the right one, in words without a capital or full stop.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    target_timestamp : int
-        What was asked for.
-    choice : LookupChoice
-        By which rules.
-    answer, correct : TimestampAndOffset or None
-        Their answer, and the right one; they differ.
-    chosen : BrokerSegment or Kip33Segment or None
-        The segment that was searched last.
-
-    Returns
-    -------
-    str
-        A sentence without a capital and a full stop.
+    The step is that in the segment that was searched last.
     """
-    case = _Case(log, target_timestamp, choice)
+    case = _Case(view, target_timestamp, choice, lookup)
     raw = case.unbounded()
     if raw is not None and (correct is None or raw.offset < correct.offset):
         return case.why_not_a_right_record(raw)
@@ -65,39 +44,41 @@ def why_different(
     if raw is not None and answer is None and raw.offset == correct.offset:
         return f"offset {raw.offset} is not below what is the last stable offset to this broker"
     holder = case.segment_of(correct.offset)
-    if chosen is None or holder.base_offset < chosen.segment.base_offset:
+    if step is None or holder.base_offset < step.by.segment.base_offset:
         return case.why_passed_over(holder)
-    if holder.base_offset > chosen.segment.base_offset:
-        return case.why_stopped_in(chosen)
-    return case.why_missed_in(chosen, correct)
+    if holder.base_offset > step.by.segment.base_offset:
+        return case.why_stopped_in(step)
+    return case.why_missed_in(step, correct)
 
 
 class _Case:
     """One time, by one set of rules."""
 
-    def __init__(self, log: PartitionLog, target: int, choice: LookupChoice) -> None:
-        self._log = log
+    def __init__(
+        self, view: LogView, target: int, choice: LookupChoice, lookup: SegmentsByTime
+    ) -> None:
+        self._view = view
         self._target = target
         self._choice = choice
-        self._broker: BrokerRules | None = broker_rules(choice.rules)
+        self._lookup = lookup
 
     def unbounded(self) -> TimestampAndOffset | None:
         """Return the rules' answer before any bound."""
-        return self._log.offset_for_timestamp(self._target, self._choice.rules)
+        return lookup_of(self._view, LookupChoice(self._choice.rules)).find(self._target)
 
     def segment_of(self, offset: int) -> LogSegment:
         """Return the segment that holds an offset."""
-        segments = self._log.segments
+        segments = self._view.segments
         return segments[bisect_right(segments, offset, key=attrgetter("base_offset")) - 1]
 
     def why_not_a_right_record(self, found: TimestampAndOffset) -> str:
         """Say what is wrong with a record that comes before the right one."""
         segment = self.segment_of(found.offset)
         place = segment.translate_offset(found.offset)
-        if found.offset < self._log.log_start_offset:
+        if found.offset < self._view.log_start_offset:
             return (
                 f"offset {found.offset} lies before the log start offset "
-                f"{self._log.log_start_offset}, of which these brokers know nothing"
+                f"{self._view.log_start_offset}, of which these brokers know nothing"
             )
         if place is not None:
             with segment.open_log() as file:
@@ -105,8 +86,8 @@ class _Case:
             if is_control(headers)[0]:
                 return f"offset {found.offset} is a transaction's marker, which no consumer gets"
             if reads_committed(self._choice.isolation):
-                end = self._log.log_end_offset
-                aborted = find_committed(self._log, self._log.log_start_offset, end).aborted
+                end = self._view.log_end_offset
+                aborted = find_committed(self._view, self._view.log_start_offset, end).aborted
                 if aborted.of(headers)[0]:
                     return f"offset {found.offset} is of an aborted transaction"
                 return f"offset {found.offset} is not below the last stable offset"
@@ -118,13 +99,13 @@ class _Case:
     def why_passed_over(self, holder: LogSegment) -> str:
         """Say why the segment with the right record was not searched."""
         name = f"segment {holder.base_offset} is passed over"
-        if self._broker is None:
-            return f"{name}: {self._why_kip_33_passed_over(holder)}"
         seen = next(
             each
-            for each in broker_segments(self._log, self._broker)
+            for each in self._lookup.segments
             if each.segment.base_offset == holder.base_offset
         )
+        if not isinstance(seen, BrokerSegment):
+            return f"{name}: {self._why_kip_33_passed_over(holder)}"
         if seen.is_dated_by_file:
             return (
                 f"{name}: {_missing(seen)}, so that the file's modification time counts, "
@@ -162,9 +143,9 @@ class _Case:
             f"the last entry of its time index, {entries[-1].timestamp}, is not later than the time"
         )
 
-    def why_stopped_in(self, chosen: AnySegment) -> str:
+    def why_stopped_in(self, step: SearchStep) -> str:
         """Say why a segment was searched in vain."""
-        segment = chosen.segment
+        chosen, segment = step.by, step.by.segment
         name = f"segment {segment.base_offset} is searched in vain and no other is tried"
         if isinstance(chosen, BrokerSegment) and chosen.is_dated_by_file:
             return (
@@ -179,7 +160,7 @@ class _Case:
                 f"{name}: its time index says {chosen.largest_timestamp}, which is later than any "
                 f"of its records, {stated} at most"
             )
-        start = self._start
+        start = self._lookup.starting_offset
         try:
             with segment.open_log() as file:
                 before = file.search_for_timestamp(self._target, 0, segment.base_offset)
@@ -196,44 +177,37 @@ class _Case:
                 f"{name}: the log start offset {start} lies inside it, behind its records of that "
                 "time"
             )
-        return f"{name}: {self._astray(chosen)}"
+        return f"{name}: {_astray(step)}"
 
-    def why_missed_in(self, chosen: AnySegment, correct: TimestampAndOffset) -> str:
+    def why_missed_in(self, step: SearchStep, correct: TimestampAndOffset) -> str:
         """Say why the right segment's right record was not found."""
         return (
-            f"segment {chosen.segment.base_offset} holds the record at offset {correct.offset}, "
-            f"and {self._astray(chosen)}"
+            f"segment {step.by.segment.base_offset} holds the record at offset {correct.offset}, "
+            f"and {_astray(step)}"
         )
 
-    @property
-    def _start(self) -> int:
-        if self._broker is None:
-            return self._log.log_start_offset
-        return starting_offset_of(self._log, self._broker)
 
-    def _astray(self, chosen: AnySegment) -> str:
-        """Say that indexes lead behind a record, and what is wrong with them."""
-        if isinstance(chosen, Kip33Segment):
-            return f"its entry {tuple(chosen.floor_entry(self._target) or ())} leads behind it"
-        if isinstance(chosen, CorrectSegment):
-            raise AssertionError("the right answer differs from no other")
-        floor, entry = chosen.floor_entries(self._target, self._start)
-        where = f"the search begins behind it, at byte {entry.position}"
-        if chosen.is_padded:
-            return f"{where}: zero padding counts as entries of its indexes"
-        for name, index in (
-            ("time index", chosen.segment.time_index),
-            ("offset index", chosen.segment.offset_index),
-        ):
-            try:
-                if index is not None and index.first_disorder() >= 0:
-                    return f"{where}: its {name} is not in order"
-            except CorruptIndexError:
-                return f"{where}: its {name} can't be read"
-        return (
-            f"{where}: the entries {tuple(floor)} and {tuple(entry)} of its indexes do not fit "
-            "the log"
-        )
+def _astray(step: SearchStep) -> str:
+    """Say that indexes lead behind a record, and what is wrong with them."""
+    chosen, floor, entry = step.by, step.time_entry, step.offset_entry
+    if not isinstance(chosen, BrokerSegment):
+        return f"its entry {tuple(floor or ())} leads behind it"
+    where = f"the search begins behind it, at byte {step.starting_position}"
+    if chosen.is_padded:
+        return f"{where}: zero padding counts as entries of its indexes"
+    for name, index in (
+        ("time index", chosen.segment.time_index),
+        ("offset index", chosen.segment.offset_index),
+    ):
+        try:
+            if index is not None and index.first_disorder() >= 0:
+                return f"{where}: its {name} is not in order"
+        except CorruptIndexError:
+            return f"{where}: its {name} can't be read"
+    return (
+        f"{where}: the entries {tuple(floor or ())} and {tuple(entry or ())} of its indexes do not "
+        "fit the log"
+    )
 
 
 def _missing(seen: BrokerSegment) -> str:

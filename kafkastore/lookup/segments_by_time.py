@@ -1,19 +1,27 @@
-"""The segments of a log as some rules see them: which one a time leads to, and the search in it.
+"""The search of a log for a time, which is the same for all rules: segment by segment.
 
-`SegmentsByTime` is the same for all rules; a `SegmentByTime` is what the rules make of a segment.
+`SegmentsByTime` searches; a `SegmentByTime` is what the rules make of one segment.
 """
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
+from kafkastore.formats.entries import (
+    TIMESTAMP_AND_OFFSET,
+    OffsetPosition,
+    TimestampAndOffset,
+    TimestampOffset,
+    as_targets,
+)
 from kafkastore.formats.java_text import INT64_MAX, INT64_MIN
+from kafkastore.segment.log_segment import LogSegment
 
 LARGEST_OFFSET = LARGEST_TIMESTAMP = INT64_MAX
 SMALLEST_TIMESTAMP = INT64_MIN
@@ -21,6 +29,17 @@ SMALLEST_TIMESTAMP = INT64_MIN
 _NOT_ASKED = math.inf
 
 Find = Callable[[int, int], TimestampAndOffset | None]
+
+
+class ChosenBy(StrEnum):
+    """Why a segment was searched; `FALL_THROUGH`: one before it had no matching record."""
+
+    TIME_INDEX = "time index"
+    MODIFICATION_TIME = "modification time"
+    MEMORY = "memory of a running broker"
+    RECOVERY = "time index as recovered"
+    BATCHES = "headers of its batches"
+    FALL_THROUGH = "fall-through"
 
 
 class Search(Protocol):
@@ -39,6 +58,10 @@ class SegmentByTime(Protocol):
     """What rules make of a segment; what it says is worked out when it is asked."""
 
     @property
+    def segment(self) -> LogSegment:
+        """Its files."""
+
+    @property
     def largest_timestamp(self) -> int:
         """Times up to this one, inclusive, lead to the segment."""
 
@@ -46,35 +69,44 @@ class SegmentByTime(Protocol):
     def search(self) -> Search:
         """The search in the segment."""
 
+    def trace(self, target_timestamp: int, starting_offset: int, /) -> SearchStep | None:
+        """Search once as `search` does, and return each step; None where nothing is searched."""
+
+
+class SearchStep(NamedTuple):
+    """How one segment was searched; see `Explanation`."""
+
+    by: SegmentByTime
+    found: TimestampAndOffset | None
+    chosen_by: ChosenBy
+    largest_timestamp: int
+    starting_position: int
+    time_entry: TimestampOffset | None = None
+    offset_entry: OffsetPosition | None = None
+    time_slots: tuple[int, ...] = ()
+    offset_slots: tuple[int, ...] = ()
+
 
 class Lookup(Protocol):
     """What some rules make of a log, kept for many questions."""
 
-    def find(self, target_timestamp: int, /) -> TimestampAndOffset | None:
-        """Find the offset for a time."""
+    def find(
+        self, target_timestamp: int, trace: list[SearchStep] | None = None, /
+    ) -> TimestampAndOffset | None:
+        """Find the offset for a time; a trace gets each segment that is searched."""
 
     def find_many(self, target_timestamps: ArrayLike, /) -> NDArray[np.void]:
-        """Find the offsets for many times."""
+        """Find the offsets for many times, in any order; -1 each where there is none."""
 
 
 class SegmentsByTime:
     """Segments in offset order, each with the largest time that leads to it.
 
-    Parameters
-    ----------
-    segments : sequence of SegmentByTime
-        In offset order. Each is asked no sooner than a time leads so far.
-    starting_offset : int
-        First offset that may be found.
-    falls_through : bool
-        Whether the next segment is tried where the first that a time leads to has no answer.
-    smallest_target : int
-        Times below it are taken as it.
-    end_offset : int
-        First offset that may not be found; where one is, nothing is.
+    The first segment that a time leads to is searched, and if the rules fall through, those after
+    it up to the first answer. A segment is asked no sooner than a time leads so far. Times below
+    `smallest_target` are taken as it; nothing is found before `starting_offset`, and where the
+    answer is at or after `end_offset`, there is none.
 
-    Notes
-    -----
     Threads may share it. What a segment says is remembered in the segment's own place, where
     another thread that asks the same segment at the same time puts the same value.
     """
@@ -92,34 +124,29 @@ class SegmentsByTime:
         self.starting_offset = starting_offset
         self._falls_through = falls_through
         self._smallest_target = smallest_target
-        self._end_offset = end_offset
+        self.end_offset = end_offset
         # By segment. Segments are asked in order, so that `_reached` ends with those not asked.
         self._largest: list[float] = [_NOT_ASKED] * len(segments)
         self._reached: list[float] = [_NOT_ASKED] * len(segments)  # by it and all before it
         self._finds: list[Find | None] = [None] * len(segments)
 
-    def find(self, target_timestamp: int) -> TimestampAndOffset | None:
-        """Find the offset for a time.
-
-        Parameters
-        ----------
-        target_timestamp : int
-            ms since 1970, inclusive.
-
-        Returns
-        -------
-        TimestampAndOffset or None
-        """
+    def find(
+        self, target_timestamp: int, trace: list[SearchStep] | None = None
+    ) -> TimestampAndOffset | None:
+        """Find the offset for a time; a trace gets each segment that is searched."""
         if target_timestamp < self._smallest_target:
             target_timestamp = self._smallest_target
         number = self.number_for(target_timestamp)
         if number < 0:
             return None
-        find = self._finds[number] or self._find_in(number)
-        found = find(target_timestamp, self.starting_offset)
+        if trace is None:
+            find = self._finds[number] or self._find_in(number)
+            found = find(target_timestamp, self.starting_offset)
+        else:
+            found = self._trace_in(number, target_timestamp, trace)
         if found is None and self._falls_through:
-            found = self._find_behind(number, target_timestamp)
-        return found if found is not None and found.offset < self._end_offset else None
+            found = self._find_after(number, target_timestamp, trace)
+        return found if found is not None and found.offset < self.end_offset else None
 
     def number_for(self, target_timestamp: int) -> int:
         """Find the first segment that a time leads to; -1: none."""
@@ -144,31 +171,36 @@ class SegmentsByTime:
         find = self._finds[number] = self.segments[number].search.find
         return find
 
-    def _find_behind(self, number: int, target_timestamp: int) -> TimestampAndOffset | None:
-        """Go on behind a segment that has no answer."""
+    def _trace_in(
+        self, number: int, target_timestamp: int, trace: list[SearchStep]
+    ) -> TimestampAndOffset | None:
+        step = self.segments[number].trace(target_timestamp, self.starting_offset)
+        if step is None:
+            return None
+        if trace:
+            step = step._replace(chosen_by=ChosenBy.FALL_THROUGH)
+        trace.append(step)
+        return step.found
+
+    def _find_after(
+        self, number: int, target_timestamp: int, trace: list[SearchStep] | None
+    ) -> TimestampAndOffset | None:
+        """Go on after a segment that has no answer."""
         for each in range(number + 1, len(self.segments)):
             if self._reached[each] == _NOT_ASKED:
                 self._ask(each)
             if self._largest[each] >= target_timestamp:
-                find = self._finds[each] or self._find_in(each)
-                found = find(target_timestamp, self.starting_offset)
+                if trace is None:
+                    find = self._finds[each] or self._find_in(each)
+                    found = find(target_timestamp, self.starting_offset)
+                else:
+                    found = self._trace_in(each, target_timestamp, trace)
                 if found is not None:
                     return found
         return None
 
     def find_many(self, target_timestamps: ArrayLike) -> NDArray[np.void]:
-        """Find the offsets for many times.
-
-        Parameters
-        ----------
-        target_timestamps : array_like of int64, shape (n,)
-            ms since 1970, inclusive, in any order.
-
-        Returns
-        -------
-        numpy.ndarray of TIMESTAMP_AND_OFFSET, shape (n,)
-            In the order asked; -1 each where there is none.
-        """
+        """Find the offsets for many times, in any order; -1 each where there is none."""
         asked = np.maximum(as_targets(target_timestamps).ravel(), self._smallest_target)
         if bool((asked[1:] >= asked[:-1]).all()):
             return self._find_rising(asked)
@@ -199,8 +231,8 @@ class SegmentsByTime:
                 missed = np.concatenate((missed, np.arange(first, end)))
                 missed = missed[answers["offset"][missed] < 0]
             first = max(first, end)
-        if self._end_offset != LARGEST_OFFSET:
-            answers[answers["offset"] >= self._end_offset] = nothing_found(1)
+        if self.end_offset != LARGEST_OFFSET:
+            answers[answers["offset"] >= self.end_offset] = nothing_found(1)
         return answers
 
     def _search_many(self, number: int, targets: NDArray[np.int64]) -> NDArray[np.void]:

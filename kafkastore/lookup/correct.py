@@ -1,0 +1,204 @@
+"""The right answer: the first record in offset order with at least the timestamp; never a marker.
+
+Indexes only choose where a search begins, and only as far as they are trusted. A reader of
+committed records does not find aborted ones.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from copy import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.caching import cached_property
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.entries import TimestampAndOffset
+from kafkastore.formats.transactions import AbortedBatches
+from kafkastore.log.isolation import find_committed, reads_committed
+from kafkastore.log.log_view import LogView
+from kafkastore.lookup.rules import LookupChoice
+from kafkastore.lookup.segments_by_time import (
+    LARGEST_TIMESTAMP,
+    ChosenBy,
+    Search,
+    SearchStep,
+    SegmentByTime,
+    SegmentsByTime,
+    as_entry,
+)
+from kafkastore.segment.checked_times import Indexes
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.timestamp_search import SearchTrace, SegmentSearch
+
+
+def prepare(view: LogView, choice: LookupChoice, end_offset: int) -> SegmentsByTime:
+    """Prepare the search for right answers below an offset; nothing of the segments is read yet."""
+    return SegmentsByTime(
+        _segments(view, choice),
+        view.log_start_offset,
+        falls_through=True,
+        smallest_target=0,  # a record without timestamp has -1 and is never found
+        end_offset=end_offset,
+    )
+
+
+def _segments(view: LogView, choice: LookupChoice) -> Sequence[SegmentByTime]:
+    """List the segments that may have a record at or after the log start offset."""
+    start = view.log_start_offset
+    segments = [
+        CorrectSegment(segment, choice.indexes)
+        for segment in view.segments
+        if segment.next_base_offset is None or segment.next_base_offset > start
+    ]
+    if not reads_committed(choice.isolation):
+        return segments
+    aborted = find_committed(view, start, view.log_end_offset).aborted
+    return [CommittedSegment(segment, aborted) for segment in segments]
+
+
+class CorrectSegment:
+    """A segment with its true maximum, and a search from a true entry on."""
+
+    def __init__(self, segment: LogSegment, indexes: Indexes) -> None:
+        self.segment = segment
+        self._indexes = indexes
+
+    @cached_property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of its batches, ms; -1 none, and any where that is not known."""
+        # What is behind broken bytes is not known, nor anything without a look at the log.
+        if self.segment.may_reach(LARGEST_TIMESTAMP, self._indexes):
+            return LARGEST_TIMESTAMP
+        largest = self.segment.largest_record_timestamp(self._indexes)
+        return -1 if largest is None else largest
+
+    @cached_property
+    def search(self) -> SegmentSearch | _SearchBeforeDamage:
+        """The search from the indexes' entries on, where these are right."""
+        search = self.segment.search_by_time(self._indexes)
+        checked = self.segment.checked_times if self._indexes == "check" else None
+        if checked is None or checked.error is None:
+            return search
+        return _SearchBeforeDamage(search, checked.end_offset, checked.error)
+
+    def trace(self, target_timestamp: int, starting_offset: int) -> SearchStep:
+        """Search once, and return each step."""
+        by_index = (
+            self._indexes == "trust" and self.segment.largest_timestamp_by_index is not None
+        )
+        traced = self.search.trace(target_timestamp, starting_offset)
+        return SearchStep(
+            self,
+            traced.answer,
+            ChosenBy.TIME_INDEX if by_index else ChosenBy.BATCHES,
+            self.largest_timestamp,
+            traced.starting_position,
+            traced.time_entry,
+            traced.offset_entry,
+        )
+
+
+class _SearchBeforeDamage:
+    """The search of a corrupt segment: what it finds before the corrupt bytes is right."""
+
+    def __init__(self, search: SegmentSearch, end_offset: int, error: CorruptionError) -> None:
+        self._search, self._end_offset, self._error = search, end_offset, error
+
+    def find(self, target_timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
+        """Search once."""
+        return self._known(self._search.find(target_timestamp, starting_offset))
+
+    def trace(self, target_timestamp: int, starting_offset: int) -> SearchTrace:
+        """Search once, and return the way with the answer."""
+        traced = self._search.trace(target_timestamp, starting_offset)
+        self._known(traced.answer)
+        return traced
+
+    def _known(self, found: TimestampAndOffset | None) -> TimestampAndOffset:
+        if found is None or found.offset >= self._end_offset:
+            raise copy(self._error)
+        return found
+
+    def find_many(
+        self, targets: NDArray[np.int64], starting_offset: int, answers: NDArray[np.void]
+    ) -> None:
+        """Search for each of some rising targets."""
+        self._search.find_many(targets, starting_offset, answers)
+        if ((answers["offset"] < 0) | (answers["offset"] >= self._end_offset)).any():
+            raise copy(self._error)
+
+
+class CommittedSegment:
+    """A segment of which aborted records are not found; it searches by itself."""
+
+    def __init__(self, segment: CorrectSegment, aborted: AbortedBatches) -> None:
+        self._of_all = segment
+        self._aborted = aborted
+        self.segment = segment.segment
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Times up to this one, inclusive, lead to the segment."""
+        return self._of_all.largest_timestamp
+
+    @property
+    def search(self) -> CommittedSegment:
+        """The segment itself."""
+        return self
+
+    @cached_property
+    def _search(self) -> Search:
+        return self._of_all.search
+
+    @cached_property
+    def _aborted_runs(self) -> tuple[list[int], list[int]]:
+        """First and last offsets of aborted batches; those that follow each other are one run."""
+        firsts: list[int] = []
+        lasts: list[int] = []
+        with self.segment.open_log() as file:
+            for run in file.runs():
+                headers = run.headers[self._aborted.of(run.headers)]
+                for first, last in headers[["base_offset", "last_offset"]].tolist():
+                    if lasts and first == lasts[-1] + 1:
+                        lasts[-1] = last
+                    else:
+                        firsts.append(first)
+                        lasts.append(last)
+        return firsts, lasts
+
+    def find(self, target_timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
+        """Search once."""
+        return self._committed(
+            self._search.find(target_timestamp, starting_offset), target_timestamp
+        )
+
+    def trace(self, target_timestamp: int, starting_offset: int) -> SearchStep:
+        """Search once, and return each step; where aborted records are skipped, of the first."""
+        step = self._of_all.trace(target_timestamp, starting_offset)
+        return step._replace(by=self, found=self._committed(step.found, target_timestamp))
+
+    def _committed(
+        self, found: TimestampAndOffset | None, target_timestamp: int
+    ) -> TimestampAndOffset | None:
+        """Return what was found, or search on after the aborted batches that it is in."""
+        while found is not None:
+            firsts, lasts = self._aborted_runs
+            number = bisect_left(lasts, found.offset)
+            if number == len(lasts) or firsts[number] > found.offset:
+                break
+            found = self._search.find(target_timestamp, lasts[number] + 1)
+        return found
+
+    def find_many(
+        self, targets: NDArray[np.int64], starting_offset: int, answers: NDArray[np.void]
+    ) -> None:
+        """Search for each of some rising targets."""
+        self._search.find_many(targets, starting_offset, answers)
+        firsts, lasts = (np.array(each, np.int64) for each in self._aborted_runs)
+        numbers = np.searchsorted(lasts, answers["offset"])
+        inside = numbers < len(lasts)
+        inside[inside] = firsts[numbers[inside]] <= answers["offset"][inside]
+        for each in np.flatnonzero(inside & (answers["offset"] >= 0)).tolist():
+            answers[each] = as_entry(self.find(int(targets[each]), starting_offset))

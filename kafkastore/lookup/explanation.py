@@ -1,0 +1,166 @@
+"""How an answer was found: the trace of its search, and why the right answer is another."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kafkastore.formats.entries import OffsetPosition, TimestampAndOffset, TimestampOffset
+from kafkastore.log.log_view import LogView
+from kafkastore.lookup.differences import why_different
+from kafkastore.lookup.prepared import lookup_of, prepare
+from kafkastore.lookup.rules import CORRECT, LookupChoice
+from kafkastore.lookup.segments_by_time import SearchStep
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How an answer was found.
+
+    Parameters
+    ----------
+    target_timestamp : int
+        What was asked for, ms since 1970.
+    rules, isolation : str
+        By which rules.
+    answer : TimestampAndOffset or None
+        What they answer.
+    correct : TimestampAndOffset or None
+        The right answer.
+    base_offset : int or None
+        Of the segment that was searched; None: the time led to none.
+    chosen_by : str or None
+        Why this segment: its "time index", the same "as recovered" by a starting broker, its file's
+        "modification time", the "memory of a running broker", the "headers of its batches", or the
+        "fall-through" from a segment before it that had no answer.
+    largest_timestamp : int or None
+        Up to which time the segment counts, ms.
+    time_entry : TimestampOffset or None
+        The floor entry of its time index; (-1, base offset) where none is early enough.
+    time_slots : tuple of int
+        The slots of the time index that were looked at, in order.
+    offset_entry : OffsetPosition or None
+        The floor entry of its offset index; (base offset, 0) where none is small enough.
+    offset_slots : tuple of int
+        The slots of the offset index that were looked at, in order.
+    starting_position : int or None
+        Byte position in the log at which the search began.
+    batch_position : int or None
+        Of the batch that holds the answer.
+    bytes_scanned : int
+        From there to the end of that batch, or of the segment.
+    reason : str or None
+        One sentence where the answer is not the right one.
+    """
+
+    target_timestamp: int
+    rules: str
+    isolation: str
+    answer: TimestampAndOffset | None
+    correct: TimestampAndOffset | None
+    base_offset: int | None = None
+    chosen_by: str | None = None
+    largest_timestamp: int | None = None
+    time_entry: TimestampOffset | None = None
+    time_slots: tuple[int, ...] = ()
+    offset_entry: OffsetPosition | None = None
+    offset_slots: tuple[int, ...] = ()
+    starting_position: int | None = None
+    batch_position: int | None = None
+    bytes_scanned: int = 0
+    reason: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields, with named tuples as objects, for `json.dumps`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value._asdict() if hasattr(value, "_asdict") else value
+            for name, value in values.items()
+        }
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """Say it line by line."""
+        found = [f"{self.rules}: {_shown(self.answer)}"]
+        if self.base_offset is None:
+            found.append(f"no segment has a time at or after {self.target_timestamp}")
+        else:
+            found += self._way()
+        if self.reason is not None:
+            found.append(f"the right answer is {_shown(self.correct)}: {self.reason}")
+        return found
+
+    def _way(self) -> list[str]:
+        found = [f"segment {self.base_offset}, up to {self.largest_timestamp}, by {self.chosen_by}"]
+        for name, entry, slots in (
+            ("time index", self.time_entry, self.time_slots),
+            ("offset index", self.offset_entry, self.offset_slots),
+        ):
+            if entry is not None:
+                looked = f", after slots {_listed(slots)}" if slots else ""
+                found.append(f"{name}: entry {tuple(entry)}{looked}")
+        where = (
+            "to its end" if self.batch_position is None
+            else f"to the end of the batch at byte {self.batch_position}"
+        )
+        found.append(
+            f"log: from byte {self.starting_position} {where}, {self.bytes_scanned} bytes"
+        )
+        return found
+
+
+def _shown(found: TimestampAndOffset | None) -> str:
+    if found is None:
+        return "none"
+    epoch = "" if found.leader_epoch is None else f", leader epoch {found.leader_epoch}"
+    return f"offset {found.offset}, timestamp {found.timestamp}{epoch}"
+
+
+def _listed(slots: Sequence[int]) -> str:
+    return ", ".join(map(str, slots))
+
+
+def explain(view: LogView, target_timestamp: int, choice: LookupChoice) -> Explanation:
+    """Find the offset for a time, and say by which way."""
+    lookup = prepare(view, choice)
+    trace: list[SearchStep] = []
+    answer = lookup.find(target_timestamp, trace)
+    correct = lookup_of(view, choice._replace(rules=CORRECT)).find(target_timestamp)
+    # Where every segment that was searched has no answer, the first of them says most.
+    step = None
+    if trace:
+        step = trace[0] if trace[-1].found is None else trace[-1]
+    reason = None
+    if (answer and answer.offset) != (correct and correct.offset):
+        reason = why_different(
+            view, target_timestamp, choice, lookup, answer=answer, correct=correct, step=step
+        )
+    outcome: dict[str, Any] = {
+        "target_timestamp": target_timestamp,
+        "rules": choice.rules,
+        "isolation": choice.isolation,
+        "answer": answer,
+        "correct": correct,
+        "reason": reason,
+    }
+    if step is None:
+        return Explanation(**outcome)
+    segment = step.by.segment
+    batch = None if step.found is None else segment.translate_offset(step.found.offset)
+    end = segment.size if batch is None else batch.position + batch.size
+    return Explanation(
+        **outcome,
+        base_offset=segment.base_offset,
+        chosen_by=step.chosen_by,
+        largest_timestamp=step.largest_timestamp,
+        time_entry=step.time_entry,
+        time_slots=step.time_slots,
+        offset_entry=step.offset_entry,
+        offset_slots=step.offset_slots,
+        starting_position=step.starting_position,
+        batch_position=None if batch is None else batch.position,
+        bytes_scanned=max(end - step.starting_position, 0),
+    )

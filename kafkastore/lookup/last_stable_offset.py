@@ -1,0 +1,83 @@
+"""Where a reader of committed records ends: in truth, and by a starting broker's account.
+
+What a broker knows of producers is what its snapshots and its start tell it:
+
+==============================  ===========================================================
+the log directory               open transactions are
+==============================  ===========================================================
+clean, no producer snapshot     none: the broker does not read the log for them
+clean, an ``.index`` missing    those that recovering that segment leaves
+not clean                       those that its recovery leaves: it may forget some that began
+                                before the log start, before 2.8 before each segment
+otherwise, and ``correct``      those that the log has
+==============================  ===========================================================
+
+Source: Kafka 2.4.0 ``Log.rebuildProducerState``, ``Log.recoverSegment``; 4.1.1
+``UnifiedLog.fetchLastStableOffsetMetadata``.
+"""
+from __future__ import annotations
+
+from kafkastore.formats.broker_rules import BrokerRules
+from kafkastore.log.batch_reading import read_batches
+from kafkastore.log.bounds import find_last_stable
+from kafkastore.log.log_view import LogView
+from kafkastore.log.recovery import recover_log
+from kafkastore.lookup.rules import broker_rules
+
+
+def last_stable_offset_of(view: LogView, rules: str, high_watermark: int) -> int:
+    """Find where a reader of committed records ends, exclusive, by rules.
+
+    Raises a `KafkaStoreError` if the broker would not start on the log, or the log is corrupt where
+    it must be read.
+    """
+    key = ("last_stable_offset_of", rules, high_watermark)
+    found: int | None = view.facts.get(key)
+    if found is None:
+        found = view.facts.setdefault(key, _find(view, rules, high_watermark))
+    return found
+
+
+def _find(view: LogView, rules: str, high_watermark: int) -> int:
+    broker = broker_rules(rules)
+    if broker is None:
+        return find_last_stable(view, high_watermark).offset
+    if _loses_an_index(view) or _is_recovered(view):
+        last_stable = _after_recovery(view, rules, high_watermark)
+    elif view.is_clean and not view.files.producer_snapshots:
+        return high_watermark
+    else:
+        last_stable = find_last_stable(view, high_watermark).offset
+    return _as_told(view, broker, last_stable, high_watermark)
+
+
+def _loses_an_index(view: LogView) -> bool:
+    """Whether a broker that starts after a clean shutdown recovers a segment all the same."""
+    return view.is_clean and any(
+        segment.offset_index_path.name not in view.files for segment in view.segments
+    )
+
+
+def _is_recovered(view: LogView) -> bool:
+    """Whether the broker that is meant starts without a marker."""
+    return view.log_dir is not None and not view.is_clean
+
+
+def _after_recovery(view: LogView, rules: str, high_watermark: int) -> int:
+    """Find the first unstable offset by what a recovery leaves of the producers."""
+    producers = recover_log(view, rules).producers
+    producers.on_high_watermark(high_watermark)
+    unstable = producers.first_unstable_offset
+    if unstable is None:
+        return high_watermark
+    return min(high_watermark, max(unstable, view.log_start_offset))
+
+
+def _as_told(
+    view: LogView, broker: BrokerRules, last_stable: int, high_watermark: int
+) -> int:
+    """Return what a broker says of an offset: since 4.0, the base offset of the batch with it."""
+    if broker.last_stable_offset_is_of_batch and last_stable < high_watermark:
+        for _, batch in read_batches(view, last_stable, None, copied=True):
+            return batch.base_offset
+    return last_stable

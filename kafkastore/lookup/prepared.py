@@ -1,0 +1,106 @@
+"""Lookups by any rules: each prepared once for a log, and asked for one time or many."""
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
+from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
+from kafkastore.log.isolation import reads_committed
+from kafkastore.log.log_view import LogView
+from kafkastore.lookup import broker, correct, kip_33
+from kafkastore.lookup.last_stable_offset import last_stable_offset_of
+from kafkastore.lookup.past_damage import find_past_damage
+from kafkastore.lookup.rules import (
+    CORRECT,
+    LookupChoice,
+    broker_rules,
+    check_isolation_is_known,
+)
+from kafkastore.lookup.segments_by_time import LARGEST_OFFSET, Lookup, SegmentsByTime, as_entry
+from kafkastore.lookup.untimed import WithUntimedSegments
+from kafkastore.segment.checked_times import known_indexes
+
+
+def lookup_of(view: LogView, choice: LookupChoice) -> Lookup:
+    """Return the lookup by these rules, prepared when it is first asked for since a refresh."""
+    facts = view.facts
+    lookup: Lookup | None = facts.get(choice)
+    if lookup is None:
+        lookup = facts.setdefault(choice, _prepare(view, choice))
+    return lookup
+
+
+def _prepare(view: LogView, choice: LookupChoice) -> Lookup:
+    lookup = prepare(view, choice)
+    if choice.untimed is None:
+        return lookup
+    return WithUntimedSegments(
+        lookup, view, lookup.end_offset, choice.indexes, past_damage=choice.past_damage
+    )
+
+
+def prepare(view: LogView, choice: LookupChoice) -> SegmentsByTime:
+    """Prepare the search for records by these rules; nothing of the segments is read yet.
+
+    Raises an `UnknownRulesError`, or a ValueError if the isolation, `untimed` or `indexes` is none
+    or those brokers know no isolation.
+    """
+    rules = broker_rules(choice.rules)
+    known_indexes(choice.indexes)
+    committed = reads_committed(choice.isolation)
+    check_isolation_is_known(choice, rules)
+    if choice.untimed not in (None, "segment"):
+        raise ValueError(f"untimed is None or 'segment', not {choice.untimed!r}")
+    end = LARGEST_OFFSET
+    if committed:
+        end = last_stable_offset_of(view, choice.rules, view.high_watermark)
+    if rules is not None:
+        return broker.prepare(view, rules, end, past_damage=choice.past_damage)
+    if choice.rules == CORRECT:
+        return correct.prepare(view, choice, end)
+    return kip_33.prepare(view, end, past_damage=choice.past_damage)
+
+
+def find_offset(
+    view: LogView,
+    target_timestamp: int,
+    choice: LookupChoice,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
+) -> TimestampAndOffset | None:
+    """Find the offset for a time; see `PartitionLog.offset_for_timestamp`."""
+    try:
+        return view.beside_changes(lambda: lookup_of(view, choice).find(target_timestamp))
+    except CorruptionError as error:
+        if on_corrupt == "raise":
+            raise
+        if choice.rules == CORRECT:
+            return find_past_damage(view, target_timestamp, choice, on_corrupt, skipped)
+        found = lookup_of(view, choice._replace(past_damage=True)).find(target_timestamp)
+        Damage("stop", skipped).end_segment(error, view.segments)
+        return found
+
+
+def find_offsets(
+    view: LogView,
+    target_timestamps: ArrayLike,
+    choice: LookupChoice,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
+) -> NDArray[np.void]:
+    """Find the offsets for many times; see `PartitionLog.offsets_for_timestamps`."""
+    try:
+        return view.beside_changes(lambda: lookup_of(view, choice).find_many(target_timestamps))
+    except CorruptionError:
+        if on_corrupt == "raise":
+            raise
+        targets = as_targets(target_timestamps).ravel().tolist()
+        return np.array(
+            [
+                as_entry(find_offset(view, each, choice, on_corrupt, skipped))
+                for each in targets
+            ],
+            TIMESTAMP_AND_OFFSET,
+        )

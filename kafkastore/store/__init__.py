@@ -1,0 +1,1 @@
+"""Logs and stores as callers have them: reads and lookups over one partition, or over many."""
