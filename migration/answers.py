@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafkastore.migration.survey import PartitionSurvey, Survey
 
-from kafkastore.changes.content import chunks_of
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.arguments import check_kind, whole_number

@@ -23,8 +23,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kafkastore.changes.content import conversion_of
 from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.new_bytes import conversion_of
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
 from kafkastore.errors import ChangeRefusedError, CorruptionError, KafkaStoreError
 from kafkastore.formats import batch_header

@@ -12,7 +12,7 @@ from pathlib import Path
 from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
 from kafkastore.migration.warnings import SurveyWarning, warnings_of
 
-from kafkastore.changes.sole_user import lock_files
+from kafkastore.changes.directory_lock import lock_files
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder

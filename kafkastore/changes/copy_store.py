@@ -15,7 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from kafkastore.changes.copy_file import copy_file
-from kafkastore.changes.sole_user import check_no_broker
+from kafkastore.changes.directory_lock import check_no_broker
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
 from kafkastore.remote.tree import local_path, refuse_remote

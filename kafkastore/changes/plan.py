@@ -30,8 +30,8 @@ PLAN_FORMAT = 1
 _MAX_OWNER = (1 << 32) - 2
 
 # What brokers write into a partition directory, and what they delete there by the end of the name.
-# A log directory's own files are not among them: a job that wrote those would vouch for bytes it
-# has not flushed, or take the broker's lock away.
+# A log directory's own files are not among them: a job that wrote those would declare bytes flushed
+# that are not, or take the broker's lock away.
 _FILE_OF_A_PARTITION = re.compile(
     r"[0-9]+(-[0-9]+){0,2}\.(log|index|timeindex|txnindex|snapshot|checkpoint)"
     r"(\.(deleted|cleaned|swap|part))?|[^/\0]+\.(deleted|cleaned|swap)"
@@ -58,7 +58,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """An index made again from its segment's ``.log``, as a broker's recovery makes it.
+    """An index rebuilt from its segment's ``.log``, as a broker's recovery rebuilds it.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The first bytes of the file as it is: a cut.
+    """The first bytes of the file as it is: a truncation.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ByteRange:
     """Some bytes of another file of the same directory.
 
     Parameters
@@ -104,7 +104,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The ``.log`` itself with messages of old formats as record batches; see `conversion`.
+    """The ``.log`` itself with messages of old formats rewritten as record batches.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Converted:
     is_only_epoch: bool = False
 
 
-Content = Inline | Rebuilt | Prefix | Part | Converted
+Content = Inline | Rebuilt | Prefix | ByteRange | Converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class FileChange:
         What the file is now; None: it is missing.
     after : FileState or None
         What it will be; None: it is removed (and kept in the undo area).
-    content : Inline, Rebuilt, Prefix, Part, Converted or None
+    content : Inline, Rebuilt, Prefix, ByteRange, Converted or None
         How the new bytes are made; None for a removal.
     reason : str
         Why, in one sentence.
@@ -178,9 +178,9 @@ class FileChange:
         self.check()
 
     def check(self) -> None:
-        """Refuse a change that contradicts itself, or is of no file of a partition directory.
+        """Refuse a change that contradicts itself, or is not of a file of a partition directory.
 
-        One that another process has sent was not made here, and is looked at by the `Plan`.
+        A `Plan` calls it too: a change that another process has sent was not made here.
         """
         _check_path(self.path)
         for reliance in self.relies_on:
@@ -200,10 +200,10 @@ class FileChange:
             self.before is None or not 0 <= self.content.length <= self.before.size
         ):
             raise InvalidPlanError(f"{self.path} cannot be cut to {self.content.length} bytes")
-        if isinstance(self.content, Part):
+        if isinstance(self.content, ByteRange):
             _check_path(self.content.source)
             if "/" in self.content.source:
-                raise InvalidPlanError(f"{self.content.source} does not lie beside {self.path}")
+                raise InvalidPlanError(f"{self.content.source} is not next to {self.path}")
             if not 0 <= self.content.start <= self.content.end:
                 raise InvalidPlanError(
                     f"{self.path} can't be made of bytes {self.content.start} to {self.content.end}"
@@ -370,7 +370,7 @@ def change_to_json(change: FileChange) -> dict[str, Any]:
                 value["content"]["has_first_offsets"] = True
         case Prefix(length):
             value["content"] = {"kind": "prefix", "length": length}
-        case Part():
+        case ByteRange():
             value["content"] = {"kind": "part", **_fields(change.content)}
         case Converted():
             value["content"] = {"kind": "converted", **_fields(change.content)}
@@ -380,7 +380,7 @@ def change_to_json(change: FileChange) -> dict[str, Any]:
     return value
 
 
-def _fields(value: FileState | Reliance | Part | Converted) -> dict[str, Any]:
+def _fields(value: FileState | Reliance | ByteRange | Converted) -> dict[str, Any]:
     """Return a flat dataclass as a dictionary; `asdict` copies each value, which takes longer."""
     return {name: getattr(value, name) for name in value.__slots__}
 
@@ -443,7 +443,7 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
         case "prefix":
             return Prefix(_count(value["length"]))
         case "part":
-            return Part(_text(value["source"]), _count(value["start"]), _count(value["end"]))
+            return ByteRange(_text(value["source"]), _count(value["start"]), _count(value["end"]))
         case "converted":
             codec, untimed_ms = value["codec"], value["untimed_ms"]
             return Converted(

@@ -18,10 +18,10 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.changes.content import chunks_of
 from kafkastore.changes.copy_store import check_unchanged, files_of
+from kafkastore.changes.directory_lock import check_no_broker
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import Content, Plan, Prefix
-from kafkastore.changes.sole_user import check_no_broker
 from kafkastore.errors import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError
 from kafkastore.log.side_by_side import SideBySide, Stop
 from kafkastore.remote.new_store import NewStore

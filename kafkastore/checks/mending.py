@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.changes.content import chunks_of
 from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import Content, FileChange
 from kafkastore.log.partition_log import PartitionLog
 
@@ -104,7 +104,7 @@ class Mending:
             The file.
         like : Path
             Whose modification time, mode and owners it gets.
-        content : Prefix or Part
+        content : Prefix or ByteRange
             Which bytes.
         reason : str
             Why.

@@ -1,4 +1,4 @@
-"""Carrying out plans, finishing and undoing them: a bar meanwhile, a word at the end."""
+"""Apply plans, resume and undo them: a progress bar meanwhile, what was done at the end."""
 from __future__ import annotations
 
 import os
@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from kafkastore.changes.apply import apply
-from kafkastore.changes.cut_areas import is_cut_area
+from kafkastore.changes.execution import Progress
 from kafkastore.changes.journal import Journal, find_journals
-from kafkastore.changes.parts import DonePart, Spread, apply_in_parts, resume_in_parts
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.run import Progress
+from kafkastore.changes.recovery_areas import is_recovery_area
 from kafkastore.changes.undo import resume, undo
 from kafkastore.changes.undo_area import area_of
 from kafkastore.cli.changes_command import changes_command
@@ -31,33 +30,12 @@ class NoJournalError(KafkaStoreError):
 def apply_plan(
     plan: Plan, undo_dir: Path | None, *, as_json: bool, master: str | None = None
 ) -> None:
-    """Carry out a plan and say what was done.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan; one without changes does nothing.
-    undo_dir : path, optional
-        Where the undo area is made.
-    as_json : bool
-        Say it as JSON.
-    master : str, optional
-        The Spark whose executors do it; else threads do.
-    """
-    threads = os.cpu_count() or 1
+    """Apply a plan, by threads or by the executors of a Spark, and print what was done."""
     area = area_of(plan, undo_dir)
-    if master is None:
-        journal = _run(
-            "changing",
-            plan,
-            area,
-            lambda progress: apply(plan, undo_dir, progress=progress, threads=threads),
-        )
-    else:
-        journal = _run_on_spark(
-            master, "changing", area, lambda spread: apply_in_parts(plan, spread, undo_dir)
-        )
-    _tell("applied", journal, as_json=as_json)
+    journal = _run(
+        "changing", plan, area, master, partial(apply, plan, undo_dir, threads=os.cpu_count() or 1)
+    )
+    _print_done("applied", journal, as_json=as_json)
 
 
 def finish(
@@ -69,45 +47,22 @@ def finish(
     master: str | None = None,
     verbose: bool = False,
 ) -> None:
-    """Finish what was interrupted, applying or undoing, and say what was done.
+    """Resume what was interrupted, applying or undoing, and print what was done.
 
-    Parameters
-    ----------
-    area : path
-        The undo area.
-    as_json : bool
-        Say it as JSON.
-    root : path, optional
-        The directory that was changed, if the area does not lie beside it.
-    trust_area : bool
-        Take an area that others may have written.
-    master : str, optional
-        The Spark whose executors finish what was being applied; else, and to finish an undoing,
-        threads do.
-    verbose : bool
-        Name every file that was left alone.
+    `master` is the Spark whose executors resume applying; threads resume undoing in any case.
     """
     journal = open_journal(area, root)
     if journal.is_finished:
-        _tell_nothing_done(journal, as_json=as_json)
+        _print_nothing_done(journal, as_json=as_json)
         return
-    if master is None or journal.phase == "undoing":
-        done = _run(
-            "finishing",
-            journal.plan,
-            area,
-            lambda progress: resume(
-                journal, trust_area=trust_area, progress=progress, threads=os.cpu_count() or 1
-            ),
-        )
-    else:
-        done = _run_on_spark(
-            master,
-            "finishing",
-            area,
-            lambda spread: resume_in_parts(journal, spread, trust_area=trust_area),
-        )
-    _tell(done.phase, done, as_json=as_json, verbose=verbose)
+    done = _run(
+        "finishing",
+        journal.plan,
+        area,
+        master if journal.phase == "applying" else None,
+        partial(resume, journal, trust_area=trust_area, threads=os.cpu_count() or 1),
+    )
+    _print_done(done.phase, done, as_json=as_json, verbose=verbose)
 
 
 def go_back(
@@ -119,53 +74,31 @@ def go_back(
     trust_area: bool = False,
     verbose: bool = False,
 ) -> int:
-    """Undo a plan and say what was done.
-
-    Parameters
-    ----------
-    area : path
-        The undo area.
-    leave_changed : bool
-        Leave files that somebody changed since, rather than refuse.
-    as_json : bool
-        Say it as JSON.
-    root, trust_area, verbose : path, bool, bool
-        As of `finish`.
-
-    Returns
-    -------
-    int
-        The exit code: 1 if files were left.
-    """
+    """Undo a plan and print what was done; return the exit code, 1 if files were left."""
     journal = open_journal(area, root)
     if journal.phase == "undone" and not journal.left:
-        _tell_nothing_done(journal, as_json=as_json)
+        _print_nothing_done(journal, as_json=as_json)
         return 0
     done = _run(
         "undoing",
         journal.plan,
         area,
-        lambda progress: undo(
+        None,
+        partial(
+            undo,
             journal,
             trust_area=trust_area,
             leave_changed=leave_changed,
-            progress=progress,
             threads=os.cpu_count() or 1,
         ),
     )
-    _tell("undone", done, as_json=as_json, verbose=verbose)
+    _print_done("undone", done, as_json=as_json, verbose=verbose)
     return 1 if done.left else 0
 
 
 def open_journal(area: Path, root: Path | None = None) -> Journal:
-    """Open the journal in an undo area, of the directory that was named.
-
-    Raises
-    ------
-    NoJournalError
-        If there is none.
-    """
-    if is_cut_area(area):
+    """Open the journal in an undo area, of the directory that was named."""
+    if is_recovery_area(area):
         raise NoJournalError(
             f"{area} holds what a recovery cut, and the log may have grown since: nothing is put "
             "back by itself; kafkastore changes remove deletes it"
@@ -184,36 +117,36 @@ def unfinished(path: Path, undo_dir: Path | None) -> list[Journal]:
 
 
 def _run(
-    what: str, plan: Plan, area: Path, work: Callable[[Progress], Journal]
+    what: str, plan: Plan, area: Path, master: str | None, work: Callable[..., Journal]
 ) -> Journal:
-    """Do some work on a plan's files; if it is cut short, say how to finish it."""
-    with (
-        progress(what, len(plan.changes)) as advance,
-        left_behind_is_told(partial(_left_behind, area)),
-    ):
-        return work(lambda change: advance(1))
-
-
-def _run_on_spark(
-    master: str,
-    what: str,
-    area: Path,
-    work: Callable[[Spread], tuple[Journal, tuple[DonePart, ...]]],
-) -> Journal:
-    """Do some work on a plan's parts by Spark; the first part that failed is what went wrong."""
+    """Do some work on a plan's files; if it is interrupted, print how to resume it."""
+    left_behind = partial(_left_behind, area)
+    if master is None:
+        with progress(what, len(plan.changes)) as advance, left_behind_is_told(left_behind):
+            return work(progress=_advancing(advance))
     from kafkastore.cli.on_spark import executor
-    from kafkastore.spark.jobs.changing import by_executors
 
-    with executor(master, what) as run, left_behind_is_told(partial(_left_behind, area)):
-        journal, parts = work(by_executors(run))
-        for part in parts:
-            if part.error is not None:
-                raise part.error
+    with executor(master, what) as runner, left_behind_is_told(left_behind):
+        journal = work(runner=runner)
+        for failure in journal.failures:
+            raise failure.error
         return journal
 
 
+def _advancing(advance: Callable[[int], None]) -> Progress:
+    """Return what moves a bar on to the number of changes that are done."""
+    shown = 0
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        advance(done - shown)
+        shown = done
+
+    return show
+
+
 def _left_behind(area: Path) -> str | None:
-    """Say how far a plan got, and how it goes on; None if it is finished, or was never begun."""
+    """Return how far a plan is, and how to go on; None if it is finished, or never began."""
     try:
         journal = Journal.open(area)
     except (OSError, KafkaStoreError):
@@ -228,16 +161,16 @@ def _left_behind(area: Path) -> str | None:
     )
 
 
-def _tell_nothing_done(journal: Journal, *, as_json: bool) -> None:
-    """Say that a change was applied or undone before, and nothing was left to do."""
+def _print_nothing_done(journal: Journal, *, as_json: bool) -> None:
+    """Print that a plan was applied or undone before, and there was nothing to do."""
     if as_json:
-        _tell(journal.phase, journal, as_json=True)
+        _print_done(journal.phase, journal, as_json=True)
     else:
         print(visible(f"already {journal.phase}, nothing to do: {journal.area}"))
 
 
-def _tell(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = False) -> None:
-    """Say what was done, what not, and where the undo area lies."""
+def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = False) -> None:
+    """Print what was done, what was left, and where the undo area is."""
     files = len(journal.plan.changes)
     if as_json:
         write_json(

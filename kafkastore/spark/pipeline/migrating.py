@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkastore import migration
+from kafkastore.changes.apply import apply
 from kafkastore.changes.copy_store import copy_store
 from kafkastore.changes.journal import find_journals
-from kafkastore.changes.parts import apply_in_parts, apply_part
+from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume
-from kafkastore.spark.jobs import changing, planning
+from kafkastore.spark.jobs import planning
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.spread import Place, spread
@@ -212,14 +213,13 @@ def _apply(
             weigh: Callable[[Item], int],
             tell: Tell = tell,
         ) -> Iterator[Result]:
-            # Looking at the files before is not what is waited for.
-            heard = tell if job is apply_part else None
+            # The inspection before is not what the step counts.
+            heard = tell if job is apply_partition else None
             return spread(spark, job, items, weigh=weigh, tell=heard)
 
-        journal, parts = apply_in_parts(plan, changing.by_executors(work), undo_dir)
-        for part in parts:
-            if part.error is not None:
-                raise part.error
+        journal = apply(plan, undo_dir, runner=work)
+        for failure in journal.failures:
+            raise failure.error
         before += _directories(plan)
         yield str(journal.area) if plan.changes else None
 
