@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from kafkastore.changes.change_file import change_file
 from kafkastore.changes.directory_lock import DirectoryLock, locked_directory
-from kafkastore.changes.execution import Execution, Progress, run_partitions
+from kafkastore.changes.execution import Execution, run_partitions
 from kafkastore.changes.inspection import check_space, refuse
 from kafkastore.changes.journal import (
     FailedPartition,
@@ -51,7 +51,7 @@ from kafkastore.changes.partition_journals import (
     open_partition_journals,
 )
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.runner import Runner
+from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, area_of, check_area, check_trusted
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.arguments import check_kind

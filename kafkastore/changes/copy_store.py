@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 from kafkastore.changes.copy_file import copy_file
 from kafkastore.changes.directory_lock import check_no_broker
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
 from kafkastore.remote.tree import local_path, refuse_remote
@@ -37,7 +38,7 @@ class StoreCopy:
     files, bytes : int
         How many files, and their sizes together.
     skipped : tuple of str
-        Relative paths of what is no file of a log directory: ``.lock``, ``lost+found``, sockets.
+        Relative paths of what is not part of a log directory: ``.lock``, ``lost+found``, sockets.
     """
 
     destination: Path
@@ -51,7 +52,7 @@ def copy_store(
     destination: str | os.PathLike[str],
     *,
     fs: FileSystem = FileSystem(),
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> StoreCopy:
     """Copy a log.dirs root, or a partition directory.
 
@@ -64,7 +65,7 @@ def copy_store(
     fs : FileSystem
         The altering calls; for tests.
     progress : callable, optional
-        Called with the relative path of each file that is copied.
+        Called with the number of files that are copied, and of all.
 
     Returns
     -------
@@ -94,7 +95,8 @@ def copy_store(
     listing = list(files_of(source, skipped))
     if not working.is_dir():
         fs.mkdir(working)
-    copied = total = 0
+    copied = size = 0
+    files = sum(stat.S_ISREG(status.st_mode) for _, status in listing)
     for path, status in listing:
         if stat.S_ISDIR(status.st_mode):
             if not (working / path).is_dir():
@@ -102,9 +104,9 @@ def copy_store(
             continue
         if not _is_copied(working / path, status):
             copy_file(source / path, working / path, fs)
-            if progress is not None:
-                progress(path)
-        copied, total = copied + 1, total + status.st_size
+        copied, size = copied + 1, size + status.st_size
+        if progress is not None:
+            progress(copied, files)
     check_unchanged(source, listing)
     check_no_broker(source)
     _check_no_strangers(working, {path for path, _ in listing}, fs)
@@ -115,7 +117,7 @@ def copy_store(
             fs.fsync_directory(working / path)
     fs.rename(working, destination)
     fs.fsync_directory(destination.parent)
-    return StoreCopy(destination, copied, total, tuple(skipped))
+    return StoreCopy(destination, copied, size, tuple(skipped))
 
 
 def files_of(

@@ -14,12 +14,10 @@ from kafkastore.changes.file_state import PERMISSIONS, FileState, status_of
 from kafkastore.changes.journal import JournalWriter, Step
 from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import FileChange
+from kafkastore.changes.runner import Progress
 from kafkastore.changes.undo_area import AREA_MODE, kept_in, temporary_file
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
-
-#: Called with the number of units that are done, and of all.
-Progress = Callable[[int, int], None]
 
 
 class Execution:

@@ -260,6 +260,15 @@ class Plan:
                 )
             seen.add(change.path)
 
+    def __eq__(self, other: object) -> bool:
+        # Also to one with what its planning found, which is not kept with a plan.
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return (self.root, self.job, self.changes) == (other.root, other.job, other.changes)
+
+    def __hash__(self) -> int:
+        return hash((self.root, self.job, self.changes))
+
     @property
     def is_of_partition(self) -> bool:
         """Whether the root is a partition directory; else it is a log.dirs root."""

@@ -1,4 +1,4 @@
-"""Who does a piece of work on many items: this process, or tasks of a cluster."""
+"""Who does a piece of work on many items, and how its progress is reported."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from typing import Protocol, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+#: Called with the number of units that are done, and of all, where that is known.
+Progress = Callable[[int, int | None], None]
+
 
 class Runner(Protocol):
-    """Calls a function for each item, in any process that sees the same storage."""
+    """Calls a function with each of many items, here or in processes that see the same storage."""
 
     def __call__(
-        self, job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
+        self,
+        work: Callable[[Item], Result],
+        items: Sequence[Item],
+        /,
+        *,
+        weigh: Callable[[Item], int],
     ) -> Iterable[Result]:
         """Return the results in the order of the items; `weigh` estimates the bytes to be read."""

@@ -19,7 +19,6 @@ from kafkastore.changes.copy_file import second_name
 from kafkastore.changes.directory_lock import locked_directory
 from kafkastore.changes.execution import (
     Execution,
-    Progress,
     by_partition,
     discard,
     run_partitions,
@@ -30,7 +29,7 @@ from kafkastore.changes.journal import Journal, JournalWriter, open_trusted
 from kafkastore.changes.no_follow import open_file, opened_directory
 from kafkastore.changes.partition_journals import close_partition_journals
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.runner import Runner
+from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, kept_in
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem

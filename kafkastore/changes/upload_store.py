@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import groupby, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from kafkastore.changes.copy_store import check_unchanged, files_of
 from kafkastore.changes.directory_lock import check_no_broker
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import Content, Plan, Prefix
+from kafkastore.changes.runner import Progress, Runner
 from kafkastore.errors import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError
 from kafkastore.log.side_by_side import SideBySide, Stop
 from kafkastore.remote.new_store import NewStore
@@ -115,8 +117,8 @@ def upload_store(
     url: str,
     plan: Plan,
     *,
-    spread: Callable[[Sequence[Piece]], Iterable[int]] | None = None,
-    progress: Callable[[int], None] = lambda files: None,
+    runner: Runner | None = None,
+    progress: Progress | None = None,
 ) -> UploadedStore:
     """Copy a log directory, or a partition directory, into an object store, changed by a plan.
 
@@ -128,11 +130,10 @@ def upload_store(
         The copy: nothing is there, or what an interrupted run with the same arguments left.
     plan : Plan
         Of the source.
-    spread : callable, optional
-        Has `upload` called with every piece, and yields what it returns; by threads here if it is
-        left out.
-    progress : callable
-        Called with how many files were copied just now.
+    runner : callable, optional
+        Uploads instead of threads of this process, as of `apply`.
+    progress : callable, optional
+        Called with the number of files that are copied, and of all.
 
     Returns
     -------
@@ -159,11 +160,17 @@ def upload_store(
     identity = _identity(files)
     known = _begin(new, identity)
     missing = [each for each in files if known.get(each.path) != each.size]
-    progress(len(files) - len(missing))
     pieces = [*_pieces(source, new.url, missing)]
-    with _by_threads(pieces) if spread is None else nullcontext(spread(pieces)) as uploaded:
+    with (
+        _by_threads(pieces)
+        if runner is None
+        else nullcontext(runner(upload, pieces, weigh=attrgetter("bytes")))
+    ) as uploaded:
+        done = len(files) - len(missing)
         for piece, _ in zip(pieces, uploaded, strict=True):
-            progress(len(piece.files))
+            done += len(piece.files)
+            if progress is not None:
+                progress(done, len(files))
     list_again(source)
     check_unchanged(source, listing)
     check_no_broker(source)

@@ -11,7 +11,7 @@ segment, are put together afterwards.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptIndexError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats import transaction_index
 from kafkastore.formats.arguments import whole_number
@@ -71,6 +72,19 @@ class UnindexedBytes(NamedTuple):
     is_indexed: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReindexPlan(Plan):
+    """A plan of `plan_reindex`.
+
+    Parameters
+    ----------
+    unindexed : tuple of UnindexedBytes
+        The ends of logs that no index covers; not kept with a plan.
+    """
+
+    unindexed: tuple[UnindexedBytes, ...] = ()
+
+
 def plan_reindex(
     path: AnyPath,
     rules: str = "2.4",
@@ -78,11 +92,10 @@ def plan_reindex(
     *,
     up_to_damage: bool = False,
     partitions: Collection[AnyPartition] | None = None,
-    found: Callable[[UnindexedBytes], None] | None = None,
     threads: int | None = None,
-    progress: Callable[[], None] | None = None,
-) -> Plan:
-    """Plan to make all indexes anew that are not as the logs have it.
+    progress: Progress | None = None,
+) -> ReindexPlan:
+    """Plan to rebuild the indexes that do not match their logs.
 
     Parameters
     ----------
@@ -99,16 +112,14 @@ def plan_reindex(
         space, are no damage where nothing follows.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
-    found : callable, optional
-        Called with each `UnindexedBytes`.
     threads : int, optional
-        How many segments are read at once; by default as many as there are processors.
+        How many segments are read in parallel; by default as many as there are processors.
     progress : callable, optional
-        Called after each segment.
+        Called with the number of segments that are read, and of all.
 
     Returns
     -------
-    Plan
+    ReindexPlan
         For `kafkastore.apply`; only files that differ are in it. Files that are replaced keep their
         modification times, new ones get their log's.
 
@@ -140,41 +151,33 @@ def plan_reindex(
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
 
     def read(work: tuple[PartitionLog, LogSegment]) -> _SegmentRead:
-        done = _read_segment(*work, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
-        if progress is not None:
-            progress()
-        return done
+        return _read_segment(*work, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
 
     changes: list[FileChange] = []
+    unindexed: list[UnindexedBytes] = []
+    total = 0
+    if progress is not None:
+        total = sum(len(log.segments) for log in store.logs_of(partitions))
+    done = 0
     segments = ((log, segment) for log in logs for segment in log.segments)
     with SideBySide(read, segments, threads, "kafkastore-reindex") as reads:
         for _, of_partition in groupby(reads, lambda each: each.path.parent):
-            of_log = [*of_partition]
+            of_log = []
+            for each in of_partition:
+                of_log.append(each)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
             changes += _changes(of_log, broker_rules)
-            for each in of_log:
-                if found is not None and each.unindexed is not None:
-                    found(each.unindexed)
-    return reindex_plan(root, rules, changes)
+            unindexed += [each.unindexed for each in of_log if each.unindexed is not None]
+    return reindex_plan(root, rules, changes, unindexed)
 
 
-def reindex_plan(root: Path, rules: str, changes: Iterable[FileChange]) -> Plan:
-    """Make one plan of the changes of some partitions.
-
-    Parameters
-    ----------
-    root : Path
-        What their paths are relative to.
-    rules : str
-        The Kafka version whose recovery makes the files.
-    changes : iterable of FileChange
-        By partition and segment.
-
-    Returns
-    -------
-    Plan
-        As of `plan_reindex`.
-    """
-    return Plan(str(root), f"reindex (like {rules})", tuple(changes))
+def reindex_plan(
+    root: Path, rules: str, changes: Iterable[FileChange], unindexed: Iterable[UnindexedBytes]
+) -> ReindexPlan:
+    """Make one plan of what was found in partitions, by partition and segment."""
+    return ReindexPlan(str(root), f"reindex (like {rules})", tuple(changes), tuple(unindexed))
 
 
 class ReindexedPartition(NamedTuple):

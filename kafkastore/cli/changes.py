@@ -16,7 +16,7 @@ from kafkastore.changes.recovery_areas import (
     remove_recovery_area,
 )
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
-from kafkastore.cli.applied import finish, go_back, open_journal
+from kafkastore.cli.apply_plans import finish, go_back, open_journal
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.failures import note
 from kafkastore.cli.few_lines import verbose_option

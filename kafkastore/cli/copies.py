@@ -4,16 +4,15 @@ from __future__ import annotations
 import os
 import shlex
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.upload_store import check_place, unfinished_at, upload, upload_store
+from kafkastore.changes.upload_store import check_place, unfinished_at, upload_store
 from kafkastore.cli.failures import left_behind_is_told, note
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.on_spark import executor
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import counting, progress
 from kafkastore.cli.tables import counted
 from kafkastore.cli.visible import visible
 from kafkastore.errors import ChangeRefusedError
@@ -45,7 +44,7 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
         progress(f"copying {source.name}", None) as advance,
         left_behind_is_told(partial(_left_behind, destination)),
     ):
-        copied = copy_store(source, destination, progress=lambda path: advance(1))
+        copied = copy_store(source, destination, progress=counting(advance))
     if not as_json:
         files = counted(copied.files, "file")
         print(visible(f"copied {files} of {source} to {copied.destination}"))
@@ -91,12 +90,10 @@ def upload_copy(
     what, left_behind = f"copying {source.name}", partial(_unfinished, url)
     if master is None:
         with progress(what, None) as advance, left_behind_is_told(left_behind):
-            copied = upload_store(source, url, plan, progress=advance)
+            copied = upload_store(source, url, plan, progress=counting(advance))
     else:
-        with executor(master, what) as run, left_behind_is_told(left_behind):
-            copied = upload_store(
-                source, url, plan, spread=partial(run, upload, weigh=attrgetter("bytes"))
-            )
+        with executor(master, what) as runner, left_behind_is_told(left_behind):
+            copied = upload_store(source, url, plan, runner=runner)
     if as_json:
         write_json({"kind": "copied", "root": url, "files": copied.files, "bytes": copied.bytes})
     else:

@@ -217,9 +217,8 @@ def test_who_is_interrupted_does_not_wait_for_the_rest(s3: S3, tmp_path: Path) -
             (directory / f"{name}").write_bytes(b"some")
     plan = kafkastore.Plan(str(tmp_path / "logs"), "a copy", ())
 
-    def interrupt(files: int) -> None:
-        if files:
-            raise KeyboardInterrupt
+    def interrupt(done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         upload_store(tmp_path / "logs", f"s3://{s3.bucket}/copy", plan, progress=interrupt)

@@ -122,13 +122,10 @@ def test_a_survey_of_a_lone_partition_knows_its_segments_by_name(logs, in_proces
 def test_a_plan_of_indexes_is_the_one_of_this_process(logs, in_process, rules, up_to_damage):
     broken = sorted((logs / "up-0").glob("*.log"))[1]
     broken.write_bytes(broken.read_bytes()[:-10] + bytes(10))
-    found = [[], []]
-    there = planning.plan_reindex(
-        in_process, logs, rules, up_to_damage=up_to_damage, found=found[0].append
-    )
-    here = plan_reindex(logs, rules, up_to_damage=up_to_damage, found=found[1].append)
+    there = planning.plan_reindex(in_process, logs, rules, up_to_damage=up_to_damage)
+    here = plan_reindex(logs, rules, up_to_damage=up_to_damage)
     assert there == here
-    assert found[0] == found[1] != []
+    assert there.unindexed == here.unindexed != ()
 
 
 def test_a_partition_that_fails_is_a_row_and_is_finished_by_resume(spark, logs, twin):
@@ -205,9 +202,9 @@ COMMANDS = [
     ["migrate", "LOGS", "--copy-to", "LOGS-2", "--samples", "0"],
     ["migrate", "LOGS", "--resume"],
     ["reindex", "LOGS", "--dry-run", "--json"],
-    ["reindex", "LOGS", "--yes", "--up-to-damage"],
-    ["reindex", "LOGS/up-0", "--yes"],
-    ["reindex", "LOGS-none", "--yes"],
+    ["reindex", "LOGS", "--in-place", "--yes", "--up-to-damage"],
+    ["reindex", "LOGS/up-0", "--in-place", "--yes"],
+    ["reindex", "LOGS-none", "--in-place", "--yes"],
 ]
 
 

@@ -2,35 +2,85 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from kafkastore.changes.apply import apply
-from kafkastore.changes.execution import Progress
 from kafkastore.changes.journal import Journal, find_journals
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.recovery_areas import is_recovery_area
 from kafkastore.changes.undo import resume, undo
 from kafkastore.changes.undo_area import area_of
+from kafkastore.cli.change_options import ChangeOptions
 from kafkastore.cli.changes_command import changes_command
+from kafkastore.cli.confirm import confirm
+from kafkastore.cli.copies import upload_copy
 from kafkastore.cli.failures import left_behind_is_told, note
 from kafkastore.cli.few_lines import few_lines
 from kafkastore.cli.json_lines import write_json
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import counting, progress
 from kafkastore.cli.tables import counted
 from kafkastore.cli.visible import visible
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 
 
 class NoJournalError(KafkaStoreError):
     """A directory that is no undo area."""
 
 
-def apply_plan(
-    plan: Plan, undo_dir: Path | None, *, as_json: bool, master: str | None = None
+def apply_plans(
+    options: ChangeOptions,
+    paths: Sequence[Path],
+    plans: Sequence[Plan],
+    *,
+    as_json: bool,
+    master: str | None = None,
+    mtimes_are_kept: bool = False,
 ) -> None:
-    """Apply a plan, by threads or by the executors of a Spark, and print what was done."""
+    """Do with plans what the options say: nothing, apply them, or upload a changed copy.
+
+    `paths` are the directories as they were given, and `master` the Spark whose executors do it;
+    without it threads do.
+    """
+    changes = sum(len(plan.changes) for plan in plans)
+    if options.is_plan_only:
+        if changes and not as_json:
+            print(options.hint)
+        return
+    if isinstance(options.copy_to, str):
+        upload_copy(
+            paths[0],
+            options.copy_to,
+            plans[0],
+            as_json=as_json,
+            master=master,
+            mtimes_are_kept=mtimes_are_kept,
+        )
+        return
+    _check_apart(plans)
+    if changes and options.asks:
+        names = ", ".join(map(str, paths))
+        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+    for plan in plans if changes else ():
+        _apply_plan(plan, options.undo_dir, as_json=as_json, master=master)
+
+
+def _check_apart(plans: Sequence[Plan]) -> None:
+    """Refuse a root and a partition in it: the first plan would change the second one's files."""
+    roots: dict[str, str] = {}
+    for plan in plans:
+        real = os.path.realpath(plan.root)
+        for change in plan.changes:
+            other = roots.setdefault(os.path.join(real, change.path), plan.root)
+            if other != plan.root:
+                raise ChangeRefusedError(
+                    f"{other} and {plan.root} hold the same files: name one of them"
+                )
+
+
+def _apply_plan(plan: Plan, undo_dir: Path | None, *, as_json: bool, master: str | None) -> None:
+    """Apply a plan and print what was done."""
     area = area_of(plan, undo_dir)
     journal = _run(
         "changing", plan, area, master, partial(apply, plan, undo_dir, threads=os.cpu_count() or 1)
@@ -123,7 +173,7 @@ def _run(
     left_behind = partial(_left_behind, area)
     if master is None:
         with progress(what, len(plan.changes)) as advance, left_behind_is_told(left_behind):
-            return work(progress=_advancing(advance))
+            return work(progress=counting(advance))
     from kafkastore.cli.on_spark import executor
 
     with executor(master, what) as runner, left_behind_is_told(left_behind):
@@ -131,18 +181,6 @@ def _run(
         for failure in journal.failures:
             raise failure.error
         return journal
-
-
-def _advancing(advance: Callable[[int], None]) -> Progress:
-    """Return what moves a bar on to the number of changes that are done."""
-    shown = 0
-
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        advance(done - shown)
-        shown = done
-
-    return show
 
 
 def _left_behind(area: Path) -> str | None:
