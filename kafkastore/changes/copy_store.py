@@ -1,4 +1,4 @@
-"""A whole copy of a log directory, to work on instead of the original.
+"""Copy a whole log directory, to work on the copy instead of the original.
 
 Blocks are shared where the file system can (reflinks), else copied; never hard links, because a
 broker started on the copy would write into the original too.  Every file appears whole under its
@@ -23,7 +23,7 @@ from kafkastore.remote.tree import local_path, refuse_remote
 
 COPYING_SUFFIX = ".kafkastore-copying"
 
-# Not a broker's, and often unreadable: what mkfs puts into the root of a file system.
+# Not a broker's; mkfs puts lost+found into the root of a file system, often unreadable.
 _SKIPPED = frozenset({".lock", "lost+found"})
 
 
@@ -123,24 +123,9 @@ def copy_store(
 def files_of(
     source: Path, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """List what is copied: directories before what is in them, and regular files.
+    """List what is copied by relative path: directories before what is in them, and regular files.
 
-    Parameters
-    ----------
-    source : Path
-        A directory.
-    skipped : list of str, optional
-        Gets the relative paths of what is not copied.
-
-    Yields
-    ------
-    tuple of str, os.stat_result
-        Relative path, and what it was when it was listed.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If a symbolic link leads to a directory it lies in.
+    Other paths are added to `skipped`.  A symbolic link to a directory that it lies in is refused.
     """
     yield from _walk(source, "", (), [] if skipped is None else skipped)
 
@@ -186,7 +171,7 @@ def _walk(
 
 
 def _is_copied(target: Path, status: os.stat_result) -> bool:
-    """Answer whether a file was wholly copied by an earlier run."""
+    """Return whether an earlier run copied a file."""
     try:
         there = os.lstat(target)
     except FileNotFoundError:
@@ -198,20 +183,7 @@ def _is_copied(target: Path, status: os.stat_result) -> bool:
 
 
 def check_unchanged(source: Path, listing: Sequence[tuple[str, os.stat_result]]) -> None:
-    """Refuse a copy if anything in the source changed since it was listed.
-
-    Parameters
-    ----------
-    source : Path
-        The directory.
-    listing : sequence of tuple of str, os.stat_result
-        What `files_of` yielded.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If something did.
-    """
+    """Refuse a copy if anything in the source has changed since `files_of` listed it."""
     for was, now in zip_longest(listing, files_of(source)):
         if was is None or now is None or _named_state(was) != _named_state(now):
             path = min(each[0] for each in (was, now) if each is not None)
@@ -224,7 +196,7 @@ def _named_state(listed: tuple[str, os.stat_result]) -> tuple[str, int, int]:
 
 
 def _check_no_strangers(working: Path, wanted: set[str], fs: FileSystem) -> None:
-    """Remove from an unfinished copy what an earlier run copied and the source no longer has."""
+    """Remove from an unfinished copy the files that the source no longer has."""
     for path, status in reversed(list(_walk(working, "", (), []))):
         if path not in wanted:
             (fs.rmdir if stat.S_ISDIR(status.st_mode) else fs.unlink)(working / path)

@@ -346,7 +346,7 @@ class Plan:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that is not, by Kafka's own names, a file of a partition directory."""
+    """Refuse a path that is not, by Kafka's own names, that of a file of a partition directory."""
     *directories, name = path.split("/")
     is_named = (
         name in _SMALL_FILES_OF_A_PARTITION or _FILE_OF_A_PARTITION.fullmatch(name) is not None
@@ -357,7 +357,7 @@ def _check_path(path: str) -> None:
 
 @lru_cache(maxsize=1024)
 def is_partition_name(name: str) -> bool:
-    """Answer whether a broker takes a name, which is no path, for a partition directory's."""
+    """Return whether a broker takes a name for that of a partition directory."""
     try:
         parse_partition_directory(name)
     except InvalidNameError:
@@ -395,9 +395,9 @@ def _fields(value: FileState | Reliance | ByteRange | Converted) -> dict[str, An
 
 
 def _change_or_object(value: dict[str, Any]) -> dict[str, Any] | FileChange:
-    """Make a change of an object as soon as it is read: as a dictionary it takes far more.
+    """Turn an object into a change as soon as it is read: a dictionary takes far more memory.
 
-    One that is no change of this version stays as it is; whether it should be is known at the end.
+    One that is not a change of this version stays as it is, and is refused at the end if needed.
     """
     if "relies_on" not in value:
         return value
@@ -467,12 +467,12 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
 
 @lru_cache(maxsize=16)
 def _rebuilt(index_interval_bytes: int, has_first_offsets: bool) -> Rebuilt:
-    """Return the same for all changes of a plan."""
+    """Return one object for all changes of a plan."""
     return Rebuilt(index_interval_bytes, has_first_offsets)
 
 
 def _count(value: object, least: int = 0, most: int = INT64_MAX) -> int:
-    """Return an integer of JSON, refusing what only looks like one."""
+    """Return an integer of JSON; refuse anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidPlanError(f"{value!r} is not an integer from {least} to {most}")
     return value

@@ -1,4 +1,4 @@
-"""A copy of a whole directory: on a disk, for a job to work on, or in an object store, done."""
+"""Copies of a whole directory: on a disk, for a job to work on, or in an object store."""
 from __future__ import annotations
 
 import os
@@ -23,20 +23,7 @@ from kafkastore.remote.tree import url_of
 
 
 def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
-    """Copy a directory and say so.
-
-    Parameters
-    ----------
-    source, destination : path
-        The directory, and what the copy is called.
-    as_json : bool
-        Say nothing.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If there is no place for it.
-    """
+    """Copy a directory, and print that unless `as_json`."""
     _check_name(source, destination.name)
     if not destination.parent.is_dir():
         raise ChangeRefusedError(f"{destination.parent} is no directory; make it first")
@@ -65,27 +52,10 @@ def upload_copy(
     master: str | None = None,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Copy a directory into an object store, changed by a plan, and say so.
+    """Copy a directory into an object store, changed by a plan, and print that.
 
-    Parameters
-    ----------
-    source : path
-        The directory.
-    url : str
-        What the copy is called.
-    plan : Plan
-        Of the source.
-    as_json : bool
-        Say it as JSON.
-    master : str, optional
-        The Spark whose executors do it; else threads do.
-    mtimes_are_kept : bool
-        Whether the user has a list of the modification times.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the place is taken, or the directory changes meanwhile.
+    `master` is the Spark whose executors do it; without it threads do.  `mtimes_are_kept` says
+    whether the user has a list of the modification times, which objects do not keep.
     """
     what, left_behind = f"copying {source.name}", partial(_unfinished, url)
     if master is None:
@@ -112,7 +82,7 @@ def upload_copy(
 
 
 def _unfinished(url: str) -> str | None:
-    """Say that an unfinished copy is there; None if there is none."""
+    """Return where an unfinished copy is; None if there is none."""
     if not unfinished_at(url):
         return None
     return (
@@ -122,7 +92,7 @@ def _unfinished(url: str) -> str | None:
 
 
 def _check_name(source: Path, name: str) -> None:
-    """Refuse a name under which the copy of one partition could not be opened."""
+    """Refuse a name under which the copy of one partition cannot be opened."""
     if is_partition_directory(source):
         try:
             parse_partition_directory(name)
@@ -134,7 +104,7 @@ def _check_name(source: Path, name: str) -> None:
 
 
 def _left_behind(destination: Path) -> str | None:
-    """Say where an unfinished copy lies; None if there is none."""
+    """Return where an unfinished copy is; None if there is none."""
     real = Path(os.path.realpath(destination))
     working = real.with_name(real.name + COPYING_SUFFIX)
     if not working.is_dir():
