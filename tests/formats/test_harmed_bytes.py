@@ -38,6 +38,7 @@ NOT_IN_THE_REGISTRY = {
     "crc": "any bytes are right",
     "entries": "types",
     "index_builder": "takes headers, by batch_header",
+    "indexes": "by offset_index and time_index",
     "batch_sequence": "takes headers and entries, by batch_header and the indexes",
     "index_growth": "numbers",
     "java_text": "lines and numbers, by checkpoints and file_names",

@@ -11,11 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptIndexError, CorruptionError
-from kafkastore.formats import batch_header, offset_index, time_index, transaction_index
+from kafkastore.formats import batch_header, transaction_index
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.control_records import ControlRecordType, first_control_record
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.group_metadata import NO_LEADER_EPOCH
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.kip_33.committed_offsets import committed_in
 from kafkastore.log.batch_reading import SegmentsInTurn, first_timestamp
