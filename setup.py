@@ -23,7 +23,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.segment_growth",
     "kafkastore.formats.offset_index",
     "kafkastore.formats.time_index",
-    "kafkastore.remote.reads",
+    "kafkastore.reads",
     "kafkastore.segment.timestamp_search",
     "kafkastore.segment.segment_glimpse",
 ]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from os import PathLike
 
-from kafkastore.remote import reads
+from kafkastore.reads import fetch_bytes
 
 _CHUNK_BYTES = 1 << 20
 
@@ -32,7 +32,7 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
         opened.seek(position)
         try:
             while True:
-                reads.need(opened.fileno(), position, position + _CHUNK_BYTES)
+                fetch_bytes(opened.fileno(), position, position + _CHUNK_BYTES)
                 if not (chunk := opened.read(_CHUNK_BYTES)):
                     return True
                 if chunk != bytes(len(chunk)):
