@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
-from pathlib import PosixPath
+from pathlib import Path, PosixPath
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from kafkastore.reads import watch
 from kafkastore.remote import sparse_files
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
     from typing import Self
 
 _PREFIX = "kafkastore-remote-"
@@ -46,6 +46,12 @@ class RemotePath(PosixPath):
     def __fspath__(self) -> str:
         return super().__str__()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).of, (str(self),)
 
@@ -56,6 +62,25 @@ class RemotePath(PosixPath):
     def iterdir(self) -> Generator[Self, None, None]:
         """Yield what lies in the directory."""
         return (self / name for name in os.listdir(self))
+
+    # Of these, newer Pythons' own take the text of a path for the name of a file.
+
+    def glob(self, pattern: str, **options: Any) -> Generator[Self, None, None]:
+        """Yield what is below and fits a pattern."""
+        return (type(self)(each) for each in Path(os.fspath(self)).glob(pattern, **options))
+
+    def rglob(self, pattern: str, **options: Any) -> Generator[Self, None, None]:
+        """Yield what is anywhere below and fits a pattern."""
+        return (type(self)(each) for each in Path(os.fspath(self)).rglob(pattern, **options))
+
+    def walk(self, *options: Any, **named: Any) -> Iterator[tuple[Self, list[str], list[str]]]:
+        """Yield each directory, and the names of directories and files in it."""
+        for place, directories, files in os.walk(self, *options, **named):
+            yield type(self)(place), directories, files
+
+    def as_uri(self) -> str:
+        """Return the URL."""
+        return str(self)
 
 
 class _Mount:
