@@ -18,7 +18,6 @@ from kafkastore.checks.reindex import (
     reindex_partition,
     reindex_plan,
 )
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.migration import PartitionSurvey, Survey
@@ -26,6 +25,7 @@ from kafkastore.paths import open_path, to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.places import FAILURES, open_place, place_of
 from kafkastore.spark.spread import Failed, Place, Run, attempt
+from kafkastore.versions import rules_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
