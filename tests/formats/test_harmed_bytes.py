@@ -15,6 +15,7 @@ from fuzz.golden_inputs import golden_inputs, inputs_of
 from fuzz.parsers import PARSERS, feed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.seed import examples
 
 import kafkastore.formats
 
@@ -93,7 +94,7 @@ def test_random_bytes_are_a_value_or_an_error_with_its_position(name, inputs):
         st.binary(max_size=20),
     )
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(st.binary(max_size=200) | pieces)
     def check(data):
         feed(name, data)
