@@ -22,6 +22,11 @@ def some(things: Sequence[T], count: int) -> list[T]:
     return [things[number] for number in sorted(chosen)]
 
 
+def one_in(count: int) -> int:
+    """Of how many one is tried; each of them in full."""
+    return 1 if IN_FULL else count
+
+
 def examples(count: int) -> int:
-    """How many hypothesis draws: a third of so many; all of them in full."""
-    return count if IN_FULL else -(-count // 3)
+    """How many hypothesis draws: a third of so many."""
+    return -(-count // one_in(3))
