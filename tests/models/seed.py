@@ -14,11 +14,11 @@ IN_FULL = "KAFKASTORE_IN_FULL" in os.environ
 T = TypeVar("T")
 
 
-def some(things: Sequence[T], count: int) -> list[T]:
-    """So many of them by the seed, in their order; all of them in full."""
+def some(things: Sequence[T], count: int, of: object = "") -> list[T]:
+    """So many of them by the seed and a name, in their order; all of them in full."""
     if IN_FULL or len(things) <= count:
         return list(things)
-    chosen = random.Random(SEED).sample(range(len(things)), count)
+    chosen = random.Random(f"{SEED} {of}").sample(range(len(things)), count)
     return [things[number] for number in sorted(chosen)]
 
 
