@@ -19,7 +19,6 @@ import os
 import threading
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -46,7 +45,7 @@ from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -145,7 +144,7 @@ def plan_convert(
         known = ", ".join(each.name.lower() for each in Codec)
         raise ValueError(f"there is no codec {codec!r}; there are {known}")
     name = codec.name.lower() if isinstance(codec, Codec) else codec
-    root = Path(os.path.abspath(local_path(path)))
+    root = to_path(os.path.abspath(open_path(path)))
     store = open_store(root)
     logs, total = store.logs_of(partitions), 0
     if progress is not None:

@@ -57,6 +57,7 @@ from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
 from kafkastore.log.side_by_side import SideBySide
+from kafkastore.paths import to_path
 
 #: How long tasks may take to end after an interruption; the next job waits longer for them.
 _SECONDS_AFTER_INTERRUPT = 5.0
@@ -108,7 +109,7 @@ def apply(
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied")
-    with locked_directory(Path(plan.root)) as lock:
+    with locked_directory(to_path(plan.root)) as lock:
         recorded = _check_places(plan, area, undo_dir, fs)
         root = Path(os.path.realpath(plan.root))
         how = _How(lock, fs, threads, runner, progress)

@@ -19,7 +19,7 @@ from kafkastore.changes.directory_lock import check_no_broker
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
-from kafkastore.remote.tree import local_path, refuse_remote
+from kafkastore.paths import open_path, refuse_remote, to_path
 
 COPYING_SUFFIX = ".kafkastore-copying"
 
@@ -86,7 +86,7 @@ def copy_store(
     followed: the copy stands by itself.
     """
     refuse_remote(destination)
-    source = Path(os.path.realpath(local_path(source)))
+    source = to_path(os.path.realpath(open_path(source)))
     destination = Path(os.path.realpath(destination))
     _check_places(source, destination)
     check_no_broker(source)

@@ -15,7 +15,7 @@ from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import check_upload, make_copy
 from kafkastore.cli.selection import ANY_PATH, DESTINATION
 from kafkastore.formats.java_text import INT32_MAX
-from kafkastore.remote.tree import refuse_remote
+from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])

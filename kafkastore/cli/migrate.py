@@ -48,7 +48,7 @@ from kafkastore.migration import (
     survey,
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
-from kafkastore.remote.tree import refuse_remote
+from kafkastore.paths import refuse_remote
 
 
 @click.command()

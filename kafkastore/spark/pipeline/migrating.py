@@ -20,6 +20,7 @@ from kafkastore.changes.journal import find_journals
 from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume
+from kafkastore.paths import to_path
 from kafkastore.spark.jobs import planning
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
@@ -51,7 +52,7 @@ def copy_stores(run: Run) -> None:
     taken as it is.
     """
     stores = run.result.stores
-    files = [sum(len(names) for _, _, names in os.walk(store.path)) for store in stores]
+    files = [sum(len(names) for _, _, names in os.walk(to_path(store.path))) for store in stores]
     total = sum(files)
     with run.step("copy", "files", total) as step:
 
@@ -75,7 +76,7 @@ def _copy(store: StoreResult, target: Path, progress: Tell) -> int:
             for name in names
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    return copy_store(store.path, target, progress=progress).bytes
+    return copy_store(to_path(store.path), target, progress=progress).bytes
 
 
 def finish_other_plans(
