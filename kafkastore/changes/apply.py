@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkastore.arguments import check_kind
 from kafkastore.changes.change_file import change_file
 from kafkastore.changes.journal import Journal, JournalWriter, each_journal, start_journal
 from kafkastore.changes.part_journals import close_parts
@@ -32,7 +33,6 @@ from kafkastore.changes.sole_user import sole_user
 from kafkastore.changes.standing import Standing, look_at_all, refuse
 from kafkastore.changes.undo_area import area_of, check_area, check_trusted, kept_in
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
 
 

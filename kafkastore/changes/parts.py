@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
+from kafkastore.arguments import check_kind
 from kafkastore.changes.apply import (
     Needs,
     check_not_undoing,
@@ -31,7 +32,6 @@ from kafkastore.changes.sole_user import SoleUser, check_still_held, sole_user
 from kafkastore.changes.standing import look_at_all, refuse
 from kafkastore.changes.undo_area import AREA_MODE, KEPT_DIRECTORY, area_of
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
-from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
 
 Result = TypeVar("Result")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.copies import make_copy
 from kafkastore.cli.failures import FOUND_PROBLEMS
@@ -24,7 +25,6 @@ from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.visible import visible
 from kafkastore.formats.compression import Codec
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.migration import UNTIMED, UnconvertedSegment, Untimed, plan_convert
 
 

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.applied import apply_plan
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.selection import ANY_PATH, DESTINATION
 from kafkastore.cli.tables import counted
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.remote.tree import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 

@@ -25,9 +25,9 @@ from typing import ClassVar, Generic, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kafkastore.arguments import INT32_MAX, whole_number
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import offset_index, time_index
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import (
     OFFSET_ENTRY_ON_DISK,
     TIME_ENTRY_ON_DISK,
@@ -41,7 +41,6 @@ from kafkastore.formats.file_names import (
     InvalidNameError,
     parse_segment_file,
 )
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.remote import reads
 from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment.regular_file import open_regular
