@@ -15,7 +15,7 @@ from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.selection import ANY_PATH, DESTINATION
 from kafkastore.cli.tables import counted
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.remote.tree import refuse_remote
+from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
