@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.log.batch_reading import SegmentsInTurn
@@ -16,7 +17,7 @@ from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun
 from kafkastore.segment.log_segment import LogSegment
 
 #: What a timestamp counts as whose microseconds do not fit 64 bits.
-FAR_FUTURE = ((1 << 63) - 1) // 1000
+FAR_FUTURE = INT64_MAX // 1000
 
 _SMALL_RANGE = 1000
 

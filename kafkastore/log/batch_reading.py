@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError, SegmentGoneError
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import RecordBatch, TimestampType
 from kafkastore.log.damage import Damage
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
