@@ -25,7 +25,6 @@ from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, 
 from kafkastore.errors import CorruptIndexError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats import transaction_index
 from kafkastore.formats.arguments import whole_number
-from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.control_records import ControlRecord
 from kafkastore.formats.file_names import (
     OFFSET_INDEX_SUFFIX,
@@ -40,10 +39,11 @@ from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.small_file import has_bytes
+from kafkastore.versions import BrokerRules, rules_of
 
 _TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)
@@ -132,7 +132,7 @@ def plan_reindex(
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
-    root = Path(os.path.abspath(local_path(path)))
+    root = to_path(os.path.abspath(open_path(path)))
     broker_rules = rules_of(rules)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)
