@@ -21,9 +21,9 @@ from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
 from kafkastore.cli.unfinished import note_unfinished
 from kafkastore.cli.visible import visible
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.spark.jobs.checking import predict_partition
 from kafkastore.spark.jobs.places import place_of
+from kafkastore.versions import rules_of
 
 _SAID = {
     Outcome.STOPS_THE_START: "stops the start",

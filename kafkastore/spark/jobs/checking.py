@@ -19,7 +19,6 @@ from kafkastore.checks.verify import (
     findings_of,
     logs_to_check,
 )
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import AnyPartition, LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
@@ -34,6 +33,7 @@ from kafkastore.spark.jobs.places import (
     place_of,
 )
 from kafkastore.spark.spread import Place, Run, table
+from kafkastore.versions import rules_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

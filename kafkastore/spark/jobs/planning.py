@@ -19,7 +19,6 @@ from kafkastore.checks.reindex import (
     reindex_partition,
     reindex_plan,
 )
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.migration import PartitionSurvey, Survey
@@ -27,6 +26,7 @@ from kafkastore.remote.tree import local_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.places import FAILURES, open_place, place_of
 from kafkastore.spark.spread import Failed, Place, Run, attempt
+from kafkastore.versions import rules_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
