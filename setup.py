@@ -22,7 +22,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.batch_sequence",
     "kafkastore.formats.segment_growth",
     "kafkastore.formats.indexes",
-    "kafkastore.remote.reads",
+    "kafkastore.reads",
     "kafkastore.segment.timestamp_search",
     "kafkastore.segment.segment_glimpse",
 ]

@@ -37,8 +37,8 @@ from kafkastore.formats.file_names import (
 )
 from kafkastore.formats.indexes import IndexFormat, offset_index, time_index
 from kafkastore.formats.java_text import INT32_MAX
-from kafkastore.remote import reads
-from kafkastore.remote.sparse_files import status_of
+from kafkastore.paths import to_path
+from kafkastore.reads import fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.segment_glimpse import largest_used_size
 
@@ -106,7 +106,7 @@ class _IndexFile(Generic[EntryT]):
         InvalidNameError
             If no base offset is given and the name has none.
         """
-        path = Path(path)
+        path = to_path(path)
         if base_offset is None:
             base_offset = base_offset_of(path)
         base_offset = whole_number("base_offset", base_offset)
@@ -178,7 +178,7 @@ class _IndexFile(Generic[EntryT]):
         if self._raw is None:
             size = min(self.size, os.fstat(self._file.fileno()).st_size)
             size -= size % self._format.ENTRY_SIZE
-            if size and reads.is_remote(self._file.fileno()):
+            if size and is_remote(self._file.fileno()):
                 self._raw = np.frombuffer(self._read(0, size), self._format.dtype_on_disk)
             elif size:
                 mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
@@ -364,7 +364,7 @@ class _IndexFile(Generic[EntryT]):
             return
         try:
             name = self.path.name.replace(self._suffix, LOG_SUFFIX, 1)
-            log_size = status_of(self.path.with_name(name)).st_size
+            log_size = self.path.with_name(name).stat().st_size
         except FileNotFoundError:
             log_size = INT32_MAX  # the largest there can be
         largest = max(padded_size, largest_used_size(log_size, self._format.ENTRY_SIZE))
@@ -403,7 +403,7 @@ class _IndexFile(Generic[EntryT]):
         if end <= TAIL_BLOCK_SIZE or not hasattr(os, "SEEK_HOLE"):
             return end
         descriptor = self._file.fileno()
-        if reads.is_remote(descriptor):
+        if is_remote(descriptor):
             return end
         data_end = 0
         try:
@@ -419,7 +419,7 @@ class _IndexFile(Generic[EntryT]):
     def _read(self, position: int, size: int) -> bytes:
         """Read bytes; fewer only where the file ends."""
         parts = []
-        reads.need(self._file.fileno(), position, position + size)
+        fetch_bytes(self._file.fileno(), position, position + size)
         while size > 0:
             try:
                 part = os.pread(self._file.fileno(), size, position)

@@ -34,7 +34,7 @@ from kafkastore.formats.indexes cimport (
 from kafkastore.formats.named_pair cimport new_named_pair
 from kafkastore.formats.record_cursor cimport is_wrapper
 from kafkastore.formats.slot_search cimport search_slots, slots_before_padding
-from kafkastore.remote.reads cimport is_remote_file
+from kafkastore.reads cimport is_remote_file
 from kafkastore.segment.log_window cimport (
     IS_FOUND,
     IS_NO_BATCH,
@@ -47,7 +47,7 @@ from kafkastore.segment.log_window cimport (
 )
 
 from kafkastore.formats.entries import TimestampOffset
-from kafkastore.remote import reads
+from kafkastore.reads import check_fetched
 
 
 cdef extern from *:
@@ -150,7 +150,7 @@ def last_time_entry(path, int64_t base_offset, *, bint with_padding):
     cdef bint is_read
     with nogil:
         is_read = find_last_entry(c_name, base_offset, with_padding, &last)
-    reads.check()
+    check_fetched()
     return new_named_pair(TimestampOffset, last.timestamp, last.offset) if is_read else None
 
 
@@ -343,7 +343,7 @@ def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""
     while True:
         with nogil:
             outcome = look(&glimpse, log_name, offsets_name, times_name)
-        reads.check()
+        check_fetched()
         if outcome == IS_FOUND:
             return glimpse.largest
         if outcome == IS_WRAPPER:

@@ -77,7 +77,7 @@ from kafkastore.formats.entries import (
     TimestampAndOffset,
     TimestampOffset,
 )
-from kafkastore.remote import reads
+from kafkastore.reads import check_fetched
 from kafkastore.segment import open_logs
 
 
@@ -489,7 +489,7 @@ cdef class SegmentSearch:
                             answer[done].timestamp = answer[done].offset = -1
                             answer[done].leader_epoch = -1
                         done += 1
-                reads.check()
+                check_fetched()
                 if done < count:
                     outcome = free_one._decide(log, &search, outcome)
                     if outcome == IS_FOUND:
@@ -535,12 +535,12 @@ cdef class SegmentSearch:
             log = free_one._begin(search, free_one._first_read)
             with nogil:
                 outcome = free_one._advance(search)
-            reads.check()
+            check_fetched()
             while outcome >= IS_WRAPPER:
                 outcome = free_one._decide(log, search, outcome)
                 if outcome >= IS_WRAPPER:
                     outcome = free_one._advance(search)
-                    reads.check()
+                    check_fetched()
             if outcome != IS_NONE:
                 free_one._first_read = (
                     HEADER_READ if search.header.size >= LARGE_BATCH else INTERVAL_READ)
@@ -760,7 +760,7 @@ cdef class SegmentSearch:
         cdef Py_ssize_t at
         if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:
             raise MemoryError(f"no room for a batch of {search.header.size} bytes")
-        reads.check()
+        check_fetched()
         at = position - self._window.start
         if self._window.size - at < search.header.size:
             return None

@@ -21,7 +21,7 @@ from kafkastore.changes.parts import DonePart, Part, Spread, apply_in_parts, res
 from kafkastore.changes.plan import Plan
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.log.log_store import AnyPartition, AnyPath
-from kafkastore.remote.tree import refuse_remote
+from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.places import Paths, listed, place_fields
 from kafkastore.spark.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey

@@ -22,6 +22,7 @@ from kafkastore.checks.verify import (
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import AnyPartition, LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.paths import to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.places import (
     FAILURES,
@@ -370,7 +371,7 @@ def _beside(store: LogStore) -> Iterable[_Known]:
     failures: list[_Known] = []
 
     def failed(_: TopicPartition | None, error: Exception) -> None:
-        path = Path(str(getattr(error, "filename", None) or getattr(error, "path", "")))
+        path = to_path(str(getattr(error, "filename", None) or getattr(error, "path", "")))
         failures.append(_Known(path, _store_around(path, store), None, None, str(error)))
 
     for finding in findings_beside(store, failed):

@@ -18,6 +18,7 @@ from kafkastore.changes.journal import find_journals
 from kafkastore.changes.parts import apply_in_parts, apply_part
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume
+from kafkastore.paths import to_path
 from kafkastore.spark.jobs import changing, planning
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
@@ -49,7 +50,7 @@ def copy_stores(run: Run) -> None:
     taken as it is.
     """
     total = sum(
-        len(files) for store in run.result.stores for _, _, files in os.walk(store.path)
+        len(files) for store in run.result.stores for _, _, files in os.walk(to_path(store.path))
     )
     with run.step("copy", "files", total) as step:
         advance = _counter(lambda done: step.tell(done, total))
@@ -71,7 +72,7 @@ def _copy(store: StoreResult, target: Path, advance: Callable[[object], None]) -
             for name in names
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    return copy_store(store.path, target, progress=advance).bytes
+    return copy_store(to_path(store.path), target, progress=advance).bytes
 
 
 def finish_other_plans(

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.remote.tree import with_urls
 from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 
 if TYPE_CHECKING:
@@ -295,7 +294,7 @@ class PipelineResult:
                     _store_to_json(store),
                     "partitions",
                     (
-                        (json.dumps(with_urls(_partition_to_json(store, row))),)
+                        (json.dumps(_partition_to_json(store, row)),)
                         for row in store.partitions
                     ),
                 )
@@ -339,7 +338,7 @@ def _with_list(
     whole: Mapping[str, Any], name: str, items: Iterable[Iterable[str]]
 ) -> Iterator[str]:
     """Yield a JSON object, and in it a last member: a list, whose items come piece by piece."""
-    yield f'{json.dumps(with_urls(whole))[:-1]}, "{name}": ['
+    yield f'{json.dumps(whole)[:-1]}, "{name}": ['
     for number, item in enumerate(items):
         yield ", " if number else ""
         yield from item

@@ -24,7 +24,7 @@ from kafkastore.log.damage import Damage
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.range_scan import RangeScan
-from kafkastore.remote.tree import url_of
+from kafkastore.paths import to_path
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
@@ -219,7 +219,7 @@ def _segment_row(
 
     start = max(segment.base_offset, segments.log_start_offset)
     told: dict[str, Callable[[], Any]] = {
-        "path": lambda: url_of(segment.log_path),
+        "path": lambda: str(segment.log_path),
         "next_offset": next_offset,
         "first_timestamp": lambda: unless_corrupt(
             lambda: first_timestamp(log, start, segment.next_base_offset)
@@ -351,9 +351,9 @@ def of_commits(
         `selection`: of which partitions commits are rows; `on_corrupt`: whether a broken batch,
         key or value is an error, or skipped.
     """
-    log_dir = None if segments.root is None else LogDir(Path(segments.root))
+    log_dir = None if segments.root is None else LogDir(to_path(segments.root))
     topic_partition = TopicPartition(segments.topic, segments.partition)
-    log = PartitionLog(Path(segments.path), topic_partition, log_dir)
+    log = PartitionLog(to_path(segments.path), topic_partition, log_dir)
     skipped = Skipped(segments)
     rows = [
         key._asdict() | committed._asdict()
