@@ -1,4 +1,4 @@
-"""What can be imported from `kafkastore` itself."""
+"""The public names of `kafkastore` itself."""
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
@@ -57,7 +57,7 @@ from kafkastore.store.log_store import LogStore
 from kafkastore.store.log_store import open_store as open
 from kafkastore.store.partition_log import PartitionLog
 
-# Last: they build on what is above.
+# Last: they use the names above.
 from kafkastore import legacy, migration  # isort: skip
 
 __all__ = [

@@ -7,7 +7,7 @@ those that stay, and asked.  Some partitions and some times stand for all.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 from kafkastore.migration.survey import PartitionSurvey, Survey
 
-from kafkastore.changes.content import chunks_of
+from kafkastore.arguments import check_kind, whole_number
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptionError, KafkaStoreError
-from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.side_by_side import SideBySide
 from kafkastore.lookup.rules import broker_rules
+from kafkastore.paths import to_path
 from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.sample_times import sample_times
@@ -128,7 +130,7 @@ def answers(
     rules: Sequence[str] = BROKERS,
     most_partitions: int = MOST_PARTITIONS,
     threads: int | None = None,
-    progress: Callable[[PartitionAnswers], None] | None = None,
+    progress: Progress | None = None,
 ) -> Answers:
     """Ask partitions for times, as they are and as a plan will leave them.
 
@@ -147,7 +149,7 @@ def answers(
     threads : int, optional
         How many at once; by default as many as there are processors.
     progress : callable, optional
-        Called with each `PartitionAnswers` when it is done, in order.
+        Called with the number of partitions that are done, and of all.
 
     Returns
     -------
@@ -172,7 +174,7 @@ def answers(
     chosen = changed[::step]
     if not chosen:
         return Answers((), 0)
-    store = open_store(survey.root)
+    store = open_store(to_path(survey.root))
 
     def ask(partition: PartitionSurvey) -> PartitionAnswers:
         (log,) = store.logs_of([(partition.topic, partition.partition)])
@@ -183,7 +185,7 @@ def answers(
         for done in asked:
             found.append(done)
             if progress is not None:
-                progress(done)
+                progress(len(found), len(chosen))
     return Answers(tuple(found), len(changed))
 
 
@@ -259,7 +261,7 @@ def as_planned(log: PartitionLog, changes: Iterable[FileChange]) -> Iterator[Par
     PartitionLog
         A directory of links to the files that stay, with the new ones beside them; to be read only.
     """
-    old = Path(os.path.abspath(log.path))
+    old = to_path(os.path.abspath(log.path))
     changed = {each.path.rpartition("/")[2]: each for each in changes}
     with TemporaryDirectory(prefix="kafkastore-") as place:
         new = Path(place, old.name)

@@ -26,6 +26,7 @@ from kafkastore.checks.segment_check import SegmentCheck
 from kafkastore.checks.snapshot_check import SnapshotCheck
 from kafkastore.checks.time_check import TimeCheck
 from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
+from kafkastore.paths import to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
@@ -269,7 +270,7 @@ def _not_opened(error: OSError) -> Finding:
     """Tell of a file that the system does not open."""
     return Finding(
         Severity.DATA_LOSS_RISK,
-        Path(os.fsdecode(error.filename)),
+        to_path(os.fsdecode(error.filename)),
         None,
         f"it can't be opened ({error.strerror})",
         "a broker gives up the log directory, or does not start",

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kafkastore.arguments import INT32_MAX, check_collection
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -24,7 +25,6 @@ from kafkastore.errors import (
     KafkaStoreError,
     NotAFileError,
 )
-from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.checkpoints import parse_partition_metadata
 from kafkastore.formats.file_names import (
     CLUSTER_METADATA_TOPIC,
@@ -38,7 +38,6 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
 from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -53,6 +52,7 @@ from kafkastore.store.log_store import (
     open_store,
 )
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.versions import BrokerRules, rules_of
 
 
 class Outcome(StrEnum):
@@ -212,8 +212,7 @@ def _chosen(
     there = {*store.partitions, *store.future_partitions}
     if partitions is None:
         return there
-    if isinstance(partitions, str):
-        raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
+    check_collection("partitions", partitions)
     chosen = {as_topic_partition(each) for each in partitions}
     for topic_partition in sorted(chosen - there):
         raise KeyError(f"no partition {topic_partition} here")
@@ -396,7 +395,7 @@ def _no_partition(skipped: SkippedName, rules: BrokerRules) -> Iterator[Predicti
     name = skipped.path.name
     if not skipped.path.is_dir():
         outcome, why = Outcome.IS_NOT_READ, skipped.reason
-    elif name == REMOTE_INDEX_CACHE and rules.remote_index_cache_is_passed_over:
+    elif name == REMOTE_INDEX_CACHE and rules.remote_index_cache_is_skipped:
         outcome, why = Outcome.IS_NOT_READ, "what it holds was fetched from remote storage"
     elif skipped.kind is SkippedKind.STRAY and rules.stray_directories_are_known:
         outcome, why = Outcome.IS_NOT_READ, skipped.reason

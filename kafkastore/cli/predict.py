@@ -12,18 +12,18 @@ from typing import Any
 import click
 
 from kafkastore.checks.predict import Outcome, Prediction, logs_to_predict, predict_beside
+from kafkastore.cli.change_options import index_interval_option
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.few_lines import alike, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.on_spark import executor, spark_option
-from kafkastore.cli.plan_options import index_interval_option
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
 from kafkastore.cli.unfinished import note_unfinished
 from kafkastore.cli.visible import visible
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.spark.jobs.checking import predict_partition
 from kafkastore.spark.jobs.places import place_of
+from kafkastore.versions import rules_of
 
 _SAID = {
     Outcome.STOPS_THE_START: "stops the start",

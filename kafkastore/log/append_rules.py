@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import OffsetOverflowError
 from kafkastore.formats import append_sets
 from kafkastore.formats.append_sets import AppendSets
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.recompression import recompress
 from kafkastore.log.log_config import LogConfig
+from kafkastore.versions import BrokerRules
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 # The log end offset, one more than a record's, is a number of 63 bits too.
-_LAST_OFFSET = (1 << 63) - 1
+_LAST_OFFSET = INT64_MAX
 _CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
 
 

@@ -17,8 +17,7 @@ from kafkastore.errors import (
     OffsetOverflowError,
     OutOfOrderAppendError,
 )
-from kafkastore.formats import offset_index, time_index, transaction_index
-from kafkastore.formats.broker_rules import BrokerRules
+from kafkastore.formats import transaction_index
 from kafkastore.formats.checkpoints import (
     EpochStart,
     pack_leader_epoch_checkpoint,
@@ -34,6 +33,7 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.directory_files import INDEX_SUFFIXES, DirectoryFiles
 from kafkastore.log.loaded_segment import LoadedSegment
@@ -44,6 +44,7 @@ from kafkastore.log.producer_recovery import (
 )
 from kafkastore.log.segment_recovery import SegmentRecovery
 from kafkastore.segment.salvage import begins_batch
+from kafkastore.versions import BrokerRules
 
 
 class LogLoader:
@@ -316,7 +317,7 @@ class LogLoader:
         log_end_offset = self._found_end(self._active)
         if log_end_offset >= self.log_start_offset:
             return True
-        if not self.rules.log_behind_its_start_is_dropped:
+        if not self.rules.log_below_its_start_is_deleted:
             return True
         reason = f"the log ends at {log_end_offset}, below its start {self.log_start_offset}"
         for segment in list(self.segments.values()):

@@ -12,9 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from kafkastore.arguments import INT64_MAX, whole_number
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import CorruptCheckpointError, CorruptionError, SegmentGoneError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
 from kafkastore.formats.file_names import (
     LEADER_EPOCH_CHECKPOINT,
@@ -23,11 +23,10 @@ from kafkastore.formats.file_names import (
     SWAP_SUFFIX,
     TopicPartition,
 )
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.damage import OnCorrupt, known_on_corrupt
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_files import PartitionFiles
-from kafkastore.remote.tree import known_here, list_again
+from kafkastore.paths import list_again, open_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 
@@ -65,7 +64,7 @@ class LogView:
     def __init__(
         self, path: Path, topic_partition: TopicPartition, log_dir: LogDir | None = None
     ) -> None:
-        self.path = known_here(path)
+        self.path = open_path(path)
         self.topic_partition = topic_partition
         self.log_dir = log_dir
         #: What was read since `refresh`: properties by name, and lookups by their choice.

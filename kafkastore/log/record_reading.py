@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_batch import Record
 from kafkastore.log.batch_reading import read_batches

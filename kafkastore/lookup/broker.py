@@ -29,9 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.caching import cached_property
-from kafkastore.formats import offset_index, time_index
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import TimestampAndOffset, TimestampOffset
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.log_loader import are_indexes_accepted
 from kafkastore.log.log_view import LogView
@@ -45,6 +44,7 @@ from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.timestamp_search import SegmentSearch
+from kafkastore.versions import BrokerRules
 
 State = Literal["loaded", "recovered", "running"]
 
@@ -259,7 +259,7 @@ def prepare(
 
     Only some brokers keep what they find below the bound that the end offset is.
     """
-    kind = SegmentsByTime if rules.lookups_tell_epochs else _SegmentsWithoutEpochs
+    kind = SegmentsByTime if rules.lookups_return_leader_epochs else _SegmentsWithoutEpochs
     return kind(
         broker_segments(view, rules, past_damage=past_damage),
         starting_offset_of(view, rules),

@@ -17,12 +17,12 @@ Source: Kafka 2.4.0 ``Log.rebuildProducerState``, ``Log.recoverSegment``; 4.1.1
 """
 from __future__ import annotations
 
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.log.batch_reading import read_batches
 from kafkastore.log.bounds import find_last_stable
 from kafkastore.log.log_view import LogView
 from kafkastore.log.recovery import recover_log
 from kafkastore.lookup.rules import broker_rules
+from kafkastore.versions import BrokerRules
 
 
 def last_stable_offset_of(view: LogView, rules: str, high_watermark: int) -> int:

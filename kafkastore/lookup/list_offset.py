@@ -31,7 +31,6 @@ from kafkastore.errors import (
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
 )
-from kafkastore.formats.broker_rules import BrokerRules, parse_version
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.formats.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -53,6 +52,7 @@ from kafkastore.lookup.last_stable_offset import last_stable_offset_of
 from kafkastore.lookup.prepared import find_offset
 from kafkastore.lookup.rules import CORRECT, KIP_33, LookupChoice, broker_rules
 from kafkastore.segment.checked_times import Indexes
+from kafkastore.versions import BrokerRules, parse_version
 
 FIRST_FORMAT_WITH_TIMESTAMPS = (0, 10, 0)
 
@@ -99,7 +99,7 @@ def list_offset(
             found = None
     if found is None:
         return None
-    tells_epochs = broker is None or broker.lookups_tell_epochs
+    tells_epochs = broker is None or broker.lookups_return_leader_epochs
     if version < FIRST_VERSION_WITH_EPOCHS or not tells_epochs:
         return found._replace(leader_epoch=None)
     return found

@@ -5,19 +5,13 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.broker_rules import (
-    BrokerRules,
-    UnknownVersionError,
-    parse_version,
-    rules_of,
-)
 from kafkastore.formats.list_offsets import FIRST_VERSION_WITH_ISOLATION
 from kafkastore.log.isolation import Isolation
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
+from kafkastore.versions import BrokerRules, UnknownVersionError, rules_of
 
 CORRECT = "correct"
 KIP_33 = "kip-33"
-FIRST_VERSION_WITH_TIME_INDEX = (0, 10, 1)
 
 
 class UnknownRulesError(KafkaStoreError, ValueError):
@@ -57,16 +51,16 @@ def broker_rules(name: str) -> BrokerRules | None:
     if name in (CORRECT, KIP_33):
         return None
     try:
-        version = parse_version(name)
+        rules = rules_of(name)
     except UnknownVersionError as error:
         raise UnknownRulesError(
             f"rules {name!r} are not known: use correct, kip-33, or a Kafka version ({error})"
         ) from None
-    if version < FIRST_VERSION_WITH_TIME_INDEX:
+    if not rules.has_time_indexes:
         raise UnknownRulesError(
             f"Kafka {name} has no time indexes; its answer is that of kafkastore.legacy"
         )
-    return rules_of(name)
+    return rules
 
 
 def check_isolation_is_known(choice: LookupChoice, broker: BrokerRules | None) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kafkastore.arguments import INT64_MAX, INT64_MIN
 from kafkastore.formats.entries import (
     TIMESTAMP_AND_OFFSET,
     OffsetPosition,
@@ -20,7 +21,6 @@ from kafkastore.formats.entries import (
     TimestampOffset,
     as_targets,
 )
-from kafkastore.formats.java_text import INT64_MAX, INT64_MIN
 from kafkastore.segment.log_segment import LogSegment
 
 LARGEST_OFFSET = LARGEST_TIMESTAMP = INT64_MAX

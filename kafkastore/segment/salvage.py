@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats import batch_header
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
-from kafkastore.remote import reads
+from kafkastore.reads import fetch_bytes
 from kafkastore.segment.readable_log import ReadableLog
 
 _WINDOW_BYTES = 1 << 22
@@ -250,7 +250,7 @@ def _is_whole(data: bytes | bytearray, position: int) -> bool:
 
 def _read(log: ReadableLog, position: int, size: int) -> bytes | None:
     """Read bytes; None where the device gives none."""
-    reads.need(log.descriptor, position, position + size)
+    fetch_bytes(log.descriptor, position, position + size)
     try:
         return os.pread(log.descriptor, min(size, log.size - position), position)
     except OSError:

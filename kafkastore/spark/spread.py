@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.remote.tree import with_urls
+from kafkastore.paths import name_url
 from kafkastore.spark.watch import Tell, is_connect, watch
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def attempt(job: Callable[[Item], Result], item: Item) -> Result | Failed:
     try:
         return job(item)
     except Exception as error:
+        name_url(error)
         return Failed(error)
 
 
@@ -329,6 +330,7 @@ def _pickled(job: Callable[[Item], Result], item: Item) -> Iterator[Mapping[str,
     try:
         yield {"result": dumps((False, job(item)))}
     except Exception as error:
+        name_url(error)
         try:
             data = dumps((True, error))
             pickle.loads(data)
@@ -379,11 +381,12 @@ def _told(
     place = where(item)
     try:
         for row in job(item):
-            yield with_urls({**place, **row})
+            yield {**place, **row}
     except Exception as error:
+        name_url(error)
         told = isinstance(error, KafkaStoreError | OSError)
         what = str(error) if told else f"{type(error).__name__}: {error}"
-        yield with_urls({**place, "error": what})
+        yield {**place, "error": what}
 
 
 def _cores(spark: SparkSession) -> int:

@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import (
     LOG_SUFFIX,
@@ -19,7 +19,7 @@ from kafkastore.formats.file_names import (
 )
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
 from kafkastore.store.partition_log import PartitionLog
 
@@ -321,7 +321,7 @@ def open_store(
     kafkastore.errors.NotALogDirectoryError: /nowhere does not exist
     """
     given = path if isinstance(path, list | tuple) else [path]
-    paths = [local_path(each, storage_options) for each in given]
+    paths = [open_path(each, storage_options) for each in given]
     if not paths:
         raise NotALogDirectoryError("no path is given")
     places: list[tuple[TopicPartition, Place]] = []

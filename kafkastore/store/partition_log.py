@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from kafkastore.arguments import whole_number
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import SegmentGoneError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.record_batch import Record, RecordBatch

@@ -10,7 +10,7 @@ import kafkastore
 from kafkastore import Severity
 from kafkastore.checks.repair import plan_repair
 from kafkastore.errors import NotALogDirectoryError
-from kafkastore.formats.broker_rules import UnknownVersionError
+from kafkastore.versions import UnknownVersionError
 
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
@@ -39,9 +39,9 @@ def harm(root, base_offset, position, size=1):
 
 def repaired(root, like, **options):
     """Plan and apply; return the damages and the journal."""
-    damages = []
-    plan = plan_repair(root, like, found=damages.append, **options)
-    return damages, kafkastore.apply(plan)
+    plan = plan_repair(root, like, **options)
+    assert not plan.left_alone
+    return list(plan.damages), kafkastore.apply(plan)
 
 
 def offsets(root):

@@ -19,8 +19,8 @@ from kafkastore.checks.verify import (
     findings_of,
     logs_to_check,
 )
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.paths import to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.places import (
     FAILURES,
@@ -34,6 +34,7 @@ from kafkastore.spark.jobs.places import (
 from kafkastore.spark.spread import Place, Run, table
 from kafkastore.store.log_store import AnyPartition, LogStore, open_store
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.versions import rules_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -370,7 +371,7 @@ def _beside(store: LogStore) -> Iterable[_Known]:
     failures: list[_Known] = []
 
     def failed(_: TopicPartition | None, error: Exception) -> None:
-        path = Path(str(getattr(error, "filename", None) or getattr(error, "path", "")))
+        path = to_path(str(getattr(error, "filename", None) or getattr(error, "path", "")))
         failures.append(_Known(path, _store_around(path, store), None, None, str(error)))
 
     for finding in findings_beside(store, failed):

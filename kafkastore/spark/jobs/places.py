@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import MARKS, LogDir
-from kafkastore.remote.tree import known_here, url_of
+from kafkastore.paths import open_path, to_path
 from kafkastore.spark.spread import Place
 from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Partitions
 from kafkastore.store.partition_log import PartitionLog
@@ -68,7 +68,7 @@ def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
         with suppress(*FAILURES):  # the jobs say why
             size = sum(segment.size for segment in log.segments)
     path = str(log.path)
-    store = url_of(path if root is None else root)
+    store = path if root is None else root
     return Place(store, root, path, log.topic, log.partition, size)
 
 
@@ -174,9 +174,9 @@ def open_place(place: Place) -> PartitionLog:
     """
     log_dir = None
     if place.root is not None:
-        root = known_here(Path(place.root), with_all_below=False)
+        root = open_path(to_path(place.root), with_all_below=False)
         log_dir = _log_dir(root, _state_of(root))
-    return PartitionLog(Path(place.path), TopicPartition(place.topic, place.partition), log_dir)
+    return PartitionLog(to_path(place.path), TopicPartition(place.topic, place.partition), log_dir)
 
 
 def weight(copies: Iterable[Place]) -> int:
@@ -202,7 +202,7 @@ def columns_of(copies: Sequence[Place]) -> Mapping[str, Any]:
         "store": place.store,
         "topic": place.topic,
         "partition": place.partition,
-        "path": url_of(place.path),
+        "path": place.path,
     }
 
 

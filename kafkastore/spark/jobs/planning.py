@@ -8,25 +8,25 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from kafkastore import migration
-from kafkastore.changes.plan import FileChange, InvalidPlanError, Plan
+from kafkastore.changes.plan import FileChange, InvalidPlanError
 from kafkastore.checks.reindex import (
     ReindexedPartition,
+    ReindexPlan,
     UnindexedBytes,
     reindex_partition,
     reindex_plan,
 )
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.log.log_config import LogConfig
 from kafkastore.migration import PartitionSurvey, Survey
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.places import FAILURES, open_place, place_of
 from kafkastore.spark.spread import Failed, Place, Run, attempt
 from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.versions import rules_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -112,23 +112,22 @@ def plan_reindex(
     *,
     up_to_damage: bool = False,
     partitions: Collection[AnyPartition] | None = None,
-    found: Callable[[UnindexedBytes], None] | None = None,
     failed: Fail | None = None,
-) -> Plan:
+) -> ReindexPlan:
     """Plan as `kafkastore.plan_reindex` does.
 
     Parameters
     ----------
     run : callable
         Does the work on the partitions: `spread` with a session.
-    path, rules, index_interval_bytes, up_to_damage, partitions, found
+    path, rules, index_interval_bytes, up_to_damage, partitions
         As there.
     failed : callable, optional
         Told of each partition that can't be read, which is left out; by default that is raised.
 
     Returns
     -------
-    Plan
+    ReindexPlan
         The same.
     """
     rules_of(rules)
@@ -137,13 +136,12 @@ def plan_reindex(
         reindex_place, rules=rules, index_interval_bytes=interval, up_to_damage=up_to_damage
     )
     changes: list[FileChange] = []
+    unindexed: list[UnindexedBytes] = []
     for place, each in _told(run, job, places_in(path, partitions), lambda place: place, failed):
         _check_within(place, (os.path.dirname(change.path) for change in each.changes))
         changes += each.changes
-        if found is not None:
-            for unindexed in each.unindexed:
-                found(unindexed)
-    return reindex_plan(Path(os.path.abspath(local_path(path))), rules, changes)
+        unindexed += each.unindexed
+    return reindex_plan(to_path(os.path.abspath(open_path(path))), rules, changes, unindexed)
 
 
 def reindex_place(
@@ -196,7 +194,7 @@ def places_in(
     KeyError
         If one of `partitions` is not there.
     """
-    root = os.path.abspath(local_path(path))
+    root = to_path(os.path.abspath(open_path(path)))
     return [
         place_of(log, is_weighed=is_weighed) for log in open_store(root).logs_of(partitions)
     ]

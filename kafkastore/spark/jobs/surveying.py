@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkastore.errors import ChangeRefusedError, DuplicatePartitionError
-from kafkastore.remote.tree import shown
+from kafkastore.paths import is_url, to_path
 from kafkastore.spark import register
 from kafkastore.spark.jobs.partition_jobs import PartitionRow, survey_partition
 from kafkastore.spark.jobs.places import (
@@ -271,8 +271,8 @@ def _reach(copies: Copies) -> PartitionRow | Failed:
 
 def _absolute(path: AnyPath) -> str:
     """Return a path from the root on; a URL as it is."""
-    text = os.fspath(path)
-    return text if "://" in text else os.path.abspath(text)
+    text = path if is_url(path) else str(to_path(path))
+    return text if is_url(text) else os.path.abspath(text)
 
 
 def _check_outside(out: str, log_dir: Path) -> None:
@@ -308,7 +308,7 @@ def _written_row(
     """Return the row of a partition."""
     row = dict(columns_of(copies))
     if isinstance(found, Failed):
-        return row | {"rows": 0, "error": shown(str(found.error))}
+        return row | {"rows": 0, "error": str(found.error)}
     rows = written.get((found.place.topic, found.place.partition), 0)
     error = found.error
     if rows != found.records:
@@ -318,7 +318,7 @@ def _written_row(
         "log_end_offset": found.log_end_offset,
         "records": found.records,
         "rows": rows,
-        "error": None if error is None else shown(error),
+        "error": error,
     }
 
 

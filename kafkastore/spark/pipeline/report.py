@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.remote.tree import with_urls
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 from kafkastore.spark.pipeline import digest, plots
@@ -91,7 +90,6 @@ def render(result: PipelineResult) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
-        finalize=with_urls,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,

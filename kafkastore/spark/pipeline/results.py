@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MIN
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.remote.tree import with_urls
 from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
 
 #: Stands for None in columns of numbers.
-NOTHING = np.iinfo(np.int64).min
+NOTHING = INT64_MIN
 
 #: The rules that are set side by side, as fields of `AnswerRow` and as people know them.
 RULES: Mapping[str, str] = {
@@ -295,7 +295,7 @@ class PipelineResult:
                     _store_to_json(store),
                     "partitions",
                     (
-                        (json.dumps(with_urls(_partition_to_json(store, row))),)
+                        (json.dumps(_partition_to_json(store, row)),)
                         for row in store.partitions
                     ),
                 )
@@ -339,7 +339,7 @@ def _with_list(
     whole: Mapping[str, Any], name: str, items: Iterable[Iterable[str]]
 ) -> Iterator[str]:
     """Yield a JSON object, and in it a last member: a list, whose items come piece by piece."""
-    yield f'{json.dumps(with_urls(whole))[:-1]}, "{name}": ['
+    yield f'{json.dumps(whole)[:-1]}, "{name}": ['
     for number, item in enumerate(items):
         yield ", " if number else ""
         yield from item

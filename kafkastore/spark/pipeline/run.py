@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kafkastore.paths import to_path
 from kafkastore.spark.jobs.partition_jobs import PartitionRow
 from kafkastore.spark.jobs.places import places_of
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
@@ -123,7 +124,7 @@ class Run:
 
     def location(self, store: StoreResult) -> Path:
         """Return where a store is to be read now: its source, or, once there is one, its copy."""
-        return self.copy_of(store) if self.is_copied else Path(store.path)
+        return self.copy_of(store) if self.is_copied else to_path(store.path)
 
     def copy_of(self, store: StoreResult) -> Path:
         """Return where a store's copy is while the run goes on."""

@@ -21,7 +21,7 @@ from kafkastore.checks.findings import Finding, Severity
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.fs import FileSystem
-from kafkastore.remote.tree import local_path, with_urls
+from kafkastore.paths import open_path, to_path
 from kafkastore.spark import register
 from kafkastore.spark.jobs import checking, partition_jobs
 from kafkastore.spark.jobs.reading import SegmentRow
@@ -117,7 +117,7 @@ def run_pipeline(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if undo_dir is not None and not in_place:
         raise ChangeRefusedError("undo_dir goes with in_place: copies are removed, not undone")
-    sources = [Path(os.path.abspath(local_path(path))) for path in listed]
+    sources = [to_path(os.path.abspath(open_path(path))) for path in listed]
     for source in sources:
         open_store(source)
     target = Path(os.path.realpath(out))
@@ -129,7 +129,7 @@ def run_pipeline(
     with output_directory(target, sources, resume=resume) as working, failures_of_spark():
         saved, fs = SavedSteps(working), FileSystem()
         options = {
-            "stores": with_urls([[store.name, store.path, store.migrated] for store in stores]),
+            "stores": [[store.name, store.path, store.migrated] for store in stores],
             "mode": mode,
             "sample_times": sample_times if isinstance(sample_times, int) else list(sample_times),
             "undo_dir": None if undo_dir is None else os.path.realpath(undo_dir),
@@ -187,7 +187,7 @@ def store_names(paths: Sequence[Path]) -> list[str]:
     >>> store_names([Path("/disks/a/kafka-logs"), Path("/disks/b/kafka-logs"), Path("/old logs")])
     ['a-kafka-logs', 'b-kafka-logs', 'old_logs']
     """
-    real = [Path(os.path.realpath(path)) for path in paths]
+    real = [to_path(os.path.realpath(path)) for path in paths]
     for path in real:
         if real.count(path) > 1:
             raise ChangeRefusedError(f"{path} is given twice")
@@ -316,14 +316,14 @@ def _checked(run: Run, spark: SparkSession, tell: Tell, total: int) -> Iterator[
         work = partial(spread, spark, tell=behind(tell, before, total))
         found = checking.findings(work, [run.location(store)], failed=failed)
         yield _Checked(
-            [each._replace(path=Path(run.final(str(each.path)))) for each in found], failures
+            [each._replace(path=to_path(run.final(str(each.path)))) for each in found], failures
         )
         before += len(store.partitions)
 
 
 def _finding(severity: str, path: str, *rest: Any) -> Finding:
     """Read a finding back."""
-    return Finding(Severity(severity), Path(path), *rest)
+    return Finding(Severity(severity), to_path(path), *rest)
 
 
 def _times(run: Run, sample_times: int | Sequence[int]) -> dict[tuple[str, str], Sequence[int]]:

@@ -30,7 +30,7 @@ from typing import NamedTuple, get_args
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.lookup.rules import LookupChoice, broker_rules, check_isolation_is_known
-from kafkastore.remote.stores import is_url, without_file_scheme
+from kafkastore.paths import is_url, to_path
 from kafkastore.segment.checked_times import INDEXES, Indexes, known_indexes
 from kafkastore.spark.source.option_values import (
     OptionError,
@@ -51,6 +51,7 @@ from kafkastore.spark.source.selection import (
     check_order,
     selection_of,
 )
+from kafkastore.versions import NEWEST_VERSION
 
 __all__ = ["OptionError", "ReadOptions", "at_least_one", "parse_options"]
 
@@ -115,8 +116,6 @@ REFUSED = {
     "kafka.enable.auto.commit": "nothing is ever committed",
     "kafka.interceptor.classes": "rows are what the log holds",
 }
-#: The newest broker's answers to times: the Kafka source gets a broker's, whatever they are.
-NEWEST_RULES = "4.1"
 
 
 class ReadOptions(NamedTuple):
@@ -261,7 +260,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     if not paths:
         raise OptionError("no path: load(path) needs a Kafka log directory, or several")
     return tuple(
-        path if is_url(path) else absolute(without_file_scheme(path).removeprefix("file:"))
+        path if is_url(path) else absolute(str(to_path(path)).removeprefix("file:"))
         for path in paths
     )
 
@@ -289,7 +288,8 @@ def _isolation(options: Mapping[str, str]) -> Isolation:
 
 
 def _rules(options: Mapping[str, str], isolation: Isolation) -> str:
-    rules = options.get("rules", NEWEST_RULES).strip()
+    # The Kafka source gets its offsets from a broker, so the default is a broker, too.
+    rules = options.get("rules", NEWEST_VERSION).strip()
     try:
         check_isolation_is_known(LookupChoice(rules, isolation), broker_rules(rules))
     except ValueError as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.paths import to_path
 from kafkastore.segment.index_file import OffsetIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
@@ -31,7 +32,7 @@ SMALLEST_TASK_BYTES = 16 << 20
 LARGEST_TASK_BYTES = 256 << 20
 #: What opening a partition costs, as bytes that could be read meanwhile.
 OPENING_BYTES = 1 << 20
-END = (1 << 63) - 1
+END = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class LogSlice:
     @property
     def log(self) -> PartitionLog:
         """The partition, opened; its bounds are those of the slice, not a checkpoint's."""
-        return PartitionLog(Path(self.path), TopicPartition(self.topic, self.partition))
+        return PartitionLog(to_path(self.path), TopicPartition(self.topic, self.partition))
 
 
 @dataclass(frozen=True)

@@ -1,45 +1,36 @@
-"""How the new bytes of a file are made, for each kind of content a plan knows."""
+"""Make the new bytes of a file, for each kind of content that a plan has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from kafkastore.changes.plan import (
+    ByteRange,
     Content,
     Converted,
     Inline,
     InvalidPlanError,
-    Part,
     Prefix,
     Rebuilt,
 )
-from kafkastore.formats.broker_rules import NEWEST
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.file_names import parse_segment_file, segment_file_name
-from kafkastore.remote import reads
+from kafkastore.reads import fetch_bytes
 from kafkastore.segment.conversion import Conversion, converted
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
+from kafkastore.versions import NEWEST
 
 _CHUNK_BYTES = 1 << 20
 
 
 def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
-    """Make a file's new bytes, piece by piece.
+    """Make the new bytes of a file, chunk by chunk.
 
-    Parameters
-    ----------
-    content : Inline, Rebuilt, Prefix, Part or Converted
-        How.
-    path : Path
-        The file they are for; a prefix is read from it, a part from one beside it, it is converted,
-        or an index rebuilt from its ``.log``.
-
-    Raises
-    ------
-    InvalidPlanError
-        If a file is to be rebuilt that is no index.
+    `path` is that file: a prefix is read from it, a range from a file next to it; it is converted,
+    or an index is rebuilt from its ``.log``.
     """
     match content:
         case Inline(data):
@@ -48,7 +39,7 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
             yield _rebuilt(path, content)
         case Prefix(length):
             yield from _bytes_of(path, 0, length)
-        case Part(source, start, end):
+        case ByteRange(source, start, end):
             yield from _bytes_of(path.with_name(source), start, end - start)
         case Converted():
             with LogFile(path) as log:
@@ -56,13 +47,7 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
 
 
 def conversion_of(content: Converted) -> Conversion:
-    """Return how messages are converted.
-
-    Raises
-    ------
-    InvalidPlanError
-        If there is no such codec.
-    """
+    """Return how messages are converted; refuse an unknown codec."""
     try:
         codec = None if content.codec is None else Codec[content.codec.upper()]
     except KeyError:
@@ -71,7 +56,7 @@ def conversion_of(content: Converted) -> Conversion:
 
 
 def _rebuilt(path: Path, content: Rebuilt) -> bytes:
-    """Rebuild one index from the ``.log`` beside it."""
+    """Rebuild one index from the ``.log`` next to it."""
     name = parse_segment_file(path.name)
     if name is None or name.type_suffix not in (".index", ".timeindex") or name.temporary:
         raise InvalidPlanError(f"{path} is no index and cannot be rebuilt")
@@ -80,16 +65,16 @@ def _rebuilt(path: Path, content: Rebuilt) -> bytes:
         log_path,
         name.base_offset,
         index_interval_bytes=content.index_interval_bytes,
-        rules=NEWEST._replace(offset_index_has_last_offset=not content.has_first_offsets),
+        rules=replace(NEWEST, offset_index_has_last_offset=not content.has_first_offsets),
     )
     return rebuilt.offset_index if name.type_suffix == ".index" else rebuilt.time_index
 
 
 def _bytes_of(path: Path, start: int, length: int) -> Iterator[bytes]:
-    """Read bytes of a file; fewer when it is shorter, which the digest then tells."""
+    """Read bytes of a file; fewer if it is shorter, which the digest then shows."""
     with open(path, "rb", buffering=0) as file:
         file.seek(start)
-        reads.need(file.fileno(), start, start + length)
+        fetch_bytes(file.fileno(), start, start + length)
         while length > 0 and (chunk := file.read(min(length, _CHUNK_BYTES))):
             length -= len(chunk)
             yield chunk
