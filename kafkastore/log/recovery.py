@@ -157,7 +157,7 @@ def recover_log(
         is damaged: a broker does not start then, or gives the log directory up.
     """
     if not isinstance(log, LogView):  # callers have a PartitionLog, which is one
-        raise TypeError(f"log is a PartitionLog, not {log!r}")
+        raise TypeError(f"log must be a PartitionLog, got {log!r}")
     loader = LogLoader(
         log.path,
         rules_of(version),

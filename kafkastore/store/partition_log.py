@@ -379,7 +379,7 @@ class PartitionLog(LogView):
         ----------
         timestamp : int
             ms since 1970, or special; ``docs/lookups.md`` has all of them.
-        rules, isolation, indexes : str
+        rules, isolation : str
             As for `offset_for_timestamp`. Answers are below the high watermark, or the last stable
             offset.
         high_watermark : "log-end", "checkpoint" or int
@@ -390,7 +390,7 @@ class PartitionLog(LogView):
             The topic's ``message.format.version``. Default: one with timestamps.
         current_leader_epoch : int, optional
             The partition's, which the answer to -1 names. Default: the newest in the log.
-        on_corrupt, skipped
+        indexes, on_corrupt, skipped
             As for `offset_for_timestamp`. What -3 asks for in a corrupt segment, and the last
             stable offset after corrupt bytes, are not known in any case.
 
