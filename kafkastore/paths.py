@@ -73,6 +73,15 @@ def list_again(path: Path) -> None:
         tree.list_now(str(path), None)
 
 
+def forget_listings() -> None:
+    """Let every remote store be listed again when it is opened next.
+
+    A process that works for others does so when it begins a task: what it listed for an earlier
+    one may be old.
+    """
+    tree.forget_listings()
+
+
 def refuse_remote(path: str | os.PathLike[str]) -> None:
     """Raise ChangeRefusedError for a place to be changed that is not local."""
     url = path if is_url(path) else url_of(os.path.realpath(path))

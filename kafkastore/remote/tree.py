@@ -61,6 +61,13 @@ def list_once(path: RemotePath, *, with_all_below: bool) -> RemotePath:
     return list_now(str(path), None, with_all_below=with_all_below)
 
 
+def forget_listings() -> None:
+    """Let `list_once` list every directory again; bytes of files that did not change stay."""
+    with _tree.lock:
+        _tree.listed.clear()
+        _tree.listed_beside.clear()
+
+
 def object_at(path: Path) -> RemoteObject | None:
     """Return the object that a file here stands for; None for any other file."""
     file = _tree.files.get(os.fspath(path))

@@ -13,7 +13,7 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.log.log_store import AnyPartition, AnyPath, LogStore, Partitions
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.paths import open_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.spark.spread import Place
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
     -------
     Place
         Its store is called after the log directory, or after the partition directory where that
-        lies in none. Of a remote store it has URLs, which `open_place` lists where it is called.
+        lies in none. Of a remote store it has URLs, which `open_place` lists in another process.
     """
     root = None if log.log_dir is None else str(log.log_dir.path)
     size = 0
@@ -173,10 +173,9 @@ def open_place(place: Place) -> PartitionLog:
     """
     log_dir = None
     if place.root is not None:
-        root = open_path(place.root, with_all_below=False)
+        root = open_path(to_path(place.root), with_all_below=False)
         log_dir = _log_dir(root, _state_of(root))
-    path = open_path(place.path)
-    return PartitionLog(path, TopicPartition(place.topic, place.partition), log_dir)
+    return PartitionLog(to_path(place.path), TopicPartition(place.topic, place.partition), log_dir)
 
 
 def weight(copies: Iterable[Place]) -> int:
