@@ -48,9 +48,9 @@ def open_path(
 ) -> Path:
     """Return the path object of what is to be read; of a remote store it is listed.
 
-    A URL is listed now, and what it led to is as it was listed then: a command lists what it was
-    given once. A path object of a URL is listed if this process has not listed it; without
-    `with_all_below` only what lies directly in it.
+    A URL as text is listed now: it comes from the user, or from another process with a part of the
+    work. The path object of a URL is listed if this process has not listed it, so that a command
+    lists once. Without `with_all_below` only what lies directly there is listed.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def open_path(
         If it can't be listed.
     """
     if is_url(path):
-        return tree.list_url(path, storage_options)
+        return tree.list_now(path, storage_options or {}, with_all_below=with_all_below)
     found = to_path(path)
     if isinstance(found, RemotePath):
         return tree.list_once(found, with_all_below=with_all_below)
@@ -70,7 +70,16 @@ def open_path(
 def list_again(path: Path) -> None:
     """List a directory again if it is one of a remote store."""
     if isinstance(path, RemotePath):
-        tree.list_again(path)
+        tree.list_now(str(path), None)
+
+
+def forget_listings() -> None:
+    """Let every remote store be listed again when it is opened next.
+
+    A process that works for others does so when it begins a task: what it listed for an earlier
+    one may be old.
+    """
+    tree.forget_listings()
 
 
 def refuse_remote(path: str | os.PathLike[str]) -> None:

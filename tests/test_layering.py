@@ -221,7 +221,7 @@ def test_every_folder_is_scanned(pytestconfig):
         ("kafkastore/log/a.py", "from kafkastore import open", "PUBLIC_NAMES"),
         ("kafkastore/log/a.py", "import kafkastore", "PUBLIC_NAMES"),
         ("kafkastore/lag.py", "from kafkastore.changes import plan", "changes"),
-        ("kafkastore/lag.py", "from kafkastore.remote.tree import list_url", "remote"),
+        ("kafkastore/lag.py", "from kafkastore.remote.tree import list_now", "remote"),
         ("kafkastore/segment/a.pxd", "from kafkastore.remote.tree cimport b", "remote"),
         ("legacy/a.py", "from kafkastore.migration import b", "migration"),
         ("legacy/a.py", "from ..checks import b", "checks"),

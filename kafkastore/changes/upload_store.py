@@ -107,9 +107,9 @@ def unfinished_at(url: str) -> bool:
         return False
 
 
-def _by_threads(pieces: Sequence[Piece]) -> SideBySide[Piece, int]:
+def _by_threads(pieces: Sequence[Piece], source: Path) -> SideBySide[Piece, int]:
     stop = Stop()
-    work = partial(upload, is_wanted=lambda: not stop.is_set)
+    work = partial(upload, source=source, is_wanted=lambda: not stop.is_set)
     return SideBySide(work, pieces, THREADS, "upload", stop=stop)
 
 
@@ -163,7 +163,7 @@ def upload_store(
     missing = [each for each in files if known.get(each.path) != each.size]
     pieces = [*_pieces(source, new.url, missing)]
     with (
-        _by_threads(pieces)
+        _by_threads(pieces, source)
         if runner is None
         else nullcontext(runner(upload, pieces, weigh=attrgetter("bytes")))
     ) as uploaded:
@@ -193,14 +193,22 @@ def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterato
             yield path
 
 
-def upload(piece: Piece, is_wanted: Callable[[], bool] = lambda: True) -> int:
-    """Upload the files of a piece; return their bytes."""
-    source = open_path(
-        to_path(piece.root) / piece.directory, with_all_below=piece.directory != ""
-    )
+def upload(
+    piece: Piece, source: Path | None = None, is_wanted: Callable[[], bool] = lambda: True
+) -> int:
+    """Upload the files of a piece; return their bytes.
+
+    Another process has no `source` that is listed, and lists the directory of the piece.
+    """
+    if source is None:
+        directory = open_path(
+            os.path.join(piece.root, piece.directory), with_all_below=piece.directory != ""
+        )
+    else:
+        directory = source / piece.directory
     new = NewStore(piece.url)
     for file in piece.files:
-        path = source / os.path.basename(file.path)
+        path = directory / os.path.basename(file.path)
         remote = object_at(path) if file.sha256 is None else None
         if remote is None or not new.copy(file.path, remote):
             new.put(file.path, _checked(path, file, is_wanted), file.size)

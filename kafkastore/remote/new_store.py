@@ -16,24 +16,10 @@ PARTS = f"{COPYING}-parts"
 
 
 class NewStore(RemoteStore):
-    """The place that a URL names, to put objects there.
-
-    Parameters
-    ----------
-    url, options
-        As of `RemoteStore`.
-    """
+    """The place that a URL names, to put objects there."""
 
     def there(self) -> dict[str, RemoteObject]:
-        """List what is there, as `list` does; it may be nothing, or a copy that is not finished.
-
-        What lies in `PARTS` is not told.
-
-        Raises
-        ------
-        RemoteStoreError
-            If it can't be listed, or there is no such bucket.
-        """
+        """List what is there but for `PARTS`; it may be nothing, or an unfinished copy."""
         try:
             found = self._find()
         except FileNotFoundError as error:
@@ -51,25 +37,9 @@ class NewStore(RemoteStore):
         return self._library is other._library and f"{other._root}/".startswith(f"{self._root}/")
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Make a small object, if there is none of that name.
+        """Make a small object unless one has its name; return whether it was made.
 
-        Parameters
-        ----------
-        path : str
-            Below the URL.
-        data : bytes
-            What is in it.
-
-        Returns
-        -------
-        bool
-            Whether it was made. S3 and HDFS look for themselves; in other stores somebody may come
-            between.
-
-        Raises
-        ------
-        RemoteStoreError
-            If it can't be written.
+        S3 and HDFS check that themselves; in other stores another writer may come between.
         """
         name = self._name(path)
         try:
@@ -85,22 +55,7 @@ class NewStore(RemoteStore):
         return not self._is_hdfs or self._named(self._grown(path, [data]), path)
 
     def put(self, path: str, chunks: Iterable[bytes | memoryview], size: int) -> None:
-        """Make an object.
-
-        Parameters
-        ----------
-        path : str
-            Below the URL.
-        chunks : iterable of bytes
-            What is in it. Where this raises, nothing appears.
-        size : int
-            How many bytes.
-
-        Raises
-        ------
-        RemoteStoreError
-            If it can't be written.
-        """
+        """Make an object of `size` bytes; if `chunks` raises, nothing appears."""
         if self._is_hdfs:
             part = self._grown(path, chunks)
             if not self._named(part, path):
@@ -169,39 +124,16 @@ class NewStore(RemoteStore):
             return not self._library.exists(part)
 
     def remove_parts(self) -> None:
-        """Remove what never got its name.
-
-        Raises
-        ------
-        RemoteStoreError
-            If that can't be done.
-        """
+        """Remove the files that never got their names."""
         with self._written(PARTS):
             if self._is_hdfs and self._library.exists(self._name(PARTS)):
                 self._library.rm(self._name(PARTS), recursive=True)
 
     def copy(self, path: str, source: RemoteObject) -> bool:
-        """Make an object of another one in the same store, which copies it by itself.
+        """Let the store copy an object of its own; False, with nothing done, if it cannot.
 
-        Parameters
-        ----------
-        path : str
-            Below the URL.
-        source : RemoteObject
-            As it was listed.
-
-        Returns
-        -------
-        bool
-            False, and nothing done, where it is in another store, or in one that copies nothing by
-            itself, as HDFS.
-
-        Raises
-        ------
-        RemoteObjectChangedError
-            If the source is another one now.
-        RemoteStoreError
-            If it can't be written.
+        It cannot copy from another store, and HDFS copies nothing. Raises
+        RemoteObjectChangedError if the source was replaced since it was listed.
         """
         if source.store._library is not self._library or self._is_hdfs:
             return False
@@ -230,13 +162,7 @@ class NewStore(RemoteStore):
         return True
 
     def remove(self, path: str) -> None:
-        """Remove an object.
-
-        Raises
-        ------
-        RemoteStoreError
-            If that can't be done.
-        """
+        """Remove an object."""
         with self._written(path):
             self._library.rm_file(self._name(path))
 

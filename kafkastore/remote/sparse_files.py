@@ -41,15 +41,7 @@ _PUNCH_HOLE = 0x03
 
 
 class SparseFile:
-    """One local file that stands for an object.
-
-    Parameters
-    ----------
-    path : str
-        Where it is made; the name must be free.
-    source : RemoteObject
-        The object.
-    """
+    """One local file that stands for an object; no file may have its path."""
 
     __slots__ = (
         "_ahead", "_blocks", "_end", "_first", "_next", "is_gone", "is_inherited", "lock", "path",

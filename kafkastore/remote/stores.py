@@ -28,21 +28,7 @@ _ATTEMPTS = 3
 
 
 class RemoteObject(NamedTuple):
-    """One object as it was listed.
-
-    Attributes
-    ----------
-    store : RemoteStore
-        Where it is.
-    name, url : str
-        What the store's library calls it, and what people do.
-    size : int
-        Bytes.
-    modified_ns : int
-        When it was last modified, in ns since 1970.
-    version : object
-        Differs when the content does.
-    """
+    """One object as it was listed; its `version` differs when its content does."""
 
     store: RemoteStore
     name: str
@@ -52,32 +38,18 @@ class RemoteObject(NamedTuple):
     version: object
 
     def read(self, start: int, end: int) -> bytes:
-        """Read the bytes from `start` to before `end`, of the content that was listed.
+        """Read the bytes [start, end) of the content that was listed.
 
-        Raises
-        ------
-        RemoteObjectChangedError
-            If that content is there no more.
-        RemoteStoreError
-            If it can't be read.
+        Raises RemoteObjectChangedError if the object was replaced, RemoteStoreError if it cannot
+        be read.
         """
         return self.store.read(self, start, end)
 
 
 class RemoteStore:
-    """The store that a URL leads to.
+    """The store that a URL leads to; `options` are for its library, such as s3fs.
 
-    Parameters
-    ----------
-    url : str
-        Such as ``s3://bucket/kafka-logs``.
-    options : mapping, optional
-        For the store's library, such as ``{"endpoint_url": ...}`` of s3fs.
-
-    Raises
-    ------
-    RemoteStoreError
-        If there is no library for such a store, or it does not take the options.
+    Raises RemoteStoreError if there is no library for it, or it does not take the options.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
@@ -110,32 +82,15 @@ class RemoteStore:
         return (names,) if isinstance(names, str) else tuple(names)
 
     def list(self) -> dict[str, RemoteObject]:
-        """List everything below the URL.
+        """List everything below the URL by its path there; "" is an object with just this name.
 
-        Returns
-        -------
-        dict of str to RemoteObject
-            By the path below the URL; "" for an object with just this name. What no file's path
-            can be (a component ``..``, or none) is left out, and so is an object whose name others
-            have as a directory.
-
-        Raises
-        ------
-        NotALogDirectoryError
-            If there is nothing.
-        RemoteStoreError
-            If it can't be listed, or is a copy that is not finished.
+        Objects that cannot be files are left out: names with ``..`` or an empty component, and
+        names that others have as a directory.
         """
         return self._finished(self._objects(self._asked(self._find)))
 
     def list_beside(self) -> tuple[dict[str, RemoteObject], set[str]]:
-        """List what lies directly in the URL's directory, however much is below.
-
-        Returns
-        -------
-        dict of str to RemoteObject, set of str
-            Objects as from `list`, and the names of directories.
-        """
+        """List the objects directly in the URL's directory, and the names of its directories."""
         listed = self._asked(lambda: self._library.ls(self._root, detail=True))
         found = {info["name"]: info for info in listed}
         directories = {
@@ -243,13 +198,7 @@ class RemoteStore:
     def check_unchanged(
         self, asked: RemoteObject, start: int | None = None, end: int | None = None
     ) -> None:
-        """Look whether an object is the one that was listed.
-
-        Raises
-        ------
-        RemoteObjectChangedError
-            If it is not; names the bytes from `start` to before `end`.
-        """
+        """Raise RemoteObjectChangedError, for the bytes [start, end), if an object was replaced."""
         try:
             now = self._library.info(asked.name)
         except FileNotFoundError as error:
@@ -260,7 +209,7 @@ class RemoteStore:
 
 
 def is_other_content(error: Exception) -> bool:
-    """Tell whether S3 refused for having another content than was named."""
+    """Tell whether S3 refused because the content is not the one that was named."""
     return "PreconditionFailed" in repr(error.__cause__)
 
 
@@ -351,24 +300,9 @@ def failed(
     remedy: str | None = None,
     done: str = "read",
 ) -> RemoteStoreError:
-    """Make an error that says why and what to do about it, of one that a library raised.
+    """Make a RemoteStoreError of one that a library raised: the reason, and what to do about it.
 
-    Parameters
-    ----------
-    url : str
-        What was asked for.
-    error : Exception
-        What came.
-    start, end : int, optional
-        The bytes that were asked for.
-    remedy : str, optional
-        What to do about it.
-    done : str
-        As of `RemoteStoreError`.
-
-    Returns
-    -------
-    RemoteStoreError
+    `start` and `end` are the bytes that were asked for, `done` is as of RemoteStoreError.
     """
     reason = " ".join(str(error).split()) or type(error).__name__
     if len(reason) > _LONGEST_REASON:

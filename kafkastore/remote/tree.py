@@ -40,29 +40,32 @@ _tree = _Tree()
 os.register_at_fork(after_in_child=_tree.forget)
 
 
-def list_url(url: str, storage_options: Mapping[str, Any] | None = None) -> RemotePath:
-    """List a URL of a directory, or of one object, now; return its path.
+def list_now(
+    url: str, options: Mapping[str, Any] | None, *, with_all_below: bool = True
+) -> RemotePath:
+    """List a URL of a directory, alone or with all below, or of one object; return its path.
 
-    Raises NotALogDirectoryError if nothing is there, RemoteStoreError if it can't be listed.
+    Without `options` those are used that a URL above was given with. Raises NotALogDirectoryError
+    if nothing is there, RemoteStoreError if it can't be listed.
     """
-    store = _store(url, storage_options or {})
-    return _laid_out(store, store.list())
-
-
-def list_again(path: RemotePath) -> None:
-    """List a directory again, with the options that its URL was given with."""
-    store = _store(str(path), None)
-    _laid_out(store, store.list())
+    store = _store(url, options)
+    if with_all_below:
+        return _laid_out(store, store.list())
+    return _laid_out(store, *store.list_beside())
 
 
 def list_once(path: RemotePath, *, with_all_below: bool) -> RemotePath:
     """List a directory, alone or with all below, unless this process has; return its path."""
     if _is_listed(os.fspath(path), with_all_below=with_all_below):
         return path
-    store = _store(str(path), None)
-    if with_all_below:
-        return _laid_out(store, store.list())
-    return _laid_out(store, *store.list_beside())
+    return list_now(str(path), None, with_all_below=with_all_below)
+
+
+def forget_listings() -> None:
+    """Let `list_once` list every directory again; bytes of files that did not change stay."""
+    with _tree.lock:
+        _tree.listed.clear()
+        _tree.listed_beside.clear()
 
 
 def object_at(path: Path) -> RemoteObject | None:

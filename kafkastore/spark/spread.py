@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.paths import name_url
+from kafkastore.paths import forget_listings, name_url
 from kafkastore.spark.watch import Tell, is_connect, watch
 
 if TYPE_CHECKING:
@@ -305,6 +305,7 @@ class _Work:
     def _pack(self, items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        forget_listings()
         rows = (row for item in items for row in self.rows_of(item))
         while batch := list(islice(rows, ROWS_IN_A_BATCH)):
             yield pa.RecordBatch.from_pylist(batch, self.schema)

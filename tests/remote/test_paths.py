@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from kafkastore import ChangeRefusedError
-from kafkastore.paths import is_url, name_url, open_path, refuse_remote, to_path
+from kafkastore.paths import forget_listings, is_url, name_url, open_path, refuse_remote, to_path
 from kafkastore.remote.mount import RemotePath
 
 URL = "memory://logs of all"
@@ -88,6 +88,15 @@ def test_nothing_remote_is_changed(listed: Path, tmp_path: Path) -> None:
         with pytest.raises(ChangeRefusedError) as raised:
             refuse_remote(given)
         assert URL in str(raised.value)
+
+
+def test_a_path_is_listed_once_until_listings_are_forgotten(listed: Path) -> None:
+    fsspec.filesystem("memory").pipe_file("/logs of all/t-0/2.log", b"more")
+    assert not (open_path(listed) / "t-0" / "2.log").exists()
+    forget_listings()
+    assert (open_path(listed) / "t-0" / "2.log").exists()
+    fsspec.filesystem("memory").pipe_file("/logs of all/t-0/3.log", b"more")
+    assert (open_path(URL) / "t-0" / "3.log").exists()
 
 
 def test_errors_of_the_system_name_the_url(listed: Path) -> None:

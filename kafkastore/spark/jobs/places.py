@@ -59,8 +59,7 @@ def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
     -------
     Place
         Its store is called after the log directory, or after the partition directory where that
-        lies in none. The paths of a remote store are those of this process: `open_place` lists what
-        they stand for where it is called.
+        lies in none. Of a remote store it has URLs, which `open_place` lists in another process.
     """
     root = None if log.log_dir is None else str(log.log_dir.path)
     size = 0

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.paths import to_path
+from kafkastore.paths import open_path
 from kafkastore.segment.index_file import OffsetIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
@@ -67,7 +67,7 @@ class LogSlice:
     @property
     def log(self) -> PartitionLog:
         """The partition, opened; its bounds are those of the slice, not a checkpoint's."""
-        return PartitionLog(to_path(self.path), TopicPartition(self.topic, self.partition))
+        return PartitionLog(open_path(self.path), TopicPartition(self.topic, self.partition))
 
 
 @dataclass(frozen=True)

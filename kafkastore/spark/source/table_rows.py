@@ -24,7 +24,7 @@ from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.log.damage import Damage
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.range_scan import RangeScan
-from kafkastore.paths import to_path
+from kafkastore.paths import open_path
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
@@ -352,9 +352,11 @@ def of_commits(
         `selection`: of which partitions commits are rows; `on_corrupt`: whether a broken batch,
         key or value is an error, or skipped.
     """
-    log_dir = None if segments.root is None else LogDir(to_path(segments.root))
+    log_dir = None
+    if segments.root is not None:
+        log_dir = LogDir(open_path(segments.root, with_all_below=False))
     topic_partition = TopicPartition(segments.topic, segments.partition)
-    log = PartitionLog(to_path(segments.path), topic_partition, log_dir)
+    log = PartitionLog(open_path(segments.path), topic_partition, log_dir)
     skipped = Skipped(segments)
     rows = [
         key._asdict() | committed._asdict()
