@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from kafkastore.migration.survey import PartitionSurvey, Survey
 
+from kafkastore.arguments import check_kind, whole_number
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptionError, KafkaStoreError
-from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import open_store
 from kafkastore.log.lookup.rules import broker_rules

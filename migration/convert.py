@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import INT32_MAX, check_choice, whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.new_bytes import conversion_of
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
@@ -40,7 +41,6 @@ from kafkastore.formats.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.index_builder import IndexBuilder
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
@@ -136,14 +136,12 @@ def plan_convert(
     ValueError
         If there is no such codec, no such `untimed`, or no such leader epoch.
     """
-    if leader_epoch is not None and not 0 <= leader_epoch <= INT32_MAX:
-        raise ValueError(f"a leader epoch is from 0 to {INT32_MAX}, not {leader_epoch}")
-    if untimed not in UNTIMED:
-        raise ValueError(f"untimed is 'none' or 'mtime', not {untimed!r}")
-    if isinstance(codec, str) and codec.upper() not in Codec.__members__:
-        known = ", ".join(each.name.lower() for each in Codec)
-        raise ValueError(f"there is no codec {codec!r}; there are {known}")
+    if leader_epoch is not None:
+        leader_epoch = whole_number("leader_epoch", leader_epoch, 0, INT32_MAX)
+    check_choice("untimed", untimed, UNTIMED)
     name = codec.name.lower() if isinstance(codec, Codec) else codec
+    if name is not None:
+        check_choice("codec", name.lower(), [each.name.lower() for each in Codec])
     root = to_path(os.path.abspath(open_path(path)))
     store = open_store(root)
     logs, total = store.logs_of(partitions), 0

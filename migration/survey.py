@@ -12,9 +12,9 @@ from pathlib import Path
 from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
 from kafkastore.migration.warnings import SurveyWarning, warnings_of
 
+from kafkastore.arguments import whole_number
 from kafkastore.changes.directory_lock import lock_files
 from kafkastore.changes.runner import Progress
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
 from kafkastore.log.log_config import LogConfig
@@ -151,7 +151,7 @@ def survey(
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     if not isinstance(mtimes, Mapping | None):
-        raise TypeError(f"mtimes is a mapping of paths to ms since 1970, not {mtimes!r}")
+        raise TypeError(f"mtimes must be a mapping of paths to ms since 1970, got {mtimes!r}")
     store = open_store(root)
     given = {} if mtimes is None else mtimes
 

@@ -28,6 +28,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkastore.arguments import check_kind
 from kafkastore.changes.change_file import change_file
 from kafkastore.changes.directory_lock import DirectoryLock, locked_directory
 from kafkastore.changes.execution import Execution, run_partitions
@@ -54,7 +55,6 @@ from kafkastore.changes.plan import Plan
 from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, area_of, check_area, check_trusted
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
 from kafkastore.log.side_by_side import SideBySide
 from kafkastore.paths import to_path

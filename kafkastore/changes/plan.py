@@ -17,11 +17,11 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkastore.changes.file_state import PERMISSIONS, FileState
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import file_names
 from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkastore.formats.json_text import parse_json
 from kafkastore.paths import is_url
 

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptIndexError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats import transaction_index
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.control_records import ControlRecord
 from kafkastore.formats.file_names import (
     OFFSET_INDEX_SUFFIX,

@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.changes.plan import FileChange, Inline, Plan, Rebuilt
 from kafkastore.changes.runner import Progress
 from kafkastore.checks.cut_logs import cut
@@ -42,7 +43,6 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.changes.plan import Plan
 from kafkastore.cli.confirm import check_can_confirm
 from kafkastore.cli.copies import check_upload, make_copy
 from kafkastore.cli.selection import ANY_PATH, DESTINATION
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 

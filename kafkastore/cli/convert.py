@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.cli.apply_plans import apply_plans
 from kafkastore.cli.change_options import ChangeOptions, change_options, index_interval_option
 from kafkastore.cli.failures import FOUND_PROBLEMS
@@ -15,7 +16,6 @@ from kafkastore.cli.progress import counting, progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.visible import visible
 from kafkastore.formats.compression import Codec
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.migration import UNTIMED, ConvertPlan, Untimed, plan_convert
 
 

@@ -171,7 +171,7 @@ def test_wrong_arguments_are_refused(golden, writable_copy):
     for options in ({"samples": 0}, {"most_partitions": 0}, {"threads": 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             answers(surveyed, planned, **options)
-    with pytest.raises(TypeError, match="survey is a Survey"):
+    with pytest.raises(TypeError, match="survey must be a Survey"):
         answers(root, planned)
-    with pytest.raises(TypeError, match="log is a PartitionLog"):
+    with pytest.raises(TypeError, match="log must be a PartitionLog"):
         partition_answers(root, ())

@@ -159,7 +159,7 @@ def test_wrong_use_is_an_error(tmp_path):
         plan_convert(root, "brotli")
     with pytest.raises(ValueError, match="untimed"):
         plan_convert(root, untimed="now")
-    with pytest.raises(ValueError, match="leader epoch"):
+    with pytest.raises(ValueError, match=r"^leader_epoch must be from 0"):
         plan_convert(root, leader_epoch=-1)
 
 
