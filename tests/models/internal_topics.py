@@ -4,6 +4,9 @@ Fields that a version does not have are left out; a field that cannot hold its v
 FieldValueError, an unknown version an UnsupportedFormatError.
 """
 
+import base64
+import re
+
 from kafkastore.formats.group_metadata import (
     GROUP_METADATA,
     NEWEST_GROUP_METADATA_VALUE,
@@ -15,7 +18,13 @@ from kafkastore.formats.group_metadata import (
     OffsetAndMetadata,
     OffsetCommitKey,
 )
-from kafkastore.formats.protocol import ProtocolWriter, check_version, pack_int, pack_uuid
+from kafkastore.formats.protocol import (
+    UUID_BYTES,
+    FieldValueError,
+    ProtocolWriter,
+    check_version,
+    pack_int,
+)
 from kafkastore.formats.transaction_state import (
     NEWEST_KEY,
     NEWEST_VALUE,
@@ -140,3 +149,12 @@ def _tagged_fields(value: TransactionLogValue) -> dict[int, bytes]:
         for tag, name, size in TAGGED_FIELDS
         if getattr(value, name) != value._field_defaults[name]
     }
+
+
+def pack_uuid(name: str, value: str | None) -> bytes:
+    """Pack an id that Kafka shows in URL-safe base64; zeros for None."""
+    if value is None:
+        return bytes(UUID_BYTES)
+    if re.fullmatch("[A-Za-z0-9_-]{22}", value) is None:
+        raise FieldValueError(f"{name}: {value!r} is not {UUID_BYTES} bytes in URL-safe base64")
+    return base64.urlsafe_b64decode(value + "==")
