@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkastore.formats.protocol import ProtocolReader, ProtocolWriter, check_version, pack_uuid
+from kafkastore.formats.protocol import ProtocolReader
 
 LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA = 0, 1, 2
 NEWEST_OFFSET_COMMIT_VALUE = 4
@@ -217,30 +217,6 @@ def parse_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | UnknownKey:
     return UnknownKey(record_type, name, None if name is None else reader.string("group"))
 
 
-def pack_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
-    """Write a record's key, that of an offset commit as type 1.
-
-    Parameters
-    ----------
-    key : OffsetCommitKey or GroupMetadataKey
-        The key.
-
-    Raises
-    ------
-    FieldValueError
-        If a name is longer than 32767 bytes.
-    """
-    writer = ProtocolWriter()
-    if isinstance(key, GroupMetadataKey):
-        writer.int16("record type", GROUP_METADATA)
-        writer.string("group", key.group)
-    else:
-        writer.int16("record type", OFFSET_COMMIT)
-        writer.string("group", key.group)
-        writer.string("topic", key.topic)
-        writer.int32("partition", key.partition)
-    return writer.packed()
-
 
 def parse_offset_commit_value(data: bytes | None) -> OffsetAndMetadata | None:
     """Parse the value behind an `OffsetCommitKey`.
@@ -292,39 +268,6 @@ def parse_offset_commit_value(data: bytes | None) -> OffsetAndMetadata | None:
         tagged.get(_TOPIC_ID_TAG),
     )
 
-
-def pack_offset_commit_value(value: OffsetAndMetadata, version: int) -> bytes:
-    """Write the value behind an `OffsetCommitKey`.
-
-    Parameters
-    ----------
-    value : OffsetAndMetadata
-        Fields that the version does not have are left out, as Kafka does.
-    version : int
-        0 to 4.
-
-    Raises
-    ------
-    FieldValueError
-        If a field cannot hold its value.
-    UnsupportedFormatError
-        If the version is another.
-    """
-    check_version("offset commit value", version, NEWEST_OFFSET_COMMIT_VALUE)
-    writer = ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VALUE)
-    writer.int16("version", version)
-    writer.int64("offset", value.offset)
-    if version >= 3:
-        writer.int32("leader epoch", value.leader_epoch)
-    writer.string("metadata", value.metadata)
-    writer.int64("commit timestamp", value.commit_timestamp)
-    if version == 1:
-        writer.int64("expire timestamp", value.expire_timestamp)
-    if version >= FIRST_FLEXIBLE_VALUE:
-        has_id = value.topic_id is not None
-        topic_id = {_TOPIC_ID_TAG: pack_uuid("topic id", value.topic_id)} if has_id else None
-        writer.tagged_fields("tagged field", topic_id)
-    return writer.packed()
 
 
 def parse_group_metadata_value(data: bytes | None) -> GroupMetadata | None:
@@ -387,49 +330,3 @@ def _take_member(reader: ProtocolReader, version: int) -> MemberMetadata:
         rebalance_timeout,
         group_instance_id,
     )
-
-
-def pack_group_metadata_value(value: GroupMetadata, version: int) -> bytes:
-    """Write the value behind a `GroupMetadataKey`.
-
-    Parameters
-    ----------
-    value : GroupMetadata
-        Fields that the version does not have are left out, as Kafka does.
-    version : int
-        0 to 4.
-
-    Raises
-    ------
-    FieldValueError
-        If a field cannot hold its value.
-    UnsupportedFormatError
-        If the version is another.
-    """
-    check_version("group metadata value", version, NEWEST_GROUP_METADATA_VALUE)
-    writer = ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VALUE)
-    writer.int16("version", version)
-    writer.string("protocol type", value.protocol_type)
-    writer.int32("generation", value.generation)
-    writer.nullable_string("protocol", value.protocol)
-    writer.nullable_string("leader", value.leader)
-    if version >= 2:
-        writer.int64("current state timestamp", value.current_state_timestamp)
-    writer.array("members", value.members, lambda member: _put_member(writer, member, version))
-    writer.tagged_fields("tagged field")
-    return writer.packed()
-
-
-def _put_member(writer: ProtocolWriter, member: MemberMetadata, version: int) -> None:
-    """Write one member."""
-    writer.string("member id", member.member_id)
-    if version >= 3:
-        writer.nullable_string("group instance id", member.group_instance_id)
-    writer.string("client id", member.client_id)
-    writer.string("client host", member.client_host)
-    if version >= 1:
-        writer.int32("rebalance timeout", member.rebalance_timeout)
-    writer.int32("session timeout", member.session_timeout)
-    writer.binary("subscription", member.subscription)
-    writer.binary("assignment", member.assignment)
-    writer.tagged_fields("tagged field")

@@ -7,14 +7,9 @@ Source: Kafka 2.4.0 ``AbstractIndex``, ``OffsetIndex.append``, ``TimeIndex.maybe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kafkastore.errors import IndexFullError, OutOfOrderAppendError
 from kafkastore.formats.entries import TimestampOffset
 from kafkastore.formats.indexes import relative_offset
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 
 def max_entries(max_index_size: int, entry_size: int) -> int:
@@ -36,18 +31,6 @@ def preallocated_size(max_index_size: int, entry_size: int) -> int:
     (10485760, 10485756)
     """
     return max_entries(max_index_size, entry_size) * entry_size
-
-
-def resized(entries: ReadableBuffer, new_size: int, entry_size: int) -> bytes:
-    """Return an index file's content cut, or filled up with zeros, to whole entries.
-
-    Source: Kafka 2.4.0 ``AbstractIndex.resize``.
-
-    >>> resized(bytes(range(16)), 9, 8), len(resized(b"", 100, 12))
-    (b'\\x00\\x01\\x02\\x03\\x04\\x05\\x06\\x07', 96)
-    """
-    size = new_size // entry_size * entry_size
-    return bytes(memoryview(entries)[:size]).ljust(size, b"\0")
 
 
 def is_offset_index_full(entry_count: int, max_entries: int) -> bool:

@@ -21,7 +21,6 @@ Source: Kafka 4.1.1 ``ByteBufferAccessor``, ``ByteUtils``, the generated message
 from __future__ import annotations
 
 import base64
-import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -36,7 +35,6 @@ T = TypeVar("T")
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(">" + letter) for letter in "bhiq")
 _NO_UUID = bytes(UUID_BYTES)
-_SHOWN_UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 _TWO_TO_31, _TWO_TO_32 = 2**31, 2**32
 
 
@@ -45,24 +43,7 @@ class FieldValueError(KafkaStoreError, ValueError):
 
 
 def check_version(message: str, version: int, newest: int, *, position: int | None = None) -> None:
-    """Check that a message has a version that can be read and written.
-
-    Parameters
-    ----------
-    message : str
-        Its name, for the error.
-    version : int
-        The version.
-    newest : int
-        The highest one, inclusive; the lowest is 0.
-    position : int, optional
-        Where the version was read, for the error.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        If it is another.
-    """
+    """Refuse versions outside of 0 to `newest`; `position` is where it was read."""
     if not 0 <= version <= newest:
         raise UnsupportedFormatError(
             f"{message} has version {version}, not one of 0 to {newest}", position=position
@@ -336,48 +317,11 @@ class ProtocolWriter:
 
 
 def pack_int(name: str, value: int, size: int) -> bytes:
-    """Pack a signed number, big-endian.
-
-    Parameters
-    ----------
-    name : str
-        The field, for the error.
-    value : int
-        The number.
-    size : int
-        Bytes to pack it into.
-
-    Raises
-    ------
-    FieldValueError
-        If it does not fit.
-    """
+    """Pack a signed big-endian number; one that does not fit is a `FieldValueError`."""
     try:
         return value.to_bytes(size, "big", signed=True)
     except OverflowError:
         raise FieldValueError(f"{name}: {value} does not fit {size} bytes") from None
-
-
-def pack_uuid(name: str, value: str | None) -> bytes:
-    """Pack an id that Kafka shows in URL-safe base64; zeros for None.
-
-    Parameters
-    ----------
-    name : str
-        The field, for the error.
-    value : str or None
-        22 characters.
-
-    Raises
-    ------
-    FieldValueError
-        If the text is no id.
-    """
-    if value is None:
-        return _NO_UUID
-    if _SHOWN_UUID.fullmatch(value) is None:
-        raise FieldValueError(f"{name}: {value!r} is not {UUID_BYTES} bytes in URL-safe base64")
-    return base64.urlsafe_b64decode(value + "==")
 
 
 def _int32(number: int) -> int:

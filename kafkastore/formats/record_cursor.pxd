@@ -11,7 +11,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from kafkastore.formats.batch_header cimport (
     BASE_OFFSET_AT,
     CODEC_MASK,
-    CONTROL_FLAG,
     LENGTH_AT,
     LOG_OVERHEAD,
     MAGIC_AT,

@@ -24,7 +24,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from kafkastore.formats.protocol import ProtocolReader, ProtocolWriter, check_version, pack_int
+from kafkastore.formats.protocol import ProtocolReader
 
 NEWEST_KEY = 0
 NEWEST_VALUE = 1
@@ -132,24 +132,6 @@ def parse_key(data: bytes) -> str:
     return reader.string("transactional id")
 
 
-def pack_key(transactional_id: str) -> bytes:
-    """Write a record's key.
-
-    Parameters
-    ----------
-    transactional_id : str
-        At most 32767 bytes of UTF-8.
-
-    Raises
-    ------
-    FieldValueError
-        If it is longer.
-    """
-    writer = ProtocolWriter()
-    writer.int16("version", NEWEST_KEY)
-    writer.string("transactional id", transactional_id)
-    return writer.packed()
-
 
 def parse_value(data: bytes | None) -> TransactionLogValue | None:
     """Parse a record's value.
@@ -201,38 +183,6 @@ def parse_value(data: bytes | None) -> TransactionLogValue | None:
     )
 
 
-def pack_value(value: TransactionLogValue, version: int) -> bytes:
-    """Write a record's value.
-
-    Parameters
-    ----------
-    value : TransactionLogValue
-        The value.
-    version : int
-        0 or 1.
-
-    Raises
-    ------
-    FieldValueError
-        If a field cannot hold its value, or version 0 has no field for one that is set.
-    UnsupportedFormatError
-        If the version is another.
-    """
-    check_version("transaction log value", version, NEWEST_VALUE)
-    writer = ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VALUE)
-    writer.int16("version", version)
-    writer.int64("producer id", value.producer_id)
-    writer.int16("producer epoch", value.producer_epoch)
-    writer.int32("transaction timeout", value.transaction_timeout_ms)
-    writer.int8("transaction status", value.transaction_status)
-    writer.nullable_array(
-        "partitions", value.transaction_partitions, lambda topic: _put_partitions(writer, topic)
-    )
-    writer.int64("last update timestamp", value.transaction_last_update_timestamp_ms)
-    writer.int64("start timestamp", value.transaction_start_timestamp_ms)
-    writer.tagged_fields("tagged field", _tagged_fields(value))
-    return writer.packed()
-
 
 def _take_partitions(reader: ProtocolReader) -> TransactionPartitions:
     """Take the partitions of one topic."""
@@ -240,23 +190,3 @@ def _take_partitions(reader: ProtocolReader) -> TransactionPartitions:
     partition_ids = reader.array("partition ids", lambda: reader.int32("partition id"))
     reader.tagged_fields("tagged field")
     return TransactionPartitions(topic, partition_ids)
-
-
-def _put_partitions(writer: ProtocolWriter, partitions: TransactionPartitions) -> None:
-    """Write the partitions of one topic."""
-    writer.string("topic", partitions.topic)
-    writer.array(
-        "partition ids",
-        partitions.partition_ids,
-        lambda partition: writer.int32("partition id", partition),
-    )
-    writer.tagged_fields("tagged field")
-
-
-def _tagged_fields(value: TransactionLogValue) -> dict[int, bytes]:
-    """Pack the tagged fields that do not have their default."""
-    return {
-        tag: pack_int(name, getattr(value, name), size)
-        for tag, name, size in _TAGGED_FIELDS
-        if getattr(value, name) != value._field_defaults[name]
-    }

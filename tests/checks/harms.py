@@ -298,7 +298,7 @@ CHECKPOINT_NAMES = (
     "replication-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
-ENTRIES_AT, ENTRY = producer_snapshot.ENTRIES_AT, producer_snapshot.ENTRY_SIZE
+ENTRIES_AT = producer_snapshot.ENTRIES_AT
 
 HARMS = [
     # Of one segment.

@@ -10,11 +10,11 @@ import pytest
 from cli.running import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import internal_topics
 from models.record_format import GZIP, Batch, Row, emptied, marker
 from models.seed import examples
 
 from kafkastore.cli.dump_payloads import decoder_for
-from kafkastore.formats import group_metadata, transaction_state
 from kafkastore.formats.group_metadata import (
     GroupMetadata,
     GroupMetadataKey,
@@ -113,15 +113,15 @@ def test_bytes_behind_those_asked_for_are_not_looked_at(run: Run, written: Write
 KEY = OffsetCommitKey("billing", "orders", 3)
 MEMBER = MemberMetadata("m-1", "client", "/10.0.0.1", 45_000, b"\0\1", b"", rebalance_timeout=300)
 COMMITS = Batch((
-    Row(0, 5, group_metadata.pack_key(KEY), group_metadata.pack_offset_commit_value(
+    Row(0, 5, internal_topics.pack_group_key(KEY), internal_topics.pack_offset_commit_value(
         OffsetAndMetadata(42, "", 1_500_000_000_000, leader_epoch=2), 3)),
-    Row(1, 5, group_metadata.pack_key(KEY), None),
-    Row(2, 5, group_metadata.pack_key(GroupMetadataKey("billing")),
-        group_metadata.pack_group_metadata_value(
+    Row(1, 5, internal_topics.pack_group_key(KEY), None),
+    Row(2, 5, internal_topics.pack_group_key(GroupMetadataKey("billing")),
+        internal_topics.pack_group_metadata_value(
             GroupMetadata("consumer", 7, "range", "m-1", (MEMBER,), -1), 3)),
     Row(3, 5, bytes.fromhex("0003 0001 67"), b"\0\0"),
-    Row(4, 5, group_metadata.pack_key(KEY)[:9], b""),
-    Row(5, 5, group_metadata.pack_key(KEY), b"\x7f\xff"),
+    Row(4, 5, internal_topics.pack_group_key(KEY)[:9], b""),
+    Row(5, 5, internal_topics.pack_group_key(KEY), b"\x7f\xff"),
     Row(6, 5, None, None),
 ))
 
@@ -156,9 +156,10 @@ def test_transactional_ids_are_told_by_their_fields(run: Run, written: Write) ->
         9, 2, 60_000, TransactionState.PREPARE_COMMIT, (TransactionPartitions("orders", (0, 3)),),
         1_500_000_000_001, 1_500_000_000_000,
     )
-    key = transaction_state.pack_key("tx-a")
+    key = internal_topics.pack_transaction_key("tx-a")
+    data = internal_topics.pack_transaction_value(value, 0)
     path = written(
-        Batch((Row(0, 5, key, transaction_state.pack_value(value, 0)), Row(1, 5, key, None))),
+        Batch((Row(0, 5, key, data), Row(1, 5, key, None))),
         directory="__transaction_state-0",
     )
     state, tombstone = decoded(run, path)

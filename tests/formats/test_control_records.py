@@ -17,8 +17,6 @@ from kafkastore.formats.control_records import (
 )
 from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
 
-INT16 = st.integers(-(2**15), 2**15 - 1)
-
 
 def record(key, value):
     return Record(42, 1500000000000, TimestampType.CREATE_TIME, key, value, (), 0)

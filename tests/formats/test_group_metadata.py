@@ -7,6 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models import format_document, message_model, message_strategies
+from models.internal_topics import (
+    pack_group_key,
+    pack_group_metadata_value,
+    pack_offset_commit_value,
+)
 from models.message_model import GROUP_METADATA_VALUE, OFFSET_COMMIT_VALUE, plain
 from models.record_strategies import bounded
 
@@ -19,9 +24,6 @@ from kafkastore.formats.group_metadata import (
     OffsetAndMetadata,
     OffsetCommitKey,
     UnknownKey,
-    pack_group_metadata_value,
-    pack_key,
-    pack_offset_commit_value,
     parse_group_metadata_value,
     parse_key,
     parse_offset_commit_value,
@@ -108,14 +110,14 @@ def test_a_key_is_read_by_its_record_type(data, key):
 @given(message_strategies.STRINGS, message_strategies.STRINGS, message_strategies.NUMBERS["int32"])
 def test_a_packed_key_is_read_again(group, topic, partition):
     for key in (OffsetCommitKey(group, topic, partition), GroupMetadataKey(group)):
-        assert parse_key(pack_key(key)) == key
+        assert parse_key(pack_group_key(key)) == key
 
 
 @pytest.mark.parametrize(
     "key", [OffsetCommitKey("group", "topic", 1), GroupMetadataKey("group")], ids=str
 )
 def test_a_key_cut_anywhere_is_refused_with_its_place(key):
-    data = pack_key(key)
+    data = pack_group_key(key)
     for size in range(len(data)):
         with pytest.raises(CorruptionError, match="the bytes end in") as refused:
             parse_key(data[:size])
@@ -277,7 +279,7 @@ def test_the_committed_offset_of_every_broker_is_read_and_packed_again(golden_ca
     ((_, timestamp, _, key, value, *_),) = partition["records"]
     key, value = base64.b64decode(key), base64.b64decode(value)
     assert parse_key(key) == ("golden-group", "a", 0)
-    assert pack_key(parse_key(key)) == key
+    assert pack_group_key(parse_key(key)) == key
     parsed = parse_offset_commit_value(value)
     version = WRITTEN[golden_case.version]
     assert value[:2] == version.to_bytes(2, "big")

@@ -17,7 +17,6 @@ from kafkastore.formats.index_growth import (
     max_entries,
     may_append_timestamp,
     preallocated_size,
-    resized,
 )
 from kafkastore.formats.indexes import offset_index, time_index
 
@@ -199,12 +198,3 @@ def test_the_examples_of_the_module_are_true():
     failed, run = doctest.testmod(index_growth)
     assert run > 0
     assert failed == 0
-
-
-@given(st.binary(max_size=200), st.integers(0, 300), st.sampled_from([8, 12]))
-def test_a_resized_index_has_whole_entries_and_zeros_behind_them(entries, new_size, entry_size):
-    made = resized(entries, new_size, entry_size)
-    assert len(made) % entry_size == 0
-    assert new_size - entry_size < len(made) <= new_size
-    kept = min(len(made), len(entries))
-    assert made == entries[:kept] + bytes(len(made) - kept)

@@ -9,14 +9,16 @@ from golden.make import brokers
 from golden.make.case_context import CaseContext, Surroundings
 from golden.make.java_client import JavaClients
 from models import record_reader
+from models.internal_topics import (
+    pack_group_key,
+    pack_group_metadata_value,
+    pack_offset_commit_value,
+)
 
 from kafkastore.formats.group_metadata import (
     GroupMetadataKey,
     OffsetCommitKey,
     UnknownKey,
-    pack_group_metadata_value,
-    pack_key,
-    pack_offset_commit_value,
     parse_group_metadata_value,
     parse_key,
     parse_offset_commit_value,
@@ -194,10 +196,10 @@ def read_records(context):
                 match key:
                     case OffsetCommitKey():
                         offsets.setdefault(key, []).append(record.value)
-                        assert pack_key(key) == record.key
+                        assert pack_group_key(key) == record.key
                     case GroupMetadataKey(group):
                         groups.setdefault(group, []).append(record.value)
-                        assert pack_key(key) == record.key
+                        assert pack_group_key(key) == record.key
                     case UnknownKey():
                         others.append(key)
     return offsets, groups, others

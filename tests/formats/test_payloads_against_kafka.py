@@ -10,7 +10,7 @@ import pytest
 from golden.make import brokers
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from models import kafka_classes, message_model, message_strategies
+from models import internal_topics, kafka_classes, message_model, message_strategies
 from models.message_model import (
     GROUP_METADATA_VALUE,
     LIST_OFFSETS_REQUEST,
@@ -89,9 +89,9 @@ KINDS = {
     ),
 }
 PACKS = {
-    "offset commit": group_metadata.pack_offset_commit_value,
-    "group metadata": group_metadata.pack_group_metadata_value,
-    "transaction": transaction_state.pack_value,
+    "offset commit": internal_topics.pack_offset_commit_value,
+    "group metadata": internal_topics.pack_group_metadata_value,
+    "transaction": internal_topics.pack_transaction_value,
     "request": list_offsets.pack_request,
     "response": list_offsets.pack_response,
 }
@@ -318,10 +318,10 @@ def test_keys_are_written_and_read_as_kafka_does(require_broker, broker):
         ):
             text = json.dumps(as_json(key._asdict())).encode()
             asked.append(("pack", GROUP_CLASSES + name, version, coded(text)))
-            expected.append(coded(group_metadata.pack_key(key)[2:]))
+            expected.append(coded(internal_topics.pack_group_key(key)[2:]))
         text = json.dumps({"transactionalId": group}).encode()
         asked.append(("pack", TRANSACTION_CLASSES + "TransactionLogKey", 0, coded(text)))
-        expected.append(coded(transaction_state.pack_key(group)[2:]))
+        expected.append(coded(internal_topics.pack_transaction_key(group)[2:]))
     assert kafka_classes.ask(broker, asked, program="KafkaPayloads") == expected
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models import message_model
+from models.internal_topics import pack_uuid
 from models.record_strategies import bounded
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, UnsupportedFormatError
@@ -211,12 +212,12 @@ def test_a_value_that_does_not_fit_is_refused(kind, flexible, value, message):
 @pytest.mark.parametrize("text", ["", "x", "A" * 21, "A" * 23, "A" * 21 + "+", "\xe9" * 22])
 def test_a_text_that_is_no_id_is_refused(text):
     with pytest.raises(FieldValueError, match="not 16 bytes"):
-        protocol.pack_uuid("topic id", text)
+        pack_uuid("topic id", text)
 
 
 def test_an_id_is_packed_and_taken_again():
     for shown in (None, "2P-eXPKcTZG5NwujU8kn6Q", "____________________-w"):
-        assert ProtocolReader(protocol.pack_uuid("f", shown)).uuid("f") == shown
+        assert ProtocolReader(pack_uuid("f", shown)).uuid("f") == shown
 
 
 @pytest.mark.parametrize("version", [-1, 5, 32767])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models import format_document, message_model, message_strategies
+from models.internal_topics import pack_transaction_key, pack_transaction_value
 from models.message_model import TRANSACTION_LOG_VALUE, plain
 from models.record_strategies import bounded
 
@@ -18,8 +19,6 @@ from kafkastore.formats.transaction_state import (
     TransactionLogValue,
     TransactionPartitions,
     TransactionState,
-    pack_key,
-    pack_value,
     parse_key,
     parse_value,
 )
@@ -77,14 +76,14 @@ def modelled(version):
 
 def test_the_key_is_the_transactional_id():
     assert parse_key(bytes.fromhex("0000 0003 6dc3a9")) == "m\xe9"
-    assert pack_key("m\xe9") == bytes.fromhex("0000 0003 6dc3a9")
+    assert pack_transaction_key("m\xe9") == bytes.fromhex("0000 0003 6dc3a9")
     for size in range(7):
         with pytest.raises(CorruptionError, match="the bytes end in"):
-            parse_key(pack_key("m\xe9")[:size])
+            parse_key(pack_transaction_key("m\xe9")[:size])
     with pytest.raises(UnsupportedFormatError, match="transaction log key has version 1"):
         parse_key(bytes.fromhex("0001 0003 6dc3a9"))
     with pytest.raises(FieldValueError, match="transactional id"):
-        pack_key("x" * 40000)
+        pack_transaction_key("x" * 40000)
 
 
 def test_the_fields_stand_in_their_order():
@@ -95,18 +94,18 @@ def test_the_fields_stand_in_their_order():
     flexible = f"""0001 {numbers}
         03 04 74786e 03 00000001 00000000 00 03 c3a9 01 00 {times}
         04 00 08 0000000000000005 01 08 0000000000000006 02 02 0002 03 02 0008"""
-    assert pack_value(VALUE, 0) == bytes.fromhex(plain_form)
-    assert pack_value(VALUE._replace(**TAGGED), 1) == bytes.fromhex(flexible)
+    assert pack_transaction_value(VALUE, 0) == bytes.fromhex(plain_form)
+    assert pack_transaction_value(VALUE._replace(**TAGGED), 1) == bytes.fromhex(flexible)
 
 
 def test_an_empty_transaction_has_no_partitions():
     value = VALUE._replace(transaction_partitions=None, transaction_status=TransactionState.EMPTY)
     for version in VERSIONS:
-        assert parse_value(pack_value(value, version)) == value
+        assert parse_value(pack_transaction_value(value, version)) == value
 
 
 def test_a_state_that_is_not_known_stays_a_number():
-    data = bytearray(pack_value(VALUE, 0))
+    data = bytearray(pack_transaction_value(VALUE, 0))
     assert parse_value(bytes(data)).transaction_status is TransactionState.ONGOING
     for number in (8, 127, -1):
         data[16] = number & 255
@@ -117,9 +116,9 @@ def test_a_state_that_is_not_known_stays_a_number():
 @pytest.mark.parametrize("field", TAGGED)
 def test_version_0_has_no_room_for_a_tagged_field(field):
     value = VALUE._replace(**{field: TAGGED[field]})
-    assert parse_value(pack_value(value, 1)) == value
+    assert parse_value(pack_transaction_value(value, 1)) == value
     with pytest.raises(FieldValueError, match="this version of the message has none"):
-        pack_value(value, 0)
+        pack_transaction_value(value, 0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -128,7 +127,7 @@ def test_every_value_is_written_and_read_as_the_model_does(version):
     @given(message_strategies.values(TRANSACTION_LOG_VALUE, version))
     def check(fields):
         value = made(fields)
-        data = pack_value(value, version)
+        data = pack_transaction_value(value, version)
         body = message_model.write(TRANSACTION_LOG_VALUE, version, fields)
         assert data == version.to_bytes(2, "big") + body
         assert parse_value(data) == value
@@ -154,7 +153,7 @@ def test_a_harmed_value_is_read_as_the_model_does_or_refused(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_value_cut_anywhere_is_refused_with_its_place(version):
-    data = pack_value(VALUE, version)
+    data = pack_transaction_value(VALUE, version)
     for size in range(len(data)):
         with pytest.raises(CorruptionError) as refused:
             parse_value(data[:size])
@@ -163,7 +162,7 @@ def test_a_value_cut_anywhere_is_refused_with_its_place(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_value_with_any_bit_flipped_is_a_value_or_refused(version):
-    sound = pack_value(VALUE, version)
+    sound = pack_transaction_value(VALUE, version)
     outcomes = set()
     for bit in range(16, 8 * len(sound)):
         data = bytearray(sound)
@@ -183,7 +182,7 @@ def test_another_version_is_refused(version):
     with pytest.raises(UnsupportedFormatError, match=f"log value has version {version}, not"):
         parse_value(version.to_bytes(2, "big", signed=True) + bytes(100))
     with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
-        pack_value(VALUE, version)
+        pack_transaction_value(VALUE, version)
 
 
 @pytest.mark.golden_cases(names="transactions")
@@ -195,8 +194,8 @@ def test_the_states_that_every_broker_wrote_follow_each_other(golden_case):
     for _, timestamp, _, *key_and_value in (record[:5] for record in records):
         key, data = map(base64.b64decode, key_and_value)
         transactional_id, value = parse_key(key), parse_value(data)
-        assert pack_key(transactional_id) == key
-        assert pack_value(value, version) == data
+        assert pack_transaction_key(transactional_id) == key
+        assert pack_transaction_value(value, version) == data
         assert value.transaction_timeout_ms == 600_000
         assert abs(value.transaction_last_update_timestamp_ms - timestamp) < 5000
         is_empty = value.transaction_status is TransactionState.EMPTY

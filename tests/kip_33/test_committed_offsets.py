@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kip_33.stores import T0, commit, record, written
+from models.internal_topics import pack_group_key, pack_group_metadata_value
 from models.seed import examples
 
 import kafkastore
@@ -13,8 +14,6 @@ from kafkastore.formats.group_metadata import (
     GroupMetadata,
     GroupMetadataKey,
     OffsetCommitKey,
-    pack_group_metadata_value,
-    pack_key,
 )
 from kafkastore.kip_33.committed_offsets import NoCommittedOffsetsError, committed_offsets
 
@@ -66,7 +65,8 @@ def test_other_records_of_the_topic_are_passed_over(tmp_path):
     with written(tmp_path / "logs") as partition:
         offsets = partition(TOPIC)
         empty = pack_group_metadata_value(GroupMetadata("consumer", 1, None, None, ()), 3)
-        offsets.add(record(T0, empty, pack_key(GroupMetadataKey("a"))), commit("a", "t", 0, 4))
+        group = record(T0, empty, pack_group_key(GroupMetadataKey("a")))
+        offsets.add(group, commit("a", "t", 0, 4))
         offsets.add(record(T0, b"?", bytes.fromhex("0003 0001 61")))
     assert found(tmp_path / "logs") == {("a", "t", 0): 4}
 
@@ -144,7 +144,7 @@ def test_any_sequence_comes_to_what_a_coordinator_that_reads_record_by_record_ha
 
 def test_a_value_that_is_broken_is_an_error_with_its_offset(tmp_path):
     with written(tmp_path / "logs") as partition:
-        key = pack_key(OffsetCommitKey("a", "t", 0))
+        key = pack_group_key(OffsetCommitKey("a", "t", 0))
         partition(TOPIC).add(commit("b", "t", 0, 4), record(T0, b"\0\3\0", key))
     with pytest.raises(CorruptionError, match="offset 1 of __consumer_offsets-0 can't be read"):
         found(tmp_path / "logs")

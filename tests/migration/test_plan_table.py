@@ -19,7 +19,6 @@ LOG = LogStatus(5000, MTIME_MS * 1_000_000 + 456_789, 0o640, 1000, 1001)
 OLD_INDEX = LogStatus(0, 1_400_000_000_000_000_007, 0o600, 1, 2)
 REBUILT = Digest(24, "ab" * 32)
 REBUILT_OFFSETS = Digest(16, "cd" * 32)
-NO_BYTES = hashlib.sha256(b"").hexdigest()
 
 
 def segment(

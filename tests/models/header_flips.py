@@ -7,15 +7,6 @@ from typing import NamedTuple
 
 from models.bit_flips import HEADS, batches, offsets_of
 
-#: Compression, in the attributes of every format.
-CODECS = 0x07
-#: What is behind the checksum of a batch, or is the checksum.
-GUARDED = {
-    0: ("crc", "magic", "attributes"),
-    1: ("crc", "magic", "attributes", "timestamp"),
-    2: ("magic", "crc", "attributes", "last_offset_delta", "base_timestamp", "max_timestamp",
-        "producer_id", "producer_epoch", "base_sequence", "count"),
-}
 #: A broker's relative offsets have 31 bits.
 MOST_OFFSETS = 2**31
 
@@ -35,8 +26,6 @@ class Flip(NamedTuple):
         "first", "middle" or "last" of those that hold batches.
     batch_position : int
         Where the batch begins.
-    is_compressed : bool
-        Whether it is a wrapper, or a compressed record batch.
     """
 
     path: Path
@@ -46,12 +35,6 @@ class Flip(NamedTuple):
     field: str
     segment: str
     batch_position: int
-    is_compressed: bool
-
-    @property
-    def is_guarded(self):
-        """Whether the batch's checksum no longer fits."""
-        return self.field in GUARDED[self.magic]
 
     @property
     def kind(self):
@@ -73,14 +56,11 @@ def flips_of(root):
         segment = "last" if is_last else "middle" if number else "first"
         data = path.read_bytes()
         for begin, magic, _ in batches(data):
-            attributes = data[begin + (22 if magic == 2 else 17)]
             position = begin
             for field, size in HEADS[magic]:
                 for at in range(position, position + size):
                     for bit in range(8):
-                        yield Flip(
-                            path, at, bit, magic, field, segment, begin, bool(attributes & CODECS)
-                        )
+                        yield Flip(path, at, bit, magic, field, segment, begin)
                 position += size
 
 
