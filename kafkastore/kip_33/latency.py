@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import check_collection
 from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.formats.transactions import is_control
 from kafkastore.kip_33.fingerprints import Fingerprints
@@ -103,7 +104,7 @@ class Latency(NamedTuple):
             ms; None where none is known.
         """
         if not 0 < percent <= 100:
-            raise ValueError(f"a percentile is above 0 and at most 100, not {percent}")
+            raise ValueError(f"a percentile must be above 0 and at most 100, got {percent}")
         if not len(self.values):
             return None
         # In thousandths of a percent: a product of floats could fall just beside a whole number.
@@ -152,8 +153,7 @@ def latency(
     Memory: some 16 bytes for each latency in ms that occurs, and a few times that while they are
     sorted; nothing grows with the number of records.
     """
-    if isinstance(topics, str):
-        raise TypeError(f"topics is a sequence of names, not one: [{topics!r}]")
+    check_collection("topics", topics)
     by_topic: dict[str, list[PartitionLog]] = {}
     for topic_partition in store.partitions:
         if not topics or topic_partition.topic in topics:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.log.damage import Damage
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.range_scan import RangeScan, ScannedRun
 
 #: What a timestamp counts as whose microseconds do not fit 64 bits.
-FAR_FUTURE = ((1 << 63) - 1) // 1000
+FAR_FUTURE = INT64_MAX // 1000
 
 Times = tuple[NDArray[np.int64], NDArray[np.int64]]
 

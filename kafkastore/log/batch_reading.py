@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import RecordBatch, TimestampType
 from kafkastore.log.damage import Damage
 from kafkastore.log.range_scan import RangeScan

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
 from kafkastore.formats import producer_snapshot
 from kafkastore.formats.control_records import ControlRecord, first_control_record
@@ -17,7 +18,6 @@ from kafkastore.formats.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     segment_file_name,
 )
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
     BATCH_BYTES,

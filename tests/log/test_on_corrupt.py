@@ -109,8 +109,7 @@ def test_what_is_skipped_is_all_that_is_no_batch_in_order_and_once(log, source):
     with damaged(log, source) as root:
         found = kafkastore.open(root)["t-0"]
         assume(found.log_start_offset == found.segments[0].base_offset)
-        damages = []
-        plan_repair(root, "keep", found=damages.append)
+        damages = plan_repair(root, "keep").damages
         skipped = []
         list(found.records(on_corrupt="skip", skipped=skipped))
         left_out = {

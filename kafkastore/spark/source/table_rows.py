@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptIndexError, CorruptionError
 from kafkastore.formats import batch_header, transaction_index
 from kafkastore.formats.compression import Codec
@@ -38,7 +39,7 @@ from kafkastore.spark.source.slices import END, LogSlice
 Columns = dict[str, pa.Array]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-LARGEST_MS = ((1 << 63) - 1) // 1000
+LARGEST_MS = INT64_MAX // 1000
 _CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
 _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
 _NAMED = {int(codec): codec.name.lower() for codec in Codec}
