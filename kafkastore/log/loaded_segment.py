@@ -60,10 +60,10 @@ class LoadedSegment:
             with LogFile(self.path) as log, suppress(CorruptionError):  # the index may lead astray
                 segment = LogSegment(self.path.parent, self.base_offset)
                 for run in log.runs(segment.position_before(INT64_MAX, log)):
-                    end = int(run.headers["last_offset"][-1]) + 1
+                    end = run.next_offset
                 return end
             end = self.base_offset
         with LogFile(self.path) as log, suppress(CorruptionError):
             for run in batch_runs(log):
-                end = int(run.headers["last_offset"][-1]) + 1
+                end = run.next_offset
         return end

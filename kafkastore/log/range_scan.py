@@ -168,8 +168,7 @@ class RangeScan:
             try:
                 for run in file.runs(position, **reading):
                     yield run
-                    position += len(run.data)
-                    next_offset = int(run.headers["last_offset"][-1]) + 1
+                    position, next_offset = run.end_position, run.next_offset
                     self._next_offset = max(self._next_offset, next_offset)
                     if self.damage.has_stopped or next_offset >= self._end_offset:
                         break

@@ -49,6 +49,16 @@ class BatchRun(NamedTuple):
         """Byte position of `data` in the file."""
         return int(self.headers["position"][0])
 
+    @property
+    def end_position(self) -> int:
+        """Byte position after the last batch."""
+        return int(self.headers["position"][-1]) + int(self.headers["size"][-1])
+
+    @property
+    def next_offset(self) -> int:
+        """Offset after the last batch."""
+        return int(self.headers["last_offset"][-1]) + 1
+
     def batch(self, index: int) -> memoryview:
         """Return the bytes of one batch."""
         at = int(self.headers["position"][index]) - self.position

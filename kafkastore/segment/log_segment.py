@@ -201,8 +201,7 @@ class LogSegment:
                     count += len(headers)
                     magics.update(np.unique(headers["magic"]).tolist())
                     largest = max(largest, int(headers["max_timestamp"].max()))
-                    valid_bytes = int(headers["position"][-1] + headers["size"][-1])
-                    next_offset = int(headers["last_offset"][-1]) + 1
+                    valid_bytes, next_offset = run.end_position, run.next_offset
             except CorruptionError as error:
                 corrupt = error
         return SegmentSummary(
@@ -296,7 +295,7 @@ class LogSegment:
                 next_offset, error = self.base_offset, None
                 try:
                     for run in log.runs(position, verify_crc=verify_crc, first_read=SMALLEST_READ):
-                        next_offset = int(run.headers["last_offset"][-1]) + 1
+                        next_offset = run.next_offset
                     break
                 except CorruptionError as corrupt:
                     error = corrupt

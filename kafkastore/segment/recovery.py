@@ -248,7 +248,7 @@ def batch_runs(
             if error.position is None or (run := _of_higher_magic(log, error, verify_crc)) is None:
                 raise
             yield run
-            position, first_read = error.position + len(run.data), SMALLEST_READ
+            position, first_read = run.end_position, SMALLEST_READ
         else:
             return
 

@@ -407,8 +407,7 @@ def check_end(segment: LogSegment) -> None:
     with segment.open_as_broker() as log:
         end = position = segment.position_before(_FAR_OFFSET, log) if log.size else 0
         for run in log.runs(position, first_read=SMALLEST_READ):
-            last = run.headers[-1]
-            end = int(last["position"]) + int(last["size"])
+            end = run.end_position
         if end != log.size:
             raise CorruptBatchError(
                 f"{log.size - end} bytes after the last whole batch",

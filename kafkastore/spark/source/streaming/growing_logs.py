@@ -179,8 +179,7 @@ def _runs(
         try:
             for run in log.runs(position, verify_crc=verify_crc, first_read=SMALLEST_READ):
                 yield run
-                position += len(run.data)
-                next_offset = int(run.headers["last_offset"][-1]) + 1
+                position, next_offset = run.end_position, run.next_offset
                 if log.header_at(position) is None:
                     break  # what is preallocated is not read
         except CorruptionError:
