@@ -13,11 +13,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from kafkastore.arguments import whole_number
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.partition_check import CheckedPartition, check_partition
 from kafkastore.checks.store_check import check_log_dirs
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import PARTITION_METADATA, TopicPartition
 from kafkastore.log.log_store import (
     AnyPartition,
@@ -116,7 +116,7 @@ def check_sample(sample: float) -> None:
         As for `verify`.
     """
     if not 0 < sample <= 1:
-        raise ValueError(f"sample is a share above 0 and up to 1, not {sample}")
+        raise ValueError(f"sample must be above 0 and at most 1, got {sample}")
 
 
 def findings_beside(store: LogStore, failed: Failed | None) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import check_choice
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import TopicPartition
@@ -215,8 +216,7 @@ def failover_of(
     KafkaStoreError
         If a partition can't be read.
     """
-    if by not in ("create-time", "log-append-time"):
-        raise ValueError(f"by is 'create-time' or 'log-append-time', not {by!r}")
+    check_choice("by", by, ("create-time", "log-append-time"))
     here = TopicPartition(key.topic, key.partition)
     there = TopicPartition(topic_prefix + key.topic, key.partition)
     if here not in source.partitions:

@@ -14,8 +14,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import check_kind, whole_number
 from kafkastore.errors import CorruptBatchError, OffsetOverflowError, OutOfOrderAppendError
-from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.index_growth import preallocated_size
 from kafkastore.formats.indexes import offset_index, time_index

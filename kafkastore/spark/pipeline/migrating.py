@@ -9,17 +9,19 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkastore import migration
+from kafkastore.changes.apply import apply
 from kafkastore.changes.copy_store import copy_store
 from kafkastore.changes.journal import find_journals
-from kafkastore.changes.parts import apply_in_parts, apply_part
+from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume
 from kafkastore.paths import to_path
-from kafkastore.spark.jobs import changing, planning
+from kafkastore.spark.jobs import planning
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.spread import Place, spread
@@ -49,21 +51,23 @@ def copy_stores(run: Run) -> None:
     A copy appears under its name when it is whole; one that the run that is resumed has finished is
     taken as it is.
     """
-    total = sum(
-        len(files) for store in run.result.stores for _, _, files in os.walk(to_path(store.path))
-    )
+    stores = run.result.stores
+    files = [sum(len(names) for _, _, names in os.walk(to_path(store.path))) for store in stores]
+    total = sum(files)
     with run.step("copy", "files", total) as step:
-        advance = _counter(lambda done: step.tell(done, total))
 
         def copy() -> int:
-            return sum(_copy(store, run.copy_of(store), advance) for store in run.result.stores)
+            return sum(
+                _copy(store, run.copy_of(store), behind(step.tell, before, total))
+                for store, before in zip(stores, accumulate(files, initial=0), strict=False)
+            )
 
         size = step.result(copy, int)
         step.summary = f"{size:,} bytes"
     run.copied()
 
 
-def _copy(store: StoreResult, target: Path, advance: Callable[[object], None]) -> int:
+def _copy(store: StoreResult, target: Path, progress: Tell) -> int:
     """Copy a store unless there is its copy; return the size of what is in it."""
     if target.exists():
         return sum(
@@ -72,7 +76,7 @@ def _copy(store: StoreResult, target: Path, advance: Callable[[object], None]) -
             for name in names
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    return copy_store(to_path(store.path), target, progress=advance).bytes
+    return copy_store(to_path(store.path), target, progress=progress).bytes
 
 
 def finish_other_plans(
@@ -213,14 +217,13 @@ def _apply(
             weigh: Callable[[Item], int],
             tell: Tell = tell,
         ) -> Iterator[Result]:
-            # Looking at the files before is not what is waited for.
-            heard = tell if job is apply_part else None
+            # The inspection before is not what the step counts.
+            heard = tell if job is apply_partition else None
             return spread(spark, job, items, weigh=weigh, tell=heard)
 
-        journal, parts = apply_in_parts(plan, changing.by_executors(work), undo_dir)
-        for part in parts:
-            if part.error is not None:
-                raise part.error
+        journal = apply(plan, undo_dir, runner=work)
+        for failure in journal.failures:
+            raise failure.error
         before += _directories(plan)
         yield str(journal.area) if plan.changes else None
 
@@ -241,15 +244,3 @@ def behind(tell: Tell, before: int, total: int) -> Tell:
         How many are done in other stores, and how many there are in all.
     """
     return lambda done, _: tell(min(before + done, total), total)
-
-
-def _counter(tell: Callable[[int], None]) -> Callable[[object], None]:
-    """Return a function that counts how often it is called, and tells."""
-    done = 0
-
-    def advance(_done: object) -> None:
-        nonlocal done
-        done += 1
-        tell(done)
-
-    return advance
