@@ -19,6 +19,7 @@ from kafkastore.log.log_dir_writer import LogDirWriter
 pytestmark = pytest.mark.timeout(300)  # many processes
 
 KILLS = 200
+ENOUGH_RECORDS = 1000
 LONGEST_LIFE_S = 0.06
 
 
@@ -52,8 +53,11 @@ def last_acknowledged(path: Path):
 def test_what_was_flushed_before_a_kill_is_there_and_nothing_is_invented(tmp_path, server):
     rng = random.Random(SEED)
     root, acks = tmp_path / "logs", tmp_path / "acks"
-    grown = 0
-    for number in range(KILLS):
+    number = grown = 0
+    # On a busy machine a child writes little before it is killed: then there are more of them.
+    while number < KILLS or min(grown, last_acknowledged(acks)) <= ENOUGH_RECORDS:
+        assert number < 20 * KILLS
+        number += 1
         assert kill_one(server, SEED + number, rng.random() * LONGEST_LIFE_S) == -signal.SIGKILL
         if number % 4:
             continue  # the next child recovers
@@ -68,5 +72,3 @@ def test_what_was_flushed_before_a_kill_is_there_and_nothing_is_invented(tmp_pat
             offset += 1
         assert offset == log.log_end_offset
         assert not list(kafkastore.verify(root))
-    assert last_acknowledged(acks) > 1000
-    assert grown > 1000

@@ -233,14 +233,15 @@ class Producers:
 
     def wrong_sequence(self, batch):
         pid = batch.producer_id
-        is_known = self.epoch(pid) != -1
+        before = self.rules.unknown_producers_begin_at_0
+        has_epoch = self.epoch(pid) != -1
+        if not has_epoch and not before:
+            return None
         remembered = self.remembered(pid) if batch.epoch == self.epoch(pid) else []
-        if not is_known:
-            is_right = batch.sequence == 0 or not self.rules.unknown_producers_begin_at_0
-            return None if is_right else "UnknownProducerIdError"
         last = remembered[-1].last_sequence if remembered else -1
+        if not has_epoch and last == -1:
+            return None if batch.sequence == 0 else "UnknownProducerIdError"
         if last == -1 and batch.epoch == self.epoch(pid) and batch.sequence != 0:
-            before = self.rules.unknown_producers_begin_at_0
             return "UnknownProducerIdError" if before else "OutOfOrderSequenceError"
         is_next = batch.sequence == (last + 1) % SEQUENCES
         return None if is_next else "OutOfOrderSequenceError"
