@@ -20,6 +20,7 @@ LAYERS = (
     ("changes",),
     ("legacy", "migration", "checks"),
     ("broker", "kip_33"),
+    ("jobs",),
     ("PUBLIC_NAMES",),  # kafkastore/__init__.py, public_names.py
     ("spark",),
     ("samples",),

@@ -123,7 +123,7 @@ def _plan_on_spark(
     found: Callable[[UnindexedBytes], None],
 ) -> Plan:
     """Plan one directory whose partitions executors read."""
-    from kafkastore.spark.jobs import planning
+    from kafkastore.jobs import planning
 
     with executor(master, f"reading {path.name}") as run:
         return planning.plan_reindex(

@@ -3,9 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -21,7 +19,9 @@ from kafkastore.cli.times import parse_moment, relative_option, resolve, show_ti
 from kafkastore.cli.visible import visible
 from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
-from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate, retention_of
+from kafkastore.jobs.retention import RetentionJob, segment_row
+from kafkastore.jobs.runner import run_here
+from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate
 from kafkastore.log.doubtful_times import Doubt
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import RetentionRule, StopReason
@@ -108,7 +108,8 @@ def command(
     selection = select(paths, topics, partitions)
     (at,) = resolve([moment], selection, relative_to)
     problems = Problems(len(selection.topic_partitions))
-    found = _judged(selection, options, at, version, problems, is_streamed=as_json)
+    job = RetentionJob(options, at, version)
+    found = _judged(job, selection, problems, is_streamed=as_json)
     if any(log.log_dir is None for log in selection.logs()):
         note(
             "a partition directory by itself has no checkpoints and no clean-shutdown marker; its "
@@ -133,21 +134,13 @@ def command(
 
 
 def _judged(
-    selection: Selection,
-    options: Options,
-    now: int,
-    version: str,
-    problems: Problems,
-    *,
-    is_streamed: bool,
+    job: RetentionJob, selection: Selection, problems: Problems, *, is_streamed: bool
 ) -> Iterator[PartitionRetention]:
     """Judge the chosen partitions, and name those that can't be read."""
     chosen = selection.topic_partitions
-    return problems.results(
-        selection,
-        track(chosen, "judging", len(chosen), while_printing=is_streamed),
-        partial(retention_of, config=options, now=now, version=version),
-    )
+    items = job.items(selection.store, chosen, is_weighed=False)
+    judged = job.outcomes(items, run_here)
+    return problems.known(track(judged, "judging", len(chosen), while_printing=is_streamed))
 
 
 def _is_doubtful(found: PartitionRetention) -> bool:
@@ -186,24 +179,7 @@ def _write_json(found: PartitionRetention) -> None:
         }
     )
     for each in found.segments:
-        write_json({"kind": "segment"} | of | _segment(each))
-
-
-def _segment(fate: SegmentFate) -> dict[str, Any]:
-    return {
-        "path": str(fate.path),
-        "base_offset": fate.base_offset,
-        "end_offset": fate.end_offset,
-        "size": fate.size,
-        "largest_timestamp": fate.largest_timestamp,
-        "dated_by": fate.dated_by.value,
-        "record_timestamp": fate.record_timestamp,
-        "deleted_by": None if fate.goes_by is None else fate.goes_by.value,
-        "expires_at": fate.expires_at,
-        "blocked_by": fate.blocked_by,
-        "doubt": None if fate.doubt is None else fate.doubt.value,
-        "meant_timestamp": fate.meant_timestamp,
-    }
+        write_json({"kind": "segment", **of, "path": str(each.path), **segment_row(each)})
 
 
 def _print(

@@ -2,9 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,16 +11,14 @@ from kafkastore.cli.problems import Problems
 from kafkastore.cli.progress import track
 from kafkastore.cli.selection import Selection, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.jobs.runner import run_here
+from kafkastore.jobs.sizing import SizingJob, densities, sizing, sizing_rows
 from kafkastore.kip_33.sizing import (
     INTERVALS,
     MINUTE_MS,
     PARTITIONS,
     SECOND_MS,
-    BucketSize,
-    IndexSize,
     Sizing,
-    sizing,
-    sizing_of,
     total,
 )
 
@@ -77,18 +73,10 @@ def _measured(
     selection: Selection, intervals: Sequence[int], problems: Problems
 ) -> Iterator[Sizing]:
     """Measure the chosen partitions, and name those that can't be read."""
-    chosen = selection.topic_partitions
-    return problems.results(
-        selection,
-        track(chosen, "measuring", len(chosen)),
-        partial(sizing_of, intervals=intervals),
-    )
-
-
-def _rows(found: Sizing) -> list[IndexSize]:
-    """List the densities, what is there first."""
-    there = [] if found.as_it_is is None else [found.as_it_is]
-    return [*there, *found.by_interval]
+    job, chosen = SizingJob(intervals), selection.topic_partitions
+    items = job.items(selection.store, chosen, is_weighed=False)
+    measured = job.outcomes(items, run_here)
+    return problems.known(track(measured, "measuring", len(chosen)))
 
 
 def _write_json(found: Sizing) -> None:
@@ -100,31 +88,8 @@ def _write_json(found: Sizing) -> None:
             "log_bytes": found.log_bytes,
         }
     )
-    for size in _rows(found):
-        write_json(
-            {
-                "kind": "interval",
-                "index_interval_bytes": size.index_interval_bytes,
-                "offset_index_entries": size.offset_entries,
-                "time_index_entries": size.time_entries,
-                "offset_index_bytes": size.offset_index_bytes,
-                "time_index_bytes": size.time_index_bytes,
-                "mapped_bytes": found.mapped_bytes(size),
-                "mean_scan_bytes": round(found.mean_scan_bytes(size)),
-                "largest_scan_bytes": size.largest_scan_bytes,
-            }
-        )
-    for bucket in found.by_bucket:
-        write_json(_bucket(bucket))
-
-
-def _bucket(bucket: BucketSize) -> dict[str, Any]:
-    return {
-        "kind": "bucket",
-        "bucket_ms": bucket.bucket_ms,
-        "time_index_entries": bucket.entries,
-        "time_index_bytes": bucket.bytes,
-    }
+    for row in sizing_rows(found):
+        write_json(row)
 
 
 def _print(found: Sizing) -> None:
@@ -148,7 +113,7 @@ def _print(found: Sizing) -> None:
                 show_size(round(found.mean_scan_bytes(size))),
                 show_size(size.largest_scan_bytes),
             ]
-            for size in _rows(found)
+            for size in densities(found)
         ),
         right="interval,offset entries,.index,time entries,.timeindex,mapped,scan,at most",
     )

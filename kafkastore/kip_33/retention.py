@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.arguments import check_kind, whole_number
+from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_store import LogStore
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.retention import (
     DELETE,
@@ -152,47 +151,6 @@ class _Dated(NamedTuple):
     timestamp: int
     by: DatedBy
     record_timestamp: int | None = None
-
-
-def retention(
-    store: LogStore,
-    *,
-    config: Mapping[str, object] | LogConfig | None = None,
-    now: int | None = None,
-    version: str = "4.1",
-) -> Iterator[PartitionRetention]:
-    """Tell what a broker's next look for old segments would do to each partition of a store.
-
-    Parameters
-    ----------
-    store : LogStore
-        As from `kafkastore.open`; nothing is altered.
-    config : mapping, LogConfig or None
-        The topics' options by Kafka's names, such as ``{"retention.ms": 3600000}``; what is not
-        given has Kafka's default: ``retention.ms`` of 7 days. A mapping without ``cleanup.policy``
-        leaves Kafka's own topics compacted.
-    now : int, optional
-        ms since 1970. Default: the clock.
-    version : str
-        Of the broker.
-
-    Yields
-    ------
-    PartitionRetention
-        In the order of topic and partition.
-
-    Raises
-    ------
-    InvalidConfigError
-        If an option is none of a topic's, or has a value that Kafka refuses.
-    UnknownVersionError
-        If the text is no version.
-    KafkaStoreError
-        If a partition can't be read.
-    """
-    check_kind("store", store, LogStore)
-    for log in store:
-        yield retention_of(log, config=config, now=now, version=version)
 
 
 def retention_of(

@@ -12,10 +12,11 @@ from models.recovered_directory import files_after, files_of, indexes_and_logs
 
 import kafkastore
 from kafkastore.checks.findings import Severity
-from kafkastore.checks.predict import Outcome, changed_files, predict_start
-from kafkastore.checks.verify import verify
+from kafkastore.checks.predict import Outcome, changed_files
 from kafkastore.errors import CorruptIndexError, NotALogDirectoryError
 from kafkastore.formats.broker_rules import UnknownVersionError
+from kafkastore.jobs.predict import predict_start
+from kafkastore.jobs.verify import verify
 from kafkastore.log.recovery import recover_log
 
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]

@@ -97,13 +97,14 @@ def test_remarks_on_retention_are_printed_a_few_of_each_kind(run: Run, sample_co
 def test_what_is_interrupted_prints_the_findings_so_far(
     run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kafkastore.checks.verify import verify
+    from kafkastore.jobs.verify import VerifyJob
 
     def interrupted(*args: object, **options: object) -> object:
-        yield from verify(*args, **options)  # type: ignore[arg-type]
+        yield from items(*args, **options)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kafkastore.cli.verify.verify", interrupted)
+    items = VerifyJob.items
+    monkeypatch.setattr(VerifyJob, "items", interrupted)
     ran = run("verify", sample_copy)
     assert ran.code == 130
     assert ran.out.count(".timeindex\n") == FEW

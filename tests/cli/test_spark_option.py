@@ -19,6 +19,8 @@ from cli.running import Ran, Run, assert_one_sentence
 from kip_33.stores import T0, commit, record, written
 from models.pyspark_noise import without_noise
 
+from kafkastore.jobs.verify import VerifyJob
+
 pytestmark = pytest.mark.timeout(300)  # Spark
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ def test_verify(same: Any, broken: tuple[Path, Path], options: tuple[str, ...]) 
 def test_verify_of_some_partitions(same: Any, broken: tuple[Path, Path]) -> None:
     ran = same("verify", broken[0], "--topic", "up", "--partition", "0", "--json")
     assert len(ran.lines) > 1
-    assert all("/up-0" in line["path"] for line in ran.lines[:-1])
+    assert all("/up-0" in line["file"] for line in ran.lines[:-1])
 
 
 def test_predict(same: Any, broken: tuple[Path, Path]) -> None:
@@ -224,11 +226,12 @@ def test_a_master_that_nobody_is_at_is_told_at_once(
 def test_a_worker_that_is_killed_is_a_sentence(
     run: Run, spark: SparkSession, sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check_place(item: object, sample: float = 1.0) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+    class Killed(VerifyJob):
+        def run(self, item: object) -> Any:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    check_place.__module__ = "__main__"  # so that it travels by value
-    monkeypatch.setattr("kafkastore.spark.jobs.checking.check_place", check_place)
+    Killed.__module__ = "__main__"  # so that it travels by value
+    monkeypatch.setattr("kafkastore.cli.verify.VerifyJob", Killed)
     ran = run("verify", sample_root, "--spark", "local[2]")
     assert_one_sentence(ran, "Spark failed: a Python worker ended unexpectedly", "run the command")
 
@@ -242,12 +245,12 @@ def at_work(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     script = f"""
 import sys, time
 from pathlib import Path
-from kafkastore.spark.jobs import checking
-def check_place(item, sample=1.0):
-    Path({str(started)!r}).touch()
-    time.sleep(600)
-check_place.__module__ = "__main__"
-checking.check_place = check_place
+from kafkastore.jobs import verify
+class Slow(verify.VerifyJob):
+    def run(self, item):
+        Path({str(started)!r}).touch()
+        time.sleep(600)
+verify.VerifyJob = Slow
 from kafkastore.cli.__main__ import main
 sys.argv[1:] = [{words[0]!r}, {str(folder / "logs")!r}, "--spark", "local[1]", *{words[1:]!r}]
 main()

@@ -12,7 +12,8 @@ from kip_33.stores import T0, commit, record, written
 import kafkastore
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.group_metadata import OffsetCommitKey
-from kafkastore.kip_33.failover import FailoverError, failover
+from kafkastore.jobs.failover import failover
+from kafkastore.kip_33.failover import FailoverError
 from kafkastore.kip_33.failover_check import check_failover
 from kafkastore.kip_33.fingerprints import Fingerprints
 from kafkastore.kip_33.record_times import runs_between

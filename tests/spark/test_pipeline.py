@@ -117,7 +117,7 @@ def test_legacy_answers_are_those_of_the_broker(empty, golden, version):
     for name, partition in answers["partitions"].items():
         key = kafkastore_partition(name)
         for answered in (store(empty, version).before, store(empty, version).after):
-            found = {row.timestamp: row.legacy for row in answered[key]}
+            found = {row.asked_timestamp: row.legacy for row in answered[key]}
             for row in partition["list_offsets_v0"]:
                 time = row["timestamp"]
                 if time < 0 or now[0] <= time < now[1] or row["max_num_offsets"] != 1:
@@ -133,7 +133,7 @@ def test_answers_after_an_empty_migration_are_those_of_the_upgraded_broker(empty
     compared = 0
     for name, partition in answers["partitions"].items():
         found = {
-            row.timestamp: row.broker
+            row.asked_timestamp: row.broker
             for row in store(empty, version).after[kafkastore_partition(name)]
         }
         for row in partition["list_offsets"]:

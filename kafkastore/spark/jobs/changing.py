@@ -20,13 +20,13 @@ from kafkastore.changes.journal import Journal, find_journals
 from kafkastore.changes.parts import DonePart, Part, Spread, apply_in_parts, resume_in_parts
 from kafkastore.changes.plan import Plan
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.jobs.places import Paths, Place, listed, place_fields
+from kafkastore.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
+from kafkastore.jobs.runner import Progress, Runner
 from kafkastore.log.log_store import AnyPartition, AnyPath
 from kafkastore.remote.tree import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.jobs.places import Paths, listed, place_fields
-from kafkastore.spark.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
-from kafkastore.spark.spread import Place, Run, spread
-from kafkastore.spark.watch import Tell
+from kafkastore.spark.spread import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,7 @@ def migrate(
     partitions: Collection[AnyPartition] | None = None,
     undo_dir: AnyPath | None = None,
     resume: bool = False,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> DataFrame:
     """Make the time indexes of log directories from before them, in place.
 
@@ -67,8 +67,8 @@ def migrate(
         The directory in which undo areas are made; beside each log directory if left out.
     resume : bool
         Whether what an interrupted run left unfinished is finished first; otherwise it is refused.
-    tell : callable, optional
-        Told how many partitions are done, of how many, in each of the steps.
+    progress : callable, optional
+        Called with how many partitions are done, and of how many, in each of the steps.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def migrate(
     NotALogDirectoryError
         If this process sees no log directory there.
     """
-    run = partial(spread, spark, tell=tell)
+    run = partial(spread, spark, progress=progress)
 
     def planned(path: Path, failed: Fail) -> Plan:
         found = survey(
@@ -112,7 +112,7 @@ def reindex(
     partitions: Collection[AnyPartition] | None = None,
     undo_dir: AnyPath | None = None,
     resume: bool = False,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> DataFrame:
     """Make indexes anew where they are not what the logs give, in place.
 
@@ -126,7 +126,7 @@ def reindex(
         As for `kafkastore.plan_reindex`.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
-    undo_dir, resume, tell : path-like, bool, callable
+    undo_dir, resume, progress : path-like, bool, callable
         As for `migrate`.
 
     Returns
@@ -141,7 +141,7 @@ def reindex(
     NotALogDirectoryError
         If this process sees no log directory there.
     """
-    run = partial(spread, spark, tell=tell)
+    run = partial(spread, spark, progress=progress)
 
     def planned(path: Path, failed: Fail) -> Plan:
         return plan_reindex(
@@ -157,7 +157,7 @@ def reindex(
     return _frame(spark, _change(run, paths, partitions, planned, undo_dir, resume=resume))
 
 
-def by_executors(run: Run) -> Spread:
+def by_executors(run: Runner) -> Spread:
     """Return what carries out the parts of a plan; see `changes.parts`.
 
     Parameters
@@ -195,7 +195,7 @@ class _Outcome(NamedTuple):
 
 
 def _change(
-    run: Run,
+    run: Runner,
     paths: Paths,
     partitions: Collection[AnyPartition] | None,
     planned: Callable[[Path, Fail], Plan],
@@ -221,7 +221,7 @@ def _change(
 
 
 def _change_one(
-    run: Run,
+    run: Runner,
     root: Path,
     places: Sequence[Place],
     planned: Callable[[Path, Fail], Plan],

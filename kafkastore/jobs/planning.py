@@ -20,13 +20,13 @@ from kafkastore.checks.reindex import (
     reindex_plan,
 )
 from kafkastore.formats.broker_rules import rules_of
+from kafkastore.jobs.places import FAILURES, Place, open_place, place_of
+from kafkastore.jobs.runner import Failed, Runner, attempt
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.migration import PartitionSurvey, Survey
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.jobs.places import FAILURES, open_place, place_of
-from kafkastore.spark.spread import Failed, Place, Run, attempt
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,7 +35,7 @@ Fail = Callable[[Place, Exception], None]
 
 
 def survey(
-    run: Run,
+    run: Runner,
     path: AnyPath,
     mtimes: Mapping[str, int] | None = None,
     *,
@@ -105,7 +105,7 @@ def survey_place(
 
 
 def plan_reindex(
-    run: Run,
+    run: Runner,
     path: AnyPath,
     rules: str = "2.4",
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
@@ -222,7 +222,7 @@ def _check_within(place: Place, directories: Iterable[str]) -> None:
 
 
 def _told(
-    run: Run,
+    run: Runner,
     job: Callable[[Item], Result],
     items: Sequence[Item],
     place: Callable[[Item], Place],
