@@ -1,6 +1,6 @@
 """OffsetRequest v0 as brokers of each version answer it, about one partition or many.
 
-What differs between versions, rows of `kafkastore.formats.broker_rules`:
+What differs between versions, rows of `kafkastore.versions`:
 
 =============  ==============================  =========================  ======================
 rules          offset of a segment             other negative times       partition without log
@@ -29,18 +29,13 @@ from kafkastore.legacy.segment_times import SegmentTime, segment_times
 
 from kafkastore.errors import UnsupportedTimestampError
 from kafkastore.formats.arguments import check_kind, whole_number
-from kafkastore.formats.broker_rules import (
-    BrokerRules,
-    UnknownVersionError,
-    parse_version,
-    rules_of,
-)
 from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkastore.log.log_store import AnyPartition, LogStore, as_topic_partition
 from kafkastore.log.lookup.rules import UnknownRulesError
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.versions import BrokerRules, UnknownVersionError, parse_version, rules_of
 
 _FIRST_VERSION = (0, 8)
 
@@ -268,12 +263,12 @@ def clock() -> int:
 
 
 def _rules_with_v0(rules: str) -> BrokerRules:
-    """Return what brokers of a version do, if they know OffsetRequest v0."""
+    """Return what brokers of a version do; raise if they do not have OffsetRequest v0."""
     try:
         version = parse_version(rules)
     except UnknownVersionError:
         raise UnknownRulesError(
-            f"rules {rules!r} are no Kafka version, such as 0.8.2 or 2.4"
+            f"rules must be a Kafka version such as 0.8.2 or 2.4, got {rules!r}"
         ) from None
     row = rules_of(rules)
     if version < _FIRST_VERSION or row.list_offsets_versions[0] > 0:

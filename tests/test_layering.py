@@ -12,6 +12,7 @@ import pytest
 # Each line may import the lines above it, and itself; names that share a line not each other.
 LAYERS = (
     ("errors", "fs", "caching"),
+    ("versions",),
     ("remote",),
     ("formats",),
     ("segment",),

@@ -35,7 +35,6 @@ from kafkastore.broker.cluster import Broker, PartitionState
 from kafkastore.broker.replica_lookup import get_log_or_error
 from kafkastore.errors import UnsupportedFormatError, UnsupportedForMessageFormatError
 from kafkastore.formats.arguments import check_kind, whole_number
-from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
@@ -60,6 +59,7 @@ from kafkastore.formats.protocol import FieldValueError
 from kafkastore.legacy import fetch_offsets_before
 from kafkastore.log.bounds import find_high_watermark
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.versions import BrokerRules, rules_of
 
 _FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
 #: Where nothing is tiered they are answered with offset -1, which counts as found.

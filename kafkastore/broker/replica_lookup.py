@@ -37,11 +37,11 @@ from __future__ import annotations
 from enum import Enum
 
 from kafkastore.broker.cluster import Broker, PartitionState
-from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import UNKNOWN_EPOCH
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.versions import BrokerRules, rules_of
 
 
 class HostedPartition(Enum):
@@ -83,7 +83,7 @@ def partition_error(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not in_metadata and rules.any_replica_is_looked_up:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if rules.replica_not_available_is_said:
+    if rules.replica_not_available_is_returned:
         return ErrorCode.REPLICA_NOT_AVAILABLE
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from kafkastore.changes.plan import (
@@ -14,13 +15,13 @@ from kafkastore.changes.plan import (
     Prefix,
     Rebuilt,
 )
-from kafkastore.formats.broker_rules import NEWEST
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.file_names import parse_segment_file, segment_file_name
 from kafkastore.remote import reads
 from kafkastore.segment.conversion import Conversion, converted
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
+from kafkastore.versions import NEWEST
 
 _CHUNK_BYTES = 1 << 20
 
@@ -80,7 +81,7 @@ def _rebuilt(path: Path, content: Rebuilt) -> bytes:
         log_path,
         name.base_offset,
         index_interval_bytes=content.index_interval_bytes,
-        rules=NEWEST._replace(offset_index_has_last_offset=not content.has_first_offsets),
+        rules=replace(NEWEST, offset_index_has_last_offset=not content.has_first_offsets),
     )
     return rebuilt.offset_index if name.type_suffix == ".index" else rebuilt.time_index
 

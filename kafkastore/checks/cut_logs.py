@@ -11,7 +11,6 @@ from pathlib import Path
 from kafkastore.changes.plan import Content, Inline, Part, Prefix, Rebuilt
 from kafkastore.checks.mending import Mending
 from kafkastore.errors import CorruptBatchError, CorruptCheckpointError, KafkaStoreError
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -24,6 +23,7 @@ from kafkastore.formats.file_names import (
 )
 from kafkastore.log.directory_files import INDEX_SUFFIXES, LeftOver
 from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
+from kafkastore.versions import rules_of
 
 
 class NoRecoveryError(KafkaStoreError):

@@ -16,7 +16,6 @@ from kafkastore.checks.kept_logs import Piece
 from kafkastore.checks.mending import Mending
 from kafkastore.errors import CorruptCheckpointError, NotAFileError
 from kafkastore.formats import producer_snapshot
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.checkpoints import pack_leader_epoch_checkpoint
 from kafkastore.formats.file_names import (
     LEADER_EPOCH_CHECKPOINT,
@@ -27,6 +26,7 @@ from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.segment.recovery import batch_runs, replay_run
 from kafkastore.segment.small_file import read_whole
+from kafkastore.versions import BrokerRules
 
 
 def mend_epochs(mending: Mending, pieces: Sequence[Piece]) -> None:

@@ -24,7 +24,6 @@ from kafkastore.errors import (
     KafkaStoreError,
     NotAFileError,
 )
-from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.checkpoints import parse_partition_metadata
 from kafkastore.formats.file_names import (
     CLUSTER_METADATA_TOPIC,
@@ -51,6 +50,7 @@ from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.salvage import is_torn_batch
 from kafkastore.segment.small_file import has_bytes, read_if_there
 from kafkastore.segment.zeros import is_zero_from
+from kafkastore.versions import BrokerRules, rules_of
 
 
 class Outcome(StrEnum):
@@ -314,7 +314,7 @@ def _no_partition(skipped: SkippedName, rules: BrokerRules) -> Iterator[Predicti
     name = skipped.path.name
     if not skipped.path.is_dir():
         outcome, why = Outcome.IS_NOT_READ, skipped.reason
-    elif name == REMOTE_INDEX_CACHE and rules.remote_index_cache_is_passed_over:
+    elif name == REMOTE_INDEX_CACHE and rules.remote_index_cache_is_skipped:
         outcome, why = Outcome.IS_NOT_READ, "what it holds was fetched from remote storage"
     elif skipped.kind is SkippedKind.STRAY and rules.stray_directories_are_known:
         outcome, why = Outcome.IS_NOT_READ, skipped.reason

@@ -25,7 +25,6 @@ from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, 
 from kafkastore.errors import CorruptIndexError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats import transaction_index
 from kafkastore.formats.arguments import whole_number
-from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.control_records import ControlRecord
 from kafkastore.formats.file_names import (
     OFFSET_INDEX_SUFFIX,
@@ -44,6 +43,7 @@ from kafkastore.remote.tree import local_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.small_file import has_bytes
+from kafkastore.versions import BrokerRules, rules_of
 
 _TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)

@@ -29,7 +29,6 @@ from kafkastore.checks.mended_state import cut_state, mend_epochs, mend_snapshot
 from kafkastore.checks.mending import Damage, LeftAlone, Mending
 from kafkastore.checks.verify import verify_log
 from kafkastore.errors import CorruptBatchError, KafkaStoreError
-from kafkastore.formats.broker_rules import NEWEST, BrokerRules, rules_of
 from kafkastore.formats.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -54,6 +53,7 @@ from kafkastore.segment.recovery import (
     rebuild_indexes,
     rebuild_indexes_of,
 )
+from kafkastore.versions import NEWEST, BrokerRules, rules_of
 
 KEEP = "keep"
 _NOT_TRUE = "it is not what the log says"

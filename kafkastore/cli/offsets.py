@@ -34,14 +34,10 @@ from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.lookup.explanation import Explanation
 from kafkastore.log.lookup.prepared import LookupChoice, check_isolation_is_known
-from kafkastore.log.lookup.rules import (
-    CORRECT,
-    FIRST_VERSION_WITH_TIME_INDEX,
-    KIP_33,
-    broker_rules,
-)
+from kafkastore.log.lookup.rules import CORRECT, KIP_33, broker_rules
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.checked_times import Indexes
+from kafkastore.versions import NEWEST_VERSION, UnknownVersionError, rules_of
 
 LEGACY = "legacy"
 #: What may be asked for beside times; the names are those of Kafka's own GetOffsetShell.
@@ -60,29 +56,22 @@ ALL_RULES = (LEGACY, KIP_33, "2.4", CORRECT)
 #: Kafka's name of error 35.
 REFUSED = "UNSUPPORTED_VERSION"
 
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
-
 
 def check_rules(name: str) -> str:
-    """Return the name of rules, if there are such.
-
-    Parameters
-    ----------
-    name : str
-        As the user wrote it.
-
-    Raises
-    ------
-    click.BadParameter
-        If there are none.
-    """
+    """Return the name of rules; raise click.BadParameter if it is unknown."""
     if name in (CORRECT, KIP_33, LEGACY, "all"):
         return name
-    if not _VERSION.fullmatch(name):
+    try:
+        # "4" would be another broker as soon as a newer 4.x is known.
+        rules = rules_of(name) if "." in name else None
+    except UnknownVersionError:
+        rules = None
+    if rules is None:
         raise click.BadParameter(
-            f"{name!r} are no rules; use correct, kip-33, legacy, all, or a Kafka version"
+            f"unknown rules {name!r}; use correct, kip-33, legacy, all, or a Kafka version such "
+            f"as {NEWEST_VERSION}"
         )
-    if tuple(map(int, name.split("."))) < FIRST_VERSION_WITH_TIME_INDEX:
+    if not rules.has_time_indexes:
         raise click.BadParameter(f"Kafka {name} has no time indexes; use legacy for how it answers")
     return name
 

@@ -26,8 +26,8 @@ from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted
 from kafkastore.cli.visible import visible
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.versions import rules_of
 
 
 @click.command()

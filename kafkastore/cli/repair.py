@@ -24,7 +24,7 @@ from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.visible import visible
-from kafkastore.formats.broker_rules import rules_of
+from kafkastore.versions import rules_of
 
 #: The broker whose way is shown beside `KEEP` where none is chosen.
 _BROKER = "2.4"

@@ -17,7 +17,6 @@ from kafkastore.cli.selection import Selection, select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
 from kafkastore.cli.visible import visible
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkastore.jobs.retention import RetentionJob, segment_row
 from kafkastore.jobs.runner import run_here
@@ -25,6 +24,7 @@ from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate
 from kafkastore.log.doubtful_times import Doubt
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import RetentionRule, StopReason
+from kafkastore.versions import NEWEST_VERSION, rules_of
 
 Options = dict[str, str]
 
@@ -71,7 +71,7 @@ def _parse_retention_ms(
     help="What time it is for the broker: ms since 1970, ISO 8601 or -2h. Default: the clock's.",
 )
 @click.option(
-    "--broker", "version", default="4.1", metavar="VERSION", show_default=True,
+    "--broker", "version", default=NEWEST_VERSION, metavar="VERSION", show_default=True,
     help="Which broker.",
 )
 @click.option("--segments", is_flag=True, help="One row for each segment.")

@@ -14,7 +14,6 @@ transactions               `transactions`, `producer_state`, `producer_snapshot`
                            `transaction_state`
 small files, names         `checkpoints`, `leader_epochs`, `raft_snapshot`, `file_names`
 written logs               `append_sets`, `recompression`, `segment_growth`
-versions                   `broker_rules`
 requests, internal topics  `list_offsets`, `error_codes`, `group_metadata`
 =========================  =========================================================================
 

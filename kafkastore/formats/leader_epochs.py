@@ -111,7 +111,7 @@ class LeaderEpochs:
         headers : numpy.ndarray
             Of dtype `batch_header.BATCH_HEADER`, in the order of the log.
         first_epoch : int
-            Epochs below are left out: `broker_rules.BrokerRules.first_epoch_recovered`.
+            Epochs below are left out: `BrokerRules.first_epoch_recovered`.
 
         Returns
         -------

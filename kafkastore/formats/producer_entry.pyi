@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kafkastore.errors import ProducerStateError
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.control_records import ControlRecord
+from kafkastore.versions import BrokerRules
 
 class BatchMetadata(NamedTuple):
     first_sequence: int

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from kafkastore.formats import producer_entry
-from kafkastore.formats.broker_rules import NEWEST, BrokerRules
 from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_entry import BatchMetadata, ProducerEntry, TransactionStep
 from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
 from kafkastore.formats.transaction_index import ABORTED_TXN
+from kafkastore.versions import NEWEST, BrokerRules
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterable, Sequence
@@ -70,7 +70,7 @@ class ProducerState:
         Of dtype `producer_snapshot.PRODUCER_ENTRY`: the state at the offset where the batches
         begin that will be given. Default: nothing is known, as at the start of a log.
     rules : BrokerRules
-        What a broker of a version does, see `broker_rules.rules_of`.
+        What a broker of a version does, see `versions.rules_of`.
 
     Notes
     -----

@@ -19,7 +19,6 @@ from kafkastore.checks.reindex import (
     reindex_partition,
     reindex_plan,
 )
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.jobs.places import FAILURES, Place, open_place, place_of
 from kafkastore.jobs.runner import Failed, Runner, attempt
 from kafkastore.log.log_config import LogConfig
@@ -27,6 +26,7 @@ from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.migration import PartitionSurvey, Survey
 from kafkastore.remote.tree import local_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.versions import rules_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

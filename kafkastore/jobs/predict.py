@@ -13,7 +13,6 @@ from kafkastore.checks.predict import (
     predict_beside,
     predict_log,
 )
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.jobs.job import Job, Row
 from kafkastore.jobs.places import (
     Paths,
@@ -28,6 +27,7 @@ from kafkastore.jobs.places import (
 from kafkastore.jobs.runner import run_here
 from kafkastore.log.log_store import AnyPartition, LogStore
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.versions import rules_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

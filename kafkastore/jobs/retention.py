@@ -11,6 +11,7 @@ from kafkastore.jobs.runner import run_here
 from kafkastore.kip_33.retention import PartitionRetention, SegmentFate, retention_of
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, LogStore
+from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +23,7 @@ class RetentionJob(PartitionJob[PartitionRetention]):
 
     config: Mapping[str, object] | LogConfig | None = None
     now: int | None = None
-    version: str = "4.1"
+    version: str = NEWEST_VERSION
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
@@ -78,7 +79,7 @@ def retention(
     partitions: Collection[AnyPartition] | None = None,
     config: Mapping[str, object] | LogConfig | None = None,
     now: int | None = None,
-    version: str = "4.1",
+    version: str = NEWEST_VERSION,
 ) -> Iterator[PartitionRetention]:
     """Tell what a broker's next look for old segments would do to each partition of a store.
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.arguments import whole_number
-from kafkastore.formats.broker_rules import BrokerRules, rules_of
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.log.log_config import LogConfig
@@ -29,6 +28,7 @@ from kafkastore.log.retention import (
 from kafkastore.segment.index_file import TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 
 #: Topics whose policy is never `delete`: Kafka's own, and KRaft's log, which goes by its snapshots.
 _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
@@ -158,7 +158,7 @@ def retention_of(
     *,
     config: Mapping[str, object] | LogConfig | None = None,
     now: int | None = None,
-    version: str = "4.1",
+    version: str = NEWEST_VERSION,
 ) -> PartitionRetention:
     """Tell what a broker's next look for old segments would do to one partition.
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from kafkastore.errors import OffsetOverflowError
 from kafkastore.formats import append_sets
 from kafkastore.formats.append_sets import AppendSets
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.recompression import recompress
 from kafkastore.log.log_config import LogConfig
+from kafkastore.versions import BrokerRules
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kafkastore.errors import CorruptionError, NotAFileError, NotALogDirectoryError
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -24,6 +23,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.log.segment_split import CopiedRange
 from kafkastore.segment.regular_file import check_regular
 from kafkastore.segment.small_file import read_if_there
+from kafkastore.versions import BrokerRules
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kafkastore.formats.append_sets import AppendSets
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.file_names import DELETED_SUFFIX, LOG_SUFFIX, segment_file_name
 from kafkastore.fs import FileSystem
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import SegmentFacts
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.segment_writer import SEGMENT_SUFFIXES, SegmentLimits, SegmentWriter
+from kafkastore.versions import BrokerRules
 
 
 class LocalLog:

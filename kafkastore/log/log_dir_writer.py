@@ -27,7 +27,6 @@ from kafkastore.errors import (
     LogWouldBeCutError,
     WriterFailedError,
 )
-from kafkastore.formats.broker_rules import parse_version, rules_of
 from kafkastore.formats.checkpoints import (
     pack_offset_checkpoint,
     pack_partition_metadata,
@@ -57,12 +56,12 @@ from kafkastore.remote.tree import refuse_remote
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.segment_writer import check_end
 from kafkastore.segment.small_file import read_if_there
+from kafkastore.versions import NEWEST_VERSION, parse_version, rules_of
 
 #: Behind the name of the log directory: where what a recovery cut is kept.
 CUT_MARK = ".kafkastore-cut-"
 
 _CLUSTER = re.compile(r"[a-zA-Z0-9._-]+")
-_KRAFT_ALONE = (4, 0)
 # Its offset index entries have the first offset of a batch.
 _OLDEST = (2, 0)
 
@@ -80,7 +79,7 @@ class LogDirWriter:
     root : path-like
         The directory; made if missing, in one that is there.
     version : str
-        Whose broker's rules count: those that differ are in `formats.broker_rules`. From 2.0 on.
+        Whose broker's rules count: those that differ are in `kafkastore.versions`. From 2.0 on.
     node_id, cluster_id : int, str
         What a missing ``meta.properties`` gets; without a cluster id a new one. A broker takes the
         directory only if both are its own.
@@ -112,7 +111,7 @@ class LogDirWriter:
     def __init__(
         self,
         root: str | os.PathLike[str],
-        version: str = "4.1",
+        version: str = NEWEST_VERSION,
         *,
         node_id: int = 0,
         cluster_id: str | None = None,
@@ -363,7 +362,7 @@ class LogDirWriter:
         cluster = _random_id() if cluster_id is None else cluster_id
         if not isinstance(cluster, str) or not _CLUSTER.fullmatch(cluster):
             raise KafkaStoreError(f"{cluster!r} is no id of a cluster, which is letters and digits")
-        if parse_version(self.version) >= _KRAFT_ALONE:
+        if self._rules.needs_kraft:
             lines = ["version=1", f"node.id={node_id}", f"directory.id={_random_id()}"]
         else:
             lines = ["version=0", f"broker.id={node_id}"]

@@ -18,7 +18,6 @@ from kafkastore.errors import (
     OutOfOrderAppendError,
 )
 from kafkastore.formats import offset_index, time_index, transaction_index
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.checkpoints import (
     EpochStart,
     pack_leader_epoch_checkpoint,
@@ -44,6 +43,7 @@ from kafkastore.log.producer_recovery import (
 )
 from kafkastore.log.segment_recovery import SegmentRecovery
 from kafkastore.segment.salvage import begins_batch
+from kafkastore.versions import BrokerRules
 
 
 class LogLoader:
@@ -316,7 +316,7 @@ class LogLoader:
         log_end_offset = self._found_end(self._active)
         if log_end_offset >= self.log_start_offset:
             return True
-        if not self.rules.log_behind_its_start_is_dropped:
+        if not self.rules.log_below_its_start_is_deleted:
             return True
         reason = f"the log ends at {log_end_offset}, below its start {self.log_start_offset}"
         for segment in list(self.segments.values()):

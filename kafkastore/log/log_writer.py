@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkastore.errors import OffsetOutOfRangeError, WriterFailedError
 from kafkastore.formats.append_sets import AppendSets
 from kafkastore.formats.arguments import whole_number
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.checkpoints import EpochStart
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.file_names import TopicPartition
@@ -30,6 +29,7 @@ from kafkastore.log.log_config import LogConfig
 from kafkastore.log.new_batches import batches_of_records
 from kafkastore.log.recovery import RecoveredLog
 from kafkastore.log.unified_log import UnifiedLog
+from kafkastore.versions import BrokerRules
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -15,10 +15,10 @@ import numpy as np
 
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats import producer_snapshot
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.directory_files import DirectoryFiles
+from kafkastore.versions import BrokerRules
 
 _LAST_BATCH = ("last_sequence", "last_offset", "offset_delta", "timestamp")
 

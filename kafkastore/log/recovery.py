@@ -5,7 +5,7 @@ state; without the marker it recovers every segment from the recovery point on, 
 drops then is gone.  Here each of these is said before it is done.
 
 Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``, ``rebuildProducerState``; 3.9.0
-``LogLoader``; the differences between versions are in `broker_rules`.
+``LogLoader``; the differences between versions are in `kafkastore.versions`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.arguments import check_kind
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.checkpoints import EpochStart
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_loader import LogLoader
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.segment_split import CopiedRange
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.versions import rules_of
 
 if TYPE_CHECKING:
     from kafkastore.formats.producer_state import ProducerState

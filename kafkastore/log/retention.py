@@ -22,8 +22,8 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.log.log_config import LogConfig
+from kafkastore.versions import BrokerRules
 
 DELETE = "delete"
 
@@ -141,7 +141,7 @@ def find_deletable(
 
     Examples
     --------
-    >>> from kafkastore.formats.broker_rules import rules_of
+    >>> from kafkastore.versions import rules_of
     >>> old, new = SegmentFacts(0, 5, 100, 1_000), SegmentFacts(5, 9, 100, 90_000)
     >>> config = LogConfig.of({"retention.ms": 60_000})
     >>> found = find_deletable([old, new], high_watermark=9, log_start_offset=0, config=config,

@@ -6,7 +6,6 @@ Source: Kafka 2.4.0 ``Log.recoverSegment``, ``splitOverflowedSegment``; 3.9.0 ``
 from __future__ import annotations
 
 from kafkastore.errors import OffsetOverflowError
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -33,6 +32,7 @@ from kafkastore.segment.recovery import (
     rebuild_indexes_of,
     replay_run,
 )
+from kafkastore.versions import BrokerRules
 
 _TORN = "the last batch is torn, or there are zeros behind it"
 

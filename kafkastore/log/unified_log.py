@@ -9,7 +9,6 @@ Source: Kafka 2.4.0 ``Log``, 3.9.0 ``UnifiedLog``.
 from __future__ import annotations
 
 from kafkastore.formats.append_sets import AppendSets
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.producer_state import ProducerAppend
 from kafkastore.fs import FileSystem
 from kafkastore.log import retention
@@ -18,6 +17,7 @@ from kafkastore.log.local_log import LocalLog
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.producer_snapshots import ProducerSnapshots
 from kafkastore.log.recovery import RecoveredLog
+from kafkastore.versions import BrokerRules
 
 
 class UnifiedLog:

@@ -384,10 +384,6 @@ class LogFile:
             return None
         return header[0]
 
-    def is_preallocated_at(self, position: int) -> bool:
-        """Whether zeros begin at a position, as in space that no batch was written to."""
-        return not any(self._head_at(position))
-
     def first_offset_at(self, position: int) -> int | None:
         """Read the first offset of the batch at a position; for a wrapper this decompresses it.
 

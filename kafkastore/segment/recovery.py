@@ -17,13 +17,13 @@ from kafkastore.errors import (
 )
 from kafkastore.formats import batch_header, transaction_index
 from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.broker_rules import NEWEST, BrokerRules
 from kafkastore.formats.control_records import ControlRecord, first_control_record
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transactions import is_control
 from kafkastore.remote import reads
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
+from kafkastore.versions import NEWEST, BrokerRules
 
 if TYPE_CHECKING:
     from kafkastore.formats.leader_epochs import LeaderEpochs
@@ -91,7 +91,7 @@ def rebuild_indexes(
     verify_crc : bool
         Stop at the first batch with a wrong checksum, as a broker does.
     rules : BrokerRules
-        Of the broker's version, see `broker_rules.rules_of`.
+        Of the broker's version, see `versions.rules_of`.
     producers : Producers, optional
         As it is at the base offset: carried on to the segment's end, and asked for the transaction
         index.

@@ -1,6 +1,8 @@
 """Zeros at the end of a log: space that was preallocated, or that a crash left, and no records."""
 from __future__ import annotations
 
+import errno
+import os
 from os import PathLike
 
 from kafkastore.remote import reads
@@ -32,6 +34,7 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
         opened.seek(position)
         try:
             while True:
+                position = _skip_hole(opened.fileno(), position)
                 reads.need(opened.fileno(), position, position + _CHUNK_BYTES)
                 if not (chunk := opened.read(_CHUNK_BYTES)):
                     return True
@@ -40,3 +43,15 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
                 position += len(chunk)
         except OSError:  # bytes that the device does not give are not known to be zeros
             return False
+
+
+def _skip_hole(descriptor: int, position: int) -> int:
+    """Go to the next byte that the file system stores, so that preallocated space is not read."""
+    if reads.is_remote(descriptor):
+        return position  # its holes are bytes that were not fetched yet
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return os.lseek(descriptor, 0, os.SEEK_END)
+        return os.lseek(descriptor, position, os.SEEK_SET)

@@ -15,7 +15,6 @@ from kafkastore.broker import (
     sole_broker,
 )
 from kafkastore.errors import UnsupportedFormatError
-from kafkastore.formats.broker_rules import UnknownVersionError, rules_of
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import (
     CONSUMER_REPLICA_ID,
@@ -33,6 +32,7 @@ from kafkastore.formats.list_offsets import (
     parse_response,
 )
 from kafkastore.formats.protocol import FieldValueError
+from kafkastore.versions import UnknownVersionError, rules_of
 
 # Epoch 0 from offset 0 at 1500000000000, 2 from 12 at ...100000, 6 from 24 at ...300000 to the end
 # at 36; a record every 10 ms.

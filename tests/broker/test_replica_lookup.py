@@ -14,8 +14,8 @@ from kafkastore.broker.replica_lookup import (
     local_log_error,
     partition_error,
 )
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.versions import rules_of
 
 NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
 UNKNOWN, NOT_LEADER = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -14,10 +14,10 @@ import kafkastore
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.predict import Outcome, changed_files
 from kafkastore.errors import CorruptIndexError, NotALogDirectoryError
-from kafkastore.formats.broker_rules import UnknownVersionError
 from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.verify import verify
 from kafkastore.log.recovery import recover_log
+from kafkastore.versions import UnknownVersionError
 
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
 FROM_0_10_2 = ["0.10.2.*", *FROM_0_11]

@@ -18,8 +18,8 @@ from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
 
 from kafkastore.checks.predict import Outcome
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.jobs.predict import predict_start
+from kafkastore.versions import rules_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

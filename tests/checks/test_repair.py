@@ -10,7 +10,7 @@ import kafkastore
 from kafkastore import Severity
 from kafkastore.checks.repair import plan_repair
 from kafkastore.errors import NotALogDirectoryError
-from kafkastore.formats.broker_rules import UnknownVersionError
+from kafkastore.versions import UnknownVersionError
 
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])

@@ -132,8 +132,8 @@ def test_a_partition_directory_by_itself_says_which_broker_is_meant(
 @pytest.mark.parametrize(
     ("rules", "told"),
     [
-        ("0.9", "use legacy"), ("2", "no rules"), ("newest", "no rules"),
-        ("\u0662.\u0664", "no rules"), ("0.10.0.1", "use legacy"),
+        ("0.9", "use legacy"), ("2", "unknown rules"), ("newest", "unknown rules"),
+        ("\u0662.\u0664", "unknown rules"), ("0.10.0.1", "use legacy"),
     ],
 )
 def test_rules_that_are_none(run: Run, sample_root: Path, rules: str, told: str) -> None:

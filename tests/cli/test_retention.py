@@ -127,7 +127,7 @@ def test_options_have_kafkas_names_and_are_refused_as_kafka_does(run: Run, logs:
     assert "17 segments of 17 would go" in ran.out
     assert_one_sentence(run("retention", logs, "--config", "retention.ms"), "not key=value")
     assert_one_sentence(run("retention", logs, "--config", "retention=1"), "'retention'")
-    assert_one_sentence(run("retention", logs, "--broker", "new"), "no Kafka version")
+    assert_one_sentence(run("retention", logs, "--broker", "new"), "must be a Kafka version")
 
 
 def test_retention_ms_takes_a_duration_and_kafkas_numbers(run: Run, logs: Path) -> None:

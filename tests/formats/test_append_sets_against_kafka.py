@@ -7,12 +7,12 @@ import pytest
 from models import kafka_classes
 
 from kafkastore import Record, TimestampType
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.record_builder import build_batch
 from kafkastore.log.append_rules import AppendRules
 from kafkastore.log.log_config import LogConfig
+from kafkastore.versions import rules_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

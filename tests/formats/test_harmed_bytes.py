@@ -28,7 +28,6 @@ NOT_IN_THE_REGISTRY = {
     "arguments": "what callers pass",
     "error_codes": "names of numbers",
     "json_text": "files of our own, by tests/changes/test_undo_area_of_others.py",
-    "broker_rules": "versions",
     "leader_epochs": "takes numbers, by checkpoints",
     "producer_entry": "takes headers, by batch_header",
     "producer_state": "takes headers and entries, by transactions",

@@ -19,12 +19,12 @@ from kafkastore.formats import (
     transaction_index,
 )
 from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.control_records import ControlRecord, first_control_record
 from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
+from kafkastore.versions import rules_of
 
 VERSIONS = ["0.11", "2.4", "2.4.1", "2.5", "2.8", "4.1"]
 LAST_SEQUENCE = 2**31 - 1

@@ -9,8 +9,8 @@ from models.producer_model import Producers, headers
 
 from kafkastore import errors
 from kafkastore.formats import producer_snapshot
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.producer_state import ProducerState
+from kafkastore.versions import rules_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

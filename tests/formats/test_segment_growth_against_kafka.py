@@ -7,9 +7,9 @@ from models import kafka_classes
 
 from kafkastore import Record, TimestampType
 from kafkastore.formats.append_sets import keep_offsets
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.formats.record_builder import build_batch
 from kafkastore.formats.segment_growth import SegmentGrowth
+from kafkastore.versions import rules_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

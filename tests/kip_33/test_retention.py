@@ -12,13 +12,13 @@ from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore import CorruptionError
-from kafkastore.formats.broker_rules import rules_of
 from kafkastore.jobs.retention import retention
 from kafkastore.kip_33.retention import DatedBy, retention_of
 from kafkastore.kip_33.sizing import sizing_of
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import RetentionRule, SegmentFacts, find_deletable
+from kafkastore.versions import UnknownVersionError, rules_of
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -297,7 +297,7 @@ def test_a_wrong_option_is_refused(log_dir):
     store = kafkastore.open(log_dir)
     with pytest.raises(kafkastore.KafkaStoreError, match=r"retention\.ms"):
         list(retention(store, config={"retention.ms": "a week"}))
-    with pytest.raises(kafkastore.KafkaStoreError, match="no Kafka version"):
+    with pytest.raises(UnknownVersionError):
         list(retention(store, version="new"))
 
 

@@ -6,9 +6,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from models.retention_model import ModelLog, ModelSegment
 
-from kafkastore.formats.broker_rules import parse_version, rules_of
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import SegmentFacts, StopReason, find_deletable
+from kafkastore.versions import parse_version, rules_of
 
 NOW = 1_000_000_000
 SECOND = 1000

@@ -51,9 +51,21 @@ def flip_payload(path, batch=1):
     _flip(path, batch, -1, 1)
 
 
+def zero_batch(path, batch=1):
+    """Overwrite a batch with zeros, as a lost sector reads; the batches after it stay."""
+    data = bytearray(path.read_bytes())
+    begins = _begins(data)
+    data[begins[batch] : begins[batch + 1]] = bytes(begins[batch + 1] - begins[batch])
+    path.write_bytes(data)
+
+
+def _begins(data):
+    return [begin for begin, *_ in batches(bytes(data))] + [len(data)]
+
+
 def _flip(path, batch, position, bits):
     data = bytearray(path.read_bytes())
-    begins = [begin for begin, *_ in batches(bytes(data))] + [len(data)]
+    begins = _begins(data)
     at = begins[batch] + position if position >= 0 else begins[batch + 1] + position
     data[at] ^= bits
     path.write_bytes(data)

@@ -7,9 +7,9 @@ from kafkastore import errors
 from kafkastore.formats import (
     producer_snapshot,
 )
-from kafkastore.formats.broker_rules import NEWEST
 from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
 from kafkastore.formats.producer_state import ProducerState
+from kafkastore.versions import NEWEST
 
 
 def replay(state, *batches):

@@ -4,9 +4,10 @@ from uuid import uuid4
 import pytest
 
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.source.options import NEWEST_RULES, OptionError, parse_options
+from kafkastore.spark.source.options import OptionError, parse_options
 from kafkastore.spark.source.selection import EARLIEST, INTERNAL_TOPICS, LATEST
 from kafkastore.spark.source.writing.write_options import parse_write_options
+from kafkastore.versions import NEWEST_VERSION
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -142,7 +143,7 @@ def test_isolation_is_the_consumers_or_our_own_option(options, isolation):
 
 
 def test_rules_are_a_brokers_unless_others_are_asked_for():
-    assert parsed().rules == NEWEST_RULES
+    assert parsed().rules == NEWEST_VERSION
     assert parsed(rules="correct").rules == "correct"
     assert parsed(rules="2.4").rules == "2.4"
 

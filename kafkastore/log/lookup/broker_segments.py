@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
 from kafkastore.formats import offset_index, time_index
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import OffsetPosition, TimestampOffset
 from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.log_loader import are_indexes_accepted
@@ -38,6 +37,7 @@ from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.timestamp_search import SegmentSearch
+from kafkastore.versions import BrokerRules
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog

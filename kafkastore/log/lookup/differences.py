@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkastore.errors import CorruptIndexError, CorruptionError
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.transactions import is_control
 from kafkastore.log.isolation import find_committed, reads_committed
@@ -19,6 +18,7 @@ from kafkastore.log.lookup.correct_segments import CorrectSegment
 from kafkastore.log.lookup.kip_33_segments import Kip33Segment
 from kafkastore.log.lookup.prepared import LookupChoice, starting_offset_of
 from kafkastore.log.lookup.rules import broker_rules
+from kafkastore.versions import BrokerRules
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.log.bounds import find_last_stable
 from kafkastore.log.lookup.rules import broker_rules
+from kafkastore.versions import BrokerRules
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog

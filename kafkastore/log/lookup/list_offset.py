@@ -31,7 +31,6 @@ from kafkastore.errors import (
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
 )
-from kafkastore.formats.broker_rules import BrokerRules, parse_version
 from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.formats.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -51,6 +50,7 @@ from kafkastore.log.lookup.broker_segments import BrokerSegment, broker_segments
 from kafkastore.log.lookup.last_stable_offset import last_stable_offset_of
 from kafkastore.log.lookup.prepared import LookupChoice, starting_offset_of
 from kafkastore.log.lookup.rules import CORRECT, KIP_33, broker_rules
+from kafkastore.versions import BrokerRules, parse_version
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
@@ -145,7 +145,7 @@ def list_offset(
             found = None
     if found is None:
         return None
-    tells_epochs = broker is None or broker.lookups_tell_epochs
+    tells_epochs = broker is None or broker.lookups_return_leader_epochs
     if version < FIRST_VERSION_WITH_EPOCHS or not tells_epochs:
         return found._replace(leader_epoch=None)
     return found

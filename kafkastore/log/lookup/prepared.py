@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kafkastore.formats.broker_rules import BrokerRules
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.list_offsets import FIRST_VERSION_WITH_ISOLATION
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
@@ -24,6 +23,7 @@ from kafkastore.log.lookup.segments_by_time import (
 )
 from kafkastore.log.lookup.untimed import WithUntimedSegments
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes, known_indexes
+from kafkastore.versions import BrokerRules
 
 if TYPE_CHECKING:
     from kafkastore.log.partition_log import PartitionLog
@@ -158,7 +158,7 @@ class _NoEpochs:
     @staticmethod
     def unless_told(lookup: SegmentsByTime, broker: BrokerRules) -> Lookup:
         """Return the lookup itself if the brokers name epochs."""
-        return lookup if broker.lookups_tell_epochs else _NoEpochs(lookup)
+        return lookup if broker.lookups_return_leader_epochs else _NoEpochs(lookup)
 
     def find(self, target_timestamp: int) -> TimestampAndOffset | None:
         """Find the offset for a time."""

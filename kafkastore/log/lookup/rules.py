@@ -4,16 +4,10 @@ from __future__ import annotations
 from functools import cache
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.broker_rules import (
-    BrokerRules,
-    UnknownVersionError,
-    parse_version,
-    rules_of,
-)
+from kafkastore.versions import BrokerRules, UnknownVersionError, rules_of
 
 CORRECT = "correct"
 KIP_33 = "kip-33"
-FIRST_VERSION_WITH_TIME_INDEX = (0, 10, 1)
 
 
 class UnknownRulesError(KafkaStoreError, ValueError):
@@ -42,13 +36,13 @@ def broker_rules(name: str) -> BrokerRules | None:
     if name in (CORRECT, KIP_33):
         return None
     try:
-        version = parse_version(name)
+        rules = rules_of(name)
     except UnknownVersionError as error:
         raise UnknownRulesError(
             f"rules {name!r} are not known: use correct, kip-33, or a Kafka version ({error})"
         ) from None
-    if version < FIRST_VERSION_WITH_TIME_INDEX:
+    if not rules.has_time_indexes:
         raise UnknownRulesError(
             f"Kafka {name} has no time indexes; its answer is that of kafkastore.legacy"
         )
-    return rules_of(name)
+    return rules

@@ -52,6 +52,7 @@ from kafkastore.spark.source.selection import (
     check_order,
     selection_of,
 )
+from kafkastore.versions import NEWEST_VERSION
 
 __all__ = ["OptionError", "ReadOptions", "at_least_one", "parse_options"]
 
@@ -116,8 +117,6 @@ REFUSED = {
     "kafka.enable.auto.commit": "nothing is ever committed",
     "kafka.interceptor.classes": "rows are what the log holds",
 }
-#: The newest broker's answers to times: the Kafka source gets a broker's, whatever they are.
-NEWEST_RULES = "4.1"
 
 
 class ReadOptions(NamedTuple):
@@ -290,7 +289,8 @@ def _isolation(options: Mapping[str, str]) -> Isolation:
 
 
 def _rules(options: Mapping[str, str], isolation: Isolation) -> str:
-    rules = options.get("rules", NEWEST_RULES).strip()
+    # The Kafka source gets its offsets from a broker, so the default is a broker, too.
+    rules = options.get("rules", NEWEST_VERSION).strip()
     try:
         check_isolation_is_known(LookupChoice(rules, isolation), broker_rules(rules))
     except ValueError as error:

@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from models.damaged_store import closed_log, flip_length, flip_payload
+from models.damaged_store import closed_log, flip_length, flip_payload, zero_batch
 from pyspark.errors import StreamingQueryException
 from spark.streaming.streams import ALL, append, numbers, read, reader_of
 from spark.streaming.test_queries import started
@@ -10,9 +10,9 @@ from spark.streaming.test_queries import started
 from kafkastore.errors import CorruptBatchError
 
 
-@pytest.mark.parametrize("flip", [flip_length, flip_payload])
+@pytest.mark.parametrize("harm", [flip_length, flip_payload, zero_batch])
 @pytest.mark.parametrize("segment", [0, 1, 2])
-def test_a_stream_goes_on_past_damage_wherever_it_appears(log_dir, tmp_path, flip, segment, caplog):
+def test_a_stream_goes_on_past_damage_wherever_it_appears(log_dir, tmp_path, harm, segment, caplog):
     """Damage in closed segments and in the active one; before and after what was read."""
     writer = log_dir.writer("orders", 0)
     for number in range(3):
@@ -20,7 +20,7 @@ def test_a_stream_goes_on_past_damage_wherever_it_appears(log_dir, tmp_path, fli
         if number < 2:
             writer.roll()
     logs = tmp_path / "logs"
-    flip(closed_log(logs, "orders-0", segment), 2)
+    harm(closed_log(logs, "orders-0", segment), 2)
     lost = 5 * segment + 2
     with pytest.raises(CorruptBatchError):
         reader = reader_of(logs)
@@ -38,8 +38,8 @@ def test_a_stream_goes_on_past_damage_wherever_it_appears(log_dir, tmp_path, fli
     assert "skipped bytes" not in caplog.text
 
 
-@pytest.mark.parametrize("flip", [flip_length, flip_payload])
-def test_a_stream_goes_on_where_what_it_has_read_is_damaged(log_dir, tmp_path, flip):
+@pytest.mark.parametrize("harm", [flip_length, flip_payload, zero_batch])
+def test_a_stream_goes_on_where_what_it_has_read_is_damaged(log_dir, tmp_path, harm):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 5))
     logs = tmp_path / "logs"
@@ -49,7 +49,7 @@ def test_a_stream_goes_on_where_what_it_has_read_is_damaged(log_dir, tmp_path, f
     append(writer, *numbers(5, 8))
     writer.roll()
     append(writer, "8")
-    flip(closed_log(logs, "orders-0", 0), 3)
+    harm(closed_log(logs, "orders-0", 0), 3)
     for again in (reader, reader_of(logs, onCorrupt="skip")):
         after = again.latestOffset(end, ALL)
         assert [row[2] for row in read(again, end, after)] == [5, 6, 7, 8]

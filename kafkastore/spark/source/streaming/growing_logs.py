@@ -23,6 +23,7 @@ from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import next_batch
+from kafkastore.segment.zeros import is_zero_from
 
 
 class BatchMark(NamedTuple):
@@ -174,7 +175,7 @@ def _runs(
     """Yield batches from a position on, and those after bytes that are none."""
     following, next_offset = segment.next_base_offset, segment.base_offset
     last_offset = segment.base_offset + INT32_MAX if following is None else following - 1
-    while position < log.size and not log.is_preallocated_at(position):
+    while position < log.size:
         try:
             for run in log.runs(position, verify_crc=verify_crc, first_read=SMALLEST_READ):
                 yield run
@@ -184,8 +185,9 @@ def _runs(
                     break  # what is preallocated is not read
         except CorruptionError:
             pass  # readers meet it, if something follows
-        if position < log.size and not log.is_preallocated_at(position):
-            position = next_batch(log, position, next_offset, last_offset)
+        if position >= log.size or is_zero_from(log.descriptor, position):
+            return
+        position = next_batch(log, position, next_offset, last_offset)
 
 
 def batch_before(log: PartitionLog, offset: int, known: Sequence[Place] = ()) -> Place | None:
