@@ -127,6 +127,18 @@ def test_imports_flow_one_way(pytestconfig):
     assert list(violations(pytestconfig.rootpath)) == []
 
 
+def test_commands_know_spark_by_the_module_that_makes_its_runner(pytestconfig):
+    users = {
+        path.name
+        for path, module, package in modules(pytestconfig.rootpath)
+        if layer_of(module) == "cli"
+        for _, target in imported(path.read_text(), package)
+        if target.startswith("kafkastore.spark")
+    }
+    # The pipeline has no other way than on Spark.
+    assert users <= {"on_spark.py", "pipeline.py", "applied.py"}
+
+
 def test_every_folder_is_scanned(pytestconfig):
     found = {layer_of(module) for _, module, _ in modules(pytestconfig.rootpath)}
     assert found - {"SUBJECTS"} == set(RANK) - {"SUBJECTS"}

@@ -1,4 +1,4 @@
-"""The jobs, each a function of one partition directory, called without Spark."""
+"""Jobs of one partition directory, called without a runner."""
 import json
 import os
 import pickle
