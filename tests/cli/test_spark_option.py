@@ -176,6 +176,18 @@ def test_failover(same: Any, clusters: tuple[Path, Path]) -> None:
     assert "less 1000 ms of latency" in ran.out
 
 
+def test_retention(same: Any, broken: tuple[Path, Path]) -> None:
+    options = "--now", "2017-07-15T00:00:00Z"
+    ran = same("retention", broken[0], *options)
+    assert (ran.code, "retention.ms" in ran.out) == (1, True)
+    assert "up-0" in same("retention", broken[0], *options, "--json").err
+
+
+@pytest.mark.parametrize("options", [(), ("--interval", "100", "--json")])
+def test_sizing(same: Any, broken: tuple[Path, Path], options: tuple[str, ...]) -> None:
+    assert same("sizing", broken[0], *options).code == 0
+
+
 def test_paths_as_they_were_given(
     same: Any, sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +206,9 @@ def test_threads_are_not_those_of_spark(run: Run, sample_root: Path) -> None:
     assert_one_sentence(ran, "--threads and --spark contradict each other")
 
 
-@pytest.mark.parametrize("command", ["verify", "predict", "compare", "lag", "latency"])
+@pytest.mark.parametrize(
+    "command", ["verify", "predict", "compare", "lag", "latency", "retention", "sizing"]
+)
 def test_without_spark_one_sentence_says_how_to_install_it(
     run: Run,
     clusters: tuple[Path, Path],

@@ -21,6 +21,8 @@ from kafkastore.jobs.inventory import InventoryJob
 from kafkastore.jobs.lag import LagJob
 from kafkastore.jobs.latency import LatencyJob
 from kafkastore.jobs.predict import PredictJob, predict_start
+from kafkastore.jobs.retention import RetentionJob
+from kafkastore.jobs.sizing import SizingJob, sizing_rows
 from kafkastore.jobs.verify import VerifyJob
 from kafkastore.kip_33.latency import Latency, combined
 from kafkastore.spark import jobs
@@ -282,6 +284,25 @@ def test_failovers_are_those_of_failover_and_what_cannot_be_has_an_error(spark, 
     )
 
 
+def test_segments_are_judged_as_by_retention(spark, sample):
+    found = rows(jobs.retention(spark, sample, config={"retention.ms": 1}, now=NOW))
+    job = RetentionJob({"retention.ms": 1}, NOW)
+    expected = kafkastore.retention(sample, config={"retention.ms": 1}, now=NOW)
+    assert list(map(without_place, found)) == [row for each in expected for row in job.rows(each)]
+    assert any(row["deleted_by"] for row in found)
+
+
+def test_sizes_of_partitions_add_up_to_those_of_the_store(spark, sample):
+    def density(row):
+        return row["kind"], row.get("index_interval_bytes"), row.get("bucket_ms")
+
+    entries = Counter()
+    for row in rows(jobs.sizing(spark, sample, intervals=[100])):
+        entries[density(row)] += row["time_index_entries"]
+    whole = kafkastore.sizing(sample, intervals=[100])
+    assert entries == {density(row): row["time_index_entries"] for row in sizing_rows(whole)}
+
+
 def test_records_are_written_by_topic_and_utc_date(spark, sample, tmp_path):
     out = tmp_path / "records"
     told = []
@@ -376,6 +397,8 @@ def test_columns_are_those_of_the_document():
         ("lag", LagJob().schema()),
         ("latency", LatencyJob().schema()),
         ("failover", FailoverJob().schema()),
+        ("retention", RetentionJob().schema()),
+        ("sizing", SizingJob().schema()),
         ("records_to_parquet", written_schema()),
     ):
         from pyspark.sql.pandas.types import from_arrow_schema

@@ -13,6 +13,8 @@ from kafkastore.spark.jobs.tables import (
     lag,
     latency,
     predict,
+    retention,
+    sizing,
     verify,
     verify_summary,
 )
@@ -27,6 +29,8 @@ __all__ = [
     "predict",
     "records_to_parquet",
     "reindex",
+    "retention",
+    "sizing",
     "verify",
     "verify_summary",
 ]

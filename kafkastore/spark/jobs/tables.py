@@ -14,15 +14,20 @@ from kafkastore.jobs.lag import LagJob
 from kafkastore.jobs.latency import LatencyJob
 from kafkastore.jobs.places import Paths, open_paths
 from kafkastore.jobs.predict import PredictJob
+from kafkastore.jobs.retention import RetentionJob
+from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.verify import VerifyJob
 from kafkastore.kip_33.failover import Method
 from kafkastore.kip_33.fingerprints import Match
+from kafkastore.kip_33.sizing import BUCKETS_MS, INTERVALS
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.legacy.offset_request import clock
 from kafkastore.log.isolation import Isolation
+from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.spread import table
+from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -305,6 +310,65 @@ def failover(
     return table(
         spark, job, position_items(committed, store, other, topic_prefix=topic_prefix)
     )
+
+
+def retention(
+    spark: SparkSession,
+    paths: Paths,
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    config: Mapping[str, object] | LogConfig | None = None,
+    now: int | None = None,
+    version: str = NEWEST_VERSION,
+) -> DataFrame:
+    """Judge which segments a broker would delete, as `kafkastore.retention`; a table.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    paths : path-like or list of path-like
+        Log directories or partition directories, of one broker.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+    config, now, version
+        As for `kafkastore.retention`; `now` is the driver's clock if left out.
+
+    Returns
+    -------
+    DataFrame
+        A row for each segment; see ``docs/jobs.md``.
+    """
+    job = RetentionJob(config, clock() if now is None else now, version)
+    return table(spark, job, job.items(open_paths(paths), partitions))
+
+
+def sizing(
+    spark: SparkSession,
+    paths: Paths,
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    intervals: Sequence[int] = INTERVALS,
+    buckets_ms: Sequence[int] = BUCKETS_MS,
+) -> DataFrame:
+    """Size the indexes of partitions, as `kafkastore.sizing`; a table.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    paths : path-like or list of path-like
+        Log directories or partition directories, of one broker.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+    intervals, buckets_ms : sequence of int
+        As for `kafkastore.sizing`.
+
+    Returns
+    -------
+    DataFrame
+        A row for each partition and density; see ``docs/jobs.md``.
+    """
+    job = SizingJob(tuple(intervals), tuple(buckets_ms))
+    return table(spark, job, job.items(open_paths(paths), partitions))
 
 
 def _column(severity: Severity) -> str:
