@@ -5,6 +5,7 @@
 # A wheel instead of the sources in it:  make VENV=... WHEEL=dist/kafkastore-....whl test
 # Only some tests:           make test ARGS='tests/formats -k index'
 # With another seed:         make test SEED=<number>; with a new one, which it prints: make test SEED=
+# All that could be tried:   make test ARGS=--in-full
 PYTHON =
 VENV = .venv
 WHEEL =
@@ -53,7 +54,7 @@ lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, d
 	$(BIN)/pytest -q tests/test_layering.py tests/test_decisions.py
 
 check: ## all there is, in fresh environments: lint, every test, the packages, a first run
-	sh .ci/check $(CHECK) $(PYTHON)
+	SEED=$(if $(filter-out file,$(origin SEED)),$(SEED)) sh .ci/check $(CHECK) $(PYTHON)
 
 build: $(VENV)/.stamp-dev ## sdist and wheel, in dist/
 	rm -rf dist

@@ -21,9 +21,8 @@ CYTHON_MODULES = [
     "kafkastore.formats.append_sets",
     "kafkastore.formats.batch_sequence",
     "kafkastore.formats.segment_growth",
-    "kafkastore.formats.offset_index",
-    "kafkastore.formats.time_index",
-    "kafkastore.remote.reads",
+    "kafkastore.formats.indexes",
+    "kafkastore.reads",
     "kafkastore.segment.timestamp_search",
     "kafkastore.segment.segment_glimpse",
 ]

@@ -28,9 +28,9 @@ from kafkastore.changes.content import chunks_of
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.cli.failures import FOUND_PROBLEMS
-from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.crc import crc32c
 from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.segment.log_file import LogFile

@@ -5,7 +5,7 @@ A torn tail (bytes after the last whole batch) is a value, ``valid_bytes``, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 
@@ -257,7 +257,7 @@ class LogWouldBeCutError(ChangeRefusedError):
         name, position = next(iter(self.cuts.items()))
         others = f" and {len(self.cuts) - 1} other logs" if len(self.cuts) > 1 else ""
         return (
-            f"{fspath(self.path)}: a recovery would cut {name} at byte {position}{others}, so that "
+            f"{self.path}: a recovery would cut {name} at byte {position}{others}, so that "
             f"the log ends at offset {self.log_end_offset}; nothing was changed: recover=True cuts "
             "it, and keeps what is cut beside the log directory"
         )

@@ -26,6 +26,7 @@ from kafkastore.log.lookup.rules import broker_rules
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.sample_times import sample_times
 from kafkastore.log.side_by_side import SideBySide
+from kafkastore.paths import to_path
 
 #: The brokers that are asked: the version that most rules here are of, and the newest one.
 BROKERS = ("2.4", "4.1")
@@ -172,7 +173,7 @@ def answers(
     chosen = changed[::step]
     if not chosen:
         return Answers((), 0)
-    store = open_store(survey.root)
+    store = open_store(to_path(survey.root))
 
     def ask(partition: PartitionSurvey) -> PartitionAnswers:
         (log,) = store.logs_of([(partition.topic, partition.partition)])
@@ -259,7 +260,7 @@ def as_planned(log: PartitionLog, changes: Iterable[FileChange]) -> Iterator[Par
     PartitionLog
         A directory of links to the files that stay, with the new ones beside them; to be read only.
     """
-    old = Path(os.path.abspath(log.path))
+    old = to_path(os.path.abspath(log.path))
     changed = {each.path.rpartition("/")[2]: each for each in changes}
     with TemporaryDirectory(prefix="kafkastore-") as place:
         new = Path(place, old.name)

@@ -18,7 +18,6 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -44,7 +43,7 @@ from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -133,7 +132,7 @@ def plan_convert(
         known = ", ".join(each.name.lower() for each in Codec)
         raise ValueError(f"there is no codec {codec!r}; there are {known}")
     name = codec.name.lower() if isinstance(codec, Codec) else codec
-    root = Path(os.path.abspath(local_path(path)))
+    root = to_path(os.path.abspath(open_path(path)))
     logs = open_store(root).logs_of(partitions)
 
     def convert(log: PartitionLog) -> _Partition:

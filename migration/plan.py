@@ -41,10 +41,10 @@ from kafkastore.migration.survey import PartitionSurvey, Survey
 from kafkastore.changes.file_state import FileState
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats import time_index
 from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.entries import TimestampOffset
 from kafkastore.formats.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from kafkastore.formats.indexes import time_index
 
 Mode = Literal["auto", "kip-33", "rebuild", "empty"]
 EntryOffset = Literal["next", "first"]
@@ -240,7 +240,7 @@ def _made(
     if entry is None:
         why = f"its modification time {segment.mtime_ms} ms is no timestamp"
         return _Made(Inline(b""), _EMPTY, why if segment.has_records else "it holds no record")
-    data = time_index.pack_entry(entry.timestamp, entry.offset, segment.base_offset)
+    data = time_index.pack([entry], segment.base_offset)
     why = "no record has a timestamp" if mode == "auto" else f"mode {mode}"
     return _Made(
         Inline(data),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats import time_index
+from kafkastore.formats.indexes import time_index
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.log_segment import LogSegment
 

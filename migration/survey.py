@@ -20,7 +20,7 @@ from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path, to_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def survey(
     InvalidConfigError
         If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
     """
-    root = Path(os.path.abspath(local_path(path)))
+    root = to_path(os.path.abspath(open_path(path)))
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     if not isinstance(mtimes, Mapping | None):

@@ -19,6 +19,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -33,10 +34,6 @@ from hypothesis import settings
 from spark import class_archive
 
 from kafkastore.samples.unpacking import unpack_archive
-
-# A deadline would measure what else the machine does.
-settings.register_profile("kafkastore", deadline=None, print_blob=True)
-settings.load_profile("kafkastore")
 
 # What a short session takes is mostly Java's second compiler and the loading of classes;
 # benchmarks run with both.
@@ -79,7 +76,7 @@ GoldenLookup = Callable[[str, str, str], GoldenCase]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the choice of archives."""
+    """Add the choice of archives, and of all that could be tried."""
     parser.addoption(
         "--golden",
         metavar="DIR",
@@ -87,11 +84,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=GOLDEN,
         help="directory with MANIFEST.json and the archives of golden data",
     )
+    parser.addoption(
+        "--in-full",
+        action="store_true",
+        help="try all states, bytes and examples of which a run tries some by its seed",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark; draw the seed of all that is random, before the plugins look for theirs.
+
+    The environment tells it to `models.seed`, and to processes of tests.
 
     Workers get the options of the process that started them, and so its seed.
     """
@@ -103,6 +107,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if not seed.isdecimal():
         raise pytest.UsageError(f"--randomly-seed must be a number, got {seed!r}")
     config.option.hypothesis_seed = os.environ["KAFKASTORE_SEED"] = seed
+    if config.option.in_full:
+        os.environ["KAFKASTORE_IN_FULL"] = "1"
+    from models.seed import examples  # which reads what was set above
+
+    # A deadline would measure what else the machine does.
+    count = examples(settings().max_examples)
+    settings.register_profile("kafkastore", max_examples=count, deadline=None, print_blob=True)
+    settings.load_profile("kafkastore")
     config.addinivalue_line(
         "markers",
         "golden_cases(names, versions, answers): shell patterns, one or several each, that narrow"
@@ -172,6 +184,24 @@ def _fits(
 def _listed(patterns: str | list[str]) -> list[str]:
     """Let one pattern stand for a list of one."""
     return [patterns] if isinstance(patterns, str) else list(patterns)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """Power is lost only in our own model of it (`changes.power_loss`), which counts the calls.
+
+    Waiting is most of what a test that alters files takes. Only what no disk has is asked.
+    """
+    flush = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            flush(descriptor)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("os.fsync", fsync)
+        yield
 
 
 @pytest.fixture(scope="session")

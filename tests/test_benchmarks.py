@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from models.record_format import LZ4, NONE, Batch, Row
 
-from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.segment.recovery import rebuild_indexes
 
 pytestmark = pytest.mark.timeout(300)  # compilers and peers

@@ -75,6 +75,20 @@ def test_launcher_without_its_python_is_no_python(find_python, programs):
     assert_refused(find_python(), "python3 does not start.")
 
 
+def test_shim_of_a_version_that_is_not_chosen_leads_to_its_python(find_python, programs, tmp_path):
+    program(programs / "python3.12", "echo 'python3.12: command not found' >&2; exit 127")
+    good = program(tmp_path / "3.12.1" / "python3.12", f'exec {sys.executable} "$@"')
+    program(
+        programs / "pyenv",
+        'case "$PYENV_VERSION $*" in\n'
+        '" whence python3.12") echo 3.12.0; echo 3.12.1 ;;\n'
+        f'*" which python3.12") echo "{tmp_path}/$PYENV_VERSION/python3.12" ;;\n'
+        "esac",
+    )
+    ran = find_python("python3.12")
+    assert (ran.stdout, ran.stderr, ran.returncode) == (f"{good}\n", "", 0)
+
+
 def test_python_without_venv_is_told_what_to_install(find_python, programs):
     program(programs / "python3", without("ensurepip"))
     assert_refused(find_python(), "Python 3.")

@@ -11,9 +11,10 @@ import pytest
 
 # Each line may import the lines above it, and itself; names that share a line not each other.
 LAYERS = (
-    ("errors", "fs", "caching"),
+    ("errors", "fs", "caching", "reads"),
     ("versions",),
     ("remote",),
+    ("paths",),
     ("formats",),
     ("segment",),
     ("log",),
@@ -38,6 +39,8 @@ RESERVED = {
     "click": {"cli"},
     "rich": {"cli"},
 }
+# What knows that stores may be remote: it opens, lists and stats them. Nothing else need.
+KNOW_REMOTE = {"kafkastore.paths", "kafkastore.changes.upload_store"}
 # formats turns bytes into values and back: it opens no file, reads no clock, logs nothing.
 KEPT_OUT = {
     "formats": {"os", "io", "pathlib", "shutil", "tempfile", "mmap", "time", "datetime", "logging"}
@@ -110,7 +113,9 @@ def violations(root: Path) -> Iterator[str]:
             there = "PUBLIC_NAMES" if is_public_name else layer_of(target)
             if top != "kafkastore" or there == here:
                 continue
-            if RANK[there] >= RANK[here] or there not in ONLY.get(here, {there}):
+            if there == "remote" and module not in KNOW_REMOTE:
+                yield f"{where} remote ({target}): {module} is not among those that know it"
+            elif RANK[there] >= RANK[here] or there not in ONLY.get(here, {there}):
                 yield f"{where} {there} ({target})"
 
 
@@ -139,6 +144,17 @@ def test_commands_know_spark_by_the_module_that_makes_its_runner(pytestconfig):
     assert users <= {"on_spark.py", "pipeline.py", "applied.py"}
 
 
+def test_those_that_know_remote_stores_are_few_and_do(pytestconfig):
+    knowing = {
+        module
+        for path, module, package in modules(pytestconfig.rootpath)
+        for _, target in imported(path.read_text(), package)
+        if layer_of(target) == "remote" and layer_of(module) != "remote"
+    }
+    assert knowing == KNOW_REMOTE
+    assert len(KNOW_REMOTE) <= 4
+
+
 def test_every_folder_is_scanned(pytestconfig):
     found = {layer_of(module) for _, module, _ in modules(pytestconfig.rootpath)}
     assert found - {"SUBJECTS"} == set(RANK) - {"SUBJECTS"}
@@ -163,6 +179,8 @@ def test_every_folder_is_scanned(pytestconfig):
         ("kafkastore/log/a.py", "from kafkastore import open", "PUBLIC_NAMES"),
         ("kafkastore/log/a.py", "import kafkastore", "PUBLIC_NAMES"),
         ("kafkastore/lag.py", "from kafkastore.changes import plan", "changes"),
+        ("kafkastore/lag.py", "from kafkastore.remote.tree import list_url", "remote"),
+        ("kafkastore/segment/a.pxd", "from kafkastore.remote.tree cimport b", "remote"),
         ("legacy/a.py", "from kafkastore.migration import b", "migration"),
         ("legacy/a.py", "from ..checks import b", "checks"),
         ("migration/__init__.py", "from ..legacy import b", "legacy"),

@@ -34,6 +34,7 @@ from kafkastore.changes.undo_area import area_of, check_area, check_trusted, kep
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
+from kafkastore.paths import to_path
 
 
 def apply(
@@ -76,7 +77,7 @@ def apply(
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied")
-    with sole_user(Path(plan.root)) as check:
+    with sole_user(to_path(plan.root)) as check:
         recorded = check_places(plan, area, undo_dir, fs)
         standings = _look_at(plan, Path(os.path.realpath(plan.root)), area, recorded, fs)
         return _apply(start_journal(plan, area, fs), standings, fs, check, progress, threads)

@@ -17,7 +17,7 @@ from kafkastore.changes.plan import (
 )
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.file_names import parse_segment_file, segment_file_name
-from kafkastore.remote import reads
+from kafkastore.reads import fetch_bytes
 from kafkastore.segment.conversion import Conversion, converted
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
@@ -90,7 +90,7 @@ def _bytes_of(path: Path, start: int, length: int) -> Iterator[bytes]:
     """Read bytes of a file; fewer when it is shorter, which the digest then tells."""
     with open(path, "rb", buffering=0) as file:
         file.seek(start)
-        reads.need(file.fileno(), start, start + length)
+        fetch_bytes(file.fileno(), start, start + length)
         while length > 0 and (chunk := file.read(min(length, _CHUNK_BYTES))):
             length -= len(chunk)
             yield chunk

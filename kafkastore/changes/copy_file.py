@@ -12,7 +12,7 @@ from kafkastore.changes.file_state import PERMISSIONS
 from kafkastore.changes.opened_directory import open_file
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import NOT_SUPPORTED, FileSystem
-from kafkastore.remote import reads
+from kafkastore.reads import fetch_bytes, is_remote
 
 _CHUNK_BYTES = 1 << 20
 
@@ -132,19 +132,19 @@ def _owners(descriptor: int) -> tuple[int, int]:
 
 def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
     """Copy a whole file: reflink, else extent by extent, so that preallocated zeros stay holes."""
-    is_remote = reads.is_remote(reading)  # its holes are bytes that are not here yet
+    is_sparse = is_remote(reading)  # its holes are bytes that are not here yet
     try:
-        if not is_remote:
+        if not is_sparse:
             fs.clone(writing, reading)
             return
     except OSError as error:
         if error.errno not in NOT_SUPPORTED:
             raise
     fs.truncate(writing, size)
-    if is_remote:
+    if is_sparse:
         for start in range(0, size, _CHUNK_BYTES):
             end = min(start + _CHUNK_BYTES, size)
-            reads.need(reading, start, end)
+            fetch_bytes(reading, start, end)
             _copy_extent(reading, writing, start, end, fs)
         return
     position = 0

@@ -18,7 +18,7 @@ from kafkastore.changes.copy_file import copy_file
 from kafkastore.changes.sole_user import check_no_broker
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
-from kafkastore.remote.tree import local_path, refuse_remote
+from kafkastore.paths import open_path, refuse_remote, to_path
 
 COPYING_SUFFIX = ".kafkastore-copying"
 
@@ -85,7 +85,7 @@ def copy_store(
     followed: the copy stands by itself.
     """
     refuse_remote(destination)
-    source = Path(os.path.realpath(local_path(source)))
+    source = to_path(os.path.realpath(open_path(source)))
     destination = Path(os.path.realpath(destination))
     _check_places(source, destination)
     check_no_broker(source)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.remote import reads
+from kafkastore.paths import to_path
+from kafkastore.reads import fetch_bytes
 from kafkastore.segment.salvage import SECTOR_BYTES
 
 _CHUNK_BYTES = 1 << 20
@@ -113,7 +114,7 @@ def read_state(path: str | os.PathLike[str]) -> FileState | None:
     ChangeRefusedError
         If the file changes while it is read, or is not a regular one.
     """
-    path = Path(path)
+    path = to_path(path)
     if status_of(path) is None:
         return None
     with open(path, "rb", buffering=0) as file:
@@ -136,7 +137,7 @@ def _digest(descriptor: int) -> str:
 
 def _read(descriptor: int, position: int) -> bytes:
     """Read on from a position; zeros up to the next sector where the disk can't."""
-    reads.need(descriptor, position, position + _CHUNK_BYTES)
+    fetch_bytes(descriptor, position, position + _CHUNK_BYTES)
     try:
         return os.pread(descriptor, _CHUNK_BYTES, position)
     except OSError as error:

@@ -33,6 +33,7 @@ from kafkastore.changes.undo_area import AREA_MODE, KEPT_DIRECTORY, area_of
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
+from kafkastore.paths import to_path
 
 Result = TypeVar("Result")
 
@@ -162,7 +163,7 @@ def apply_in_parts(
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied"), ()
-    with sole_user(Path(plan.root)) as user:
+    with sole_user(to_path(plan.root)) as user:
         recorded = check_places(plan, area, undo_dir, fs)
         root = Path(os.path.realpath(plan.root))
         parts = _look_at(plan, root, area, recorded, user, spread, fs)

@@ -23,6 +23,7 @@ from kafkastore.formats import file_names
 from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkastore.formats.json_text import parse_json
+from kafkastore.paths import is_url
 
 PLAN_FORMAT = 1
 
@@ -246,8 +247,10 @@ class Plan:
     changes: tuple[FileChange, ...]
 
     def __post_init__(self) -> None:
-        if not PurePosixPath(self.root).is_absolute():
-            raise InvalidPlanError(f"the root of a plan is an absolute path, not {self.root!r}")
+        if not is_url(self.root) and not PurePosixPath(self.root).is_absolute():
+            raise InvalidPlanError(
+                f"the root of a plan must be an absolute path or a URL, got {self.root!r}"
+            )
         seen: set[str] = set()
         for change in self.changes:
             change.check()

@@ -13,7 +13,7 @@ from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import LOCK_FILE
 from kafkastore.fs import LockFile, kept_from_children, lock_holder
 from kafkastore.log.log_store import is_partition_directory
-from kafkastore.remote.tree import refuse_remote
+from kafkastore.paths import refuse_remote
 
 
 def lock_files(root: Path) -> tuple[Path, ...]:

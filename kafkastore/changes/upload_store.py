@@ -24,9 +24,10 @@ from kafkastore.changes.plan import Content, Plan, Prefix
 from kafkastore.changes.sole_user import check_no_broker
 from kafkastore.errors import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError
 from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.paths import is_url, list_again, open_path, to_path
 from kafkastore.remote.new_store import NewStore
-from kafkastore.remote.stores import COPYING, RemoteObject, is_url
-from kafkastore.remote.tree import known_here, list_again, local_path, object_at, url_of
+from kafkastore.remote.stores import COPYING, RemoteObject
+from kafkastore.remote.tree import object_at
 
 #: Uploads wait for the network, not for a core.
 THREADS = 8
@@ -151,7 +152,7 @@ def upload_store(
     -----
     Modification times, modes and owners are not kept: objects have none of their own.
     """
-    source = Path(os.path.realpath(local_path(source)))
+    source = to_path(os.path.realpath(open_path(source)))
     new = _place(source, url)
     check_no_broker(source)
     listing = list(files_of(source))
@@ -187,8 +188,8 @@ def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterato
 
 def upload(piece: Piece, is_wanted: Callable[[], bool] = lambda: True) -> int:
     """Make the objects of a piece; return how many bytes they have."""
-    source = known_here(
-        Path(piece.root, piece.directory), with_all_below=piece.directory != ""
+    source = open_path(
+        to_path(piece.root) / piece.directory, with_all_below=piece.directory != ""
     )
     new = NewStore(piece.url)
     for file in piece.files:
@@ -232,13 +233,13 @@ def check_place(source: str | os.PathLike[str], url: str) -> None:
     RemoteStoreError
         If it can't be listed.
     """
-    real = Path(os.path.realpath(local_path(source)))
+    real = to_path(os.path.realpath(open_path(source)))
     _there(_place(real, url))
     check_no_broker(real)
 
 
 def _place(source: Path, url: str) -> NewStore:
-    new, given = NewStore(url), url_of(source)
+    new, given = NewStore(url), str(source)
     if is_url(given):
         old = NewStore(given)
         if new.contains(old) or old.contains(new):
@@ -343,8 +344,8 @@ def _pieces(source: Path, url: str, files: Iterable[_File]) -> Iterator[Piece]:
         size = 0
         for file in group:
             if len(piece) == PIECE_FILES or (piece and size + file.size > PIECE_BYTES):
-                yield Piece(os.fspath(source), directory, url, tuple(piece))
+                yield Piece(str(source), directory, url, tuple(piece))
                 piece, size = [], 0
             piece.append(file)
             size += file.size
-        yield Piece(os.fspath(source), directory, url, tuple(piece))
+        yield Piece(str(source), directory, url, tuple(piece))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.errors import NotAFileError
+from kafkastore.paths import to_path
 
 
 class Severity(enum.StrEnum):
@@ -77,7 +78,7 @@ def no_file(error: NotAFileError) -> Finding:
     """Tell of a name that stands for no file."""
     return Finding(
         Severity.DATA_LOSS_RISK,
-        Path(error.path),
+        to_path(error.path),
         None,
         f"it is {error.kind} and not a regular file",
         "a broker fails on it, or goes on as if the file were missing",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -21,9 +20,8 @@ from numpy.typing import NDArray
 from kafkastore.caching import cached_property
 from kafkastore.checks.findings import Finding, Severity, command, no_file
 from kafkastore.errors import CorruptIndexError, NotAFileError
-from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.batch_sequence import BatchSequence
-from kafkastore.formats.entries import OFFSET_ENTRY, TIME_ENTRY
+from kafkastore.formats.indexes import IndexFormat, offset_index, time_index
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import begins_batch
 
@@ -47,8 +45,7 @@ class _IndexCheck:
     """
 
     _name: ClassVar[Literal["offset_index", "time_index"]]
-    _format: ClassVar[ModuleType]
-    _dtype: ClassVar[np.dtype[np.void]]
+    _format: ClassVar[IndexFormat[Any]]
 
     def __init__(self, segment: LogSegment, *, will_be_recovered: bool) -> None:
         self.segment = segment
@@ -74,7 +71,7 @@ class _IndexCheck:
     def entries(self) -> NDArray[Any]:
         """All entries, without zero padding; none where the file is missing or can't be read."""
         if self._index is None:
-            return np.empty(0, self._dtype)
+            return np.empty(0, self._format.dtype)
         entries: NDArray[Any] = self._index.entries()
         return entries
 
@@ -91,11 +88,6 @@ class _IndexCheck:
         return Finding(severity, self.path, position, what, consequence, remedy)
 
     @property
-    def _entry_size(self) -> int:
-        size: int = self._format.ENTRY_SIZE
-        return size
-
-    @property
     def _zero_count(self) -> int:
         """Zero entries behind the last one."""
         count: int = self._index.entry_count - self._index.used_entry_count
@@ -103,7 +95,7 @@ class _IndexCheck:
 
     def _odd_bytes(self) -> Iterator[Finding]:
         """Tell of a part of an entry at the end."""
-        size, entry_size = self._index.size, self._entry_size
+        size, entry_size = self._index.size, self._format.ENTRY_SIZE
         if size % entry_size:
             yield self._finding(
                 Severity.WRONG_ANSWERS,
@@ -128,8 +120,7 @@ class OffsetIndexCheck(_IndexCheck):
     """The check of an offset index."""
 
     _name: ClassVar[Literal["offset_index", "time_index"]] = "offset_index"
-    _format: ClassVar[ModuleType] = offset_index
-    _dtype: ClassVar[np.dtype[np.void]] = OFFSET_ENTRY
+    _format = offset_index
 
     def findings(self, log: BatchSequence | None, *, is_torn: bool = False) -> Iterator[Finding]:
         """Tell what is wrong.
@@ -163,7 +154,7 @@ class OffsetIndexCheck(_IndexCheck):
         if self._zero_count and not self.will_be_recovered:
             yield self._finding(
                 Severity.WRONG_ANSWERS,
-                self._index.used_entry_count * self._entry_size,
+                self._index.used_entry_count * self._format.ENTRY_SIZE,
                 f"{self._zero_count} zero entries behind the last one",
                 "a broker that loads this counts them as entries and searches among them",
             )
@@ -200,7 +191,7 @@ class OffsetIndexCheck(_IndexCheck):
                 consequence += "offsets anew"
             yield self._finding(
                 severity,
-                slot * self._entry_size,
+                slot * self._format.ENTRY_SIZE,
                 f"{entry} does not lead to its batch, but behind the log's end at offset "
                 f"{next_offset} and byte {size}",
                 consequence,
@@ -216,7 +207,7 @@ class OffsetIndexCheck(_IndexCheck):
                 consequence += "empty, and writes offsets anew"
             yield self._finding(
                 severity,
-                slot * self._entry_size,
+                slot * self._format.ENTRY_SIZE,
                 f"{entry} does not lead to its batch",
                 consequence,
             )
@@ -241,8 +232,7 @@ class TimeIndexCheck(_IndexCheck):
     """
 
     _name: ClassVar[Literal["offset_index", "time_index"]] = "time_index"
-    _format: ClassVar[ModuleType] = time_index
-    _dtype: ClassVar[np.dtype[np.void]] = TIME_ENTRY
+    _format = time_index
 
     def __init__(self, segment: LogSegment, *, will_be_recovered: bool, is_clean: bool) -> None:
         super().__init__(segment, will_be_recovered=will_be_recovered)
@@ -300,7 +290,7 @@ class TimeIndexCheck(_IndexCheck):
         is_active = self.segment.is_active
         return self._finding(
             Severity.WRONG_ANSWERS if is_active else Severity.DATA_LOSS_RISK,
-            (self._index.entry_count - count) * self._entry_size,
+            (self._index.entry_count - count) * self._format.ENTRY_SIZE,
             f"{count} zero entries behind the last one",
             "a broker that loads this takes 0 (1970) for the segment's largest timestamp: "
             "lookups pass it over"
@@ -380,7 +370,7 @@ class TimeIndexCheck(_IndexCheck):
             is_left = is_behind and self._is_left_of_crash(is_torn=is_torn)
             yield self._finding(
                 Severity.STYLE if is_left else Severity.WRONG_ANSWERS,
-                slot * self._entry_size,
+                slot * self._format.ENTRY_SIZE,
                 f"{entry} is not what the log says"
                 + (f", which ends at offset {next_offset}" if is_behind else ""),
                 _MADE_ANEW

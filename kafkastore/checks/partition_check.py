@@ -28,6 +28,7 @@ from kafkastore.checks.time_check import TimeCheck
 from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.paths import to_path
 from kafkastore.segment.log_segment import LogSegment
 
 #: How often a segment is checked whose files change while it is.
@@ -273,7 +274,7 @@ def _not_opened(error: OSError) -> Finding:
     """Tell of a file that the system does not open."""
     return Finding(
         Severity.DATA_LOSS_RISK,
-        Path(os.fsdecode(error.filename)),
+        to_path(os.fsdecode(error.filename)),
         None,
         f"it can't be opened ({error.strerror})",
         "a broker gives up the log directory, or does not start",

@@ -39,7 +39,7 @@ from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.small_file import has_bytes
@@ -132,7 +132,7 @@ def plan_reindex(
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
-    root = Path(os.path.abspath(local_path(path)))
+    root = to_path(os.path.abspath(open_path(path)))
     broker_rules = rules_of(rules)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)

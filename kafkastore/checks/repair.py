@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 from kafkastore.changes.plan import FileChange, Inline, Plan, Rebuilt
 from kafkastore.checks.cut_logs import cut
@@ -46,7 +45,7 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
     RebuiltIndexes,
@@ -118,7 +117,7 @@ def plan_repair(
     if like != KEEP:
         rules_of(like)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
-    root = Path(os.path.abspath(local_path(path)))
+    root = to_path(os.path.abspath(open_path(path)))
     store = open_store(root)
     changes: list[FileChange] = []
     for log in store.logs_of(partitions):

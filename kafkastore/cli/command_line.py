@@ -4,10 +4,9 @@ from __future__ import annotations
 import difflib
 import io
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any
 
 import click
 
@@ -20,7 +19,6 @@ from kafkastore.cli.failures import (
     tell,
 )
 from kafkastore.errors import KafkaStoreError
-from kafkastore.remote.tree import shown
 
 #: What a shell reports of a program that SIGPIPE ended, as `cat` ends in ``cat file | head``.
 PIPE_CLOSED = 141
@@ -131,10 +129,7 @@ class CommandLine(click.Group):
         extra: dict[str, Any],
     ) -> int:
         try:
-            with _urls_shown(sys.argv[1:] if args is None else args):
-                result = super().main(
-                    args, prog_name, complete_var, standalone_mode=False, **extra
-                )
+            result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.ctx.get_help() if error.ctx else error.message, err=True)
             return UNREADABLE
@@ -161,49 +156,6 @@ def _make_output_robust() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-class _UrlsShown:
-    """A stream that names what is in remote stores by its URL, not by the file that stands for it.
-
-    Parameters
-    ----------
-    stream : TextIO
-        Where it goes.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write a text."""
-        written: int = self._stream.write(shown(text))
-        return written
-
-    @property
-    def buffer(self) -> BinaryIO:
-        """The same for bytes."""
-        return cast(BinaryIO, _BytesShown(self._stream.buffer))
-
-
-class _BytesShown(_UrlsShown):
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        # Latin-1 keeps every byte.
-        written: int = self._stream.write(shown(data.decode("latin-1")).encode("latin-1"))
-        return written
-
-
-@contextmanager
-def _urls_shown(arguments: Sequence[str]) -> Iterator[None]:
-    """Print URLs, as they were given."""
-    if not any("://" in each for each in arguments):
-        yield
-        return
-    with redirect_stdout(cast(TextIO, _UrlsShown(sys.stdout))):
-        yield
 
 
 def _tell_wrong_use(error: click.UsageError) -> None:

@@ -19,8 +19,7 @@ from kafkastore.cli.visible import visible
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
 from kafkastore.log.log_store import is_partition_directory
-from kafkastore.remote.stores import is_url
-from kafkastore.remote.tree import url_of
+from kafkastore.paths import is_url
 
 
 def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
@@ -107,7 +106,7 @@ def upload_copy(
         )
     for path in copied.empty:
         note(f"{path} is empty and no object stands for it: it is not in {url}")
-    if not mtimes_are_kept and not is_url(url_of(source)):
+    if not mtimes_are_kept and not is_url(str(source)):
         note(
             f"objects have no modification times but those of the upload: kafkastore migrate "
             f"{shlex.quote(str(source))} --save-mtimes FILE keeps a list"

@@ -9,7 +9,8 @@ from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.tables import StreamedTable, counted
 from kafkastore.cli.times import show_time
 from kafkastore.errors import CorruptIndexError
-from kafkastore.formats import offset_index, time_index, transaction_index
+from kafkastore.formats import transaction_index
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.transaction_index_file import TransactionIndex
 

@@ -20,7 +20,7 @@ from kafkastore.errors import (
     RemoteStoreError,
     UnsupportedFormatError,
 )
-from kafkastore.remote.tree import shown
+from kafkastore.paths import name_url
 
 FOUND_PROBLEMS = 1
 UNREADABLE = 2
@@ -81,13 +81,13 @@ def left_behind_is_told(left_behind: Callable[[], str | None]) -> Iterator[None]
 def tell(what: str) -> None:
     """Put one sentence on stderr, behind what was printed so far."""
     flush_quietly()
-    click.echo(f"kafkastore: {visible(shown(' '.join(what.split())))}", err=True)
+    click.echo(f"kafkastore: {visible(' '.join(what.split()))}", err=True)
 
 
 def note(what: str) -> None:
     """Put something on stderr that is no problem but good to know."""
     flush_quietly()
-    click.echo(f"note: {visible(shown(' '.join(what.split())))}", err=True)
+    click.echo(f"note: {visible(' '.join(what.split()))}", err=True)
 
 
 def flush_quietly() -> None:
@@ -139,6 +139,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _sentence_of_os_error(error: OSError) -> str:
+    name_url(error)
     what, remedy = _REMEDIES_BY_ERRNO.get(
         error.errno or 0, ((error.strerror or str(error)).lower(), "")
     )

@@ -15,7 +15,7 @@ from kafkastore.cli.selection import ANY_PATH, DESTINATION
 from kafkastore.cli.tables import counted
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.java_text import INT32_MAX
-from kafkastore.remote.tree import refuse_remote
+from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])

@@ -12,8 +12,7 @@ from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.stores import is_url
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import is_url, open_path
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -32,7 +31,7 @@ class _LocalPath(click.Path):
                 param,
                 context,
             )
-        return super().convert(local_path(value), param, context)
+        return super().convert(open_path(value), param, context)
 
 
 class _StorePath(click.Path):
@@ -42,7 +41,7 @@ class _StorePath(click.Path):
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> Any:
         """Return the path; a URL is listed now."""
-        return super().convert(local_path(value), param, context)
+        return super().convert(open_path(value), param, context)
 
 
 class _DestinationPath(click.Path):
@@ -52,7 +51,7 @@ class _DestinationPath(click.Path):
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> Any:
         """Return the path, or the URL."""
-        return value if is_url(value) else super().convert(local_path(value), param, context)
+        return value if is_url(value) else super().convert(open_path(value), param, context)
 
 
 #: A local path; whether it is there and may be read, the layers below find out and say.

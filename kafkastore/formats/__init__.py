@@ -8,8 +8,8 @@ records                    `record_batch` (as Python values), `record_columns` (
                            `record_builder` (written), `batch_header` (headers alone, checksums),
                            `batch_sequence` (headers against each other and against the indexes),
                            `control_records`, `compression`, `decompression`, `crc`
-indexes                    `offset_index`, `time_index`, `index_growth`, `index_builder`,
-                           `transaction_index`
+indexes                    `indexes` (offset index and time index), `index_growth`,
+                           `index_builder`, `transaction_index`
 transactions               `transactions`, `producer_state`, `producer_snapshot`,
                            `transaction_state`
 small files, names         `checkpoints`, `leader_epochs`, `raft_snapshot`, `file_names`

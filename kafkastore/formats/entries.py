@@ -6,7 +6,7 @@ the dtypes that end in ``_ON_DISK`` have the bytes as they stand in the files.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ class TimestampOffset(NamedTuple):
 
     timestamp: int
     offset: int
+
+
+EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
 
 
 class LogOffsetPosition(NamedTuple):

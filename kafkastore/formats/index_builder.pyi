@@ -2,9 +2,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-OFFSET_ENTRY_SIZE: int
-TIME_ENTRY_SIZE: int
-
 class IndexBuilder:
     is_behind_marker: bool
     def __init__(

@@ -12,14 +12,16 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 
 from kafkastore.formats.batch_header cimport CONTROL_FLAG, BatchHeader
-from kafkastore.formats.big_endian cimport store_i32, store_i64
+from kafkastore.formats.indexes cimport (
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    store_offset_entry,
+    store_time_entry,
+)
 from kafkastore.formats.varint cimport unlikely
 
 from kafkastore.errors import OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats.batch_header import bytes_of
-
-OFFSET_ENTRY_SIZE = 8
-TIME_ENTRY_SIZE = 12
 
 cdef enum BuildStatus:
     BUILT
@@ -57,9 +59,9 @@ cdef bint add_offset_entry(
     if offset <= built.last_offset_in_index:
         return False
     built.last_offset_in_index = offset
-    store_i32(entries + built.offset_bytes, <int32_t> (offset - built.base_offset))
-    store_i32(entries + built.offset_bytes + 4, <int32_t> position)
-    built.offset_bytes += 8
+    store_offset_entry(entries + built.offset_bytes, <int32_t> (offset - built.base_offset),
+                       <int32_t> position)
+    built.offset_bytes += OFFSET_ENTRY_SIZE
     return True
 
 
@@ -71,10 +73,9 @@ cdef bint maybe_add_time_entry(Indexes* built, uint8_t* entries) noexcept nogil:
         return False
     built.last_offset_in_time_index = built.offset_of_max_timestamp
     built.last_time_entry = built.largest_timestamp
-    store_i64(entries + built.time_bytes, built.largest_timestamp)
-    store_i32(entries + built.time_bytes + 8,
-              <int32_t> (built.offset_of_max_timestamp - built.base_offset))
-    built.time_bytes += 12
+    store_time_entry(entries + built.time_bytes, built.largest_timestamp,
+                     <int32_t> (built.offset_of_max_timestamp - built.base_offset))
+    built.time_bytes += TIME_ENTRY_SIZE
     return True
 
 
@@ -261,8 +262,8 @@ cdef class IndexBuilder:
         if count == 0:
             return 0
         first = <const BatchHeader*> &header_bytes[0]
-        PyByteArray_Resize(self.offset_entries, self.built.offset_bytes + 8 * count)
-        PyByteArray_Resize(self.time_entries, self.built.time_bytes + 12 * count)
+        PyByteArray_Resize(self.offset_entries, self.built.offset_bytes + OFFSET_ENTRY_SIZE * count)
+        PyByteArray_Resize(self.time_entries, self.built.time_bytes + TIME_ENTRY_SIZE * count)
         offset_entries = <uint8_t*> PyByteArray_AS_STRING(self.offset_entries)
         time_entries = <uint8_t*> PyByteArray_AS_STRING(self.time_entries)
         with nogil:
@@ -280,7 +281,7 @@ cdef class IndexBuilder:
         offset_index, time_index : bytes
         """
         PyByteArray_Resize(self.offset_entries, self.built.offset_bytes)
-        PyByteArray_Resize(self.time_entries, self.built.time_bytes + 12)
+        PyByteArray_Resize(self.time_entries, self.built.time_bytes + TIME_ENTRY_SIZE)
         if not maybe_add_time_entry(
             &self.built, <uint8_t*> PyByteArray_AS_STRING(self.time_entries)
         ):

@@ -1,6 +1,6 @@
 """How the two indexes grow: the size of a new file, when it is full, what may be appended.
 
-Policy, not bytes: `offset_index.pack_entry` and `time_index.pack_entry` encode what these allow.
+Policy, not bytes: `indexes` encodes the entries that these allow.
 
 Source: Kafka 2.4.0 ``AbstractIndex``, ``OffsetIndex.append``, ``TimeIndex.maybeAppend``.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkastore.errors import IndexFullError, OutOfOrderAppendError
 from kafkastore.formats.entries import TimestampOffset
-from kafkastore.formats.offset_index import relative_offset
+from kafkastore.formats.indexes import relative_offset
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -20,7 +20,7 @@ from kafkastore.jobs.places import (
 )
 from kafkastore.jobs.runner import Failed, Runner, attempt
 from kafkastore.log.log_store import AnyPartition, LogStore
-from kafkastore.remote.tree import with_urls
+from kafkastore.paths import name_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,11 +79,12 @@ class Job(ABC, Generic[ItemT, ResultT]):
         place = self.place(item)
         try:
             for row in self.rows(self.run(item)):
-                yield with_urls({**place, **row})
+                yield {**place, **row}
         except Exception as error:
+            name_url(error)
             is_ours = isinstance(error, KafkaStoreError | OSError)
             what = str(error) if is_ours else f"{type(error).__name__}: {error}"
-            yield with_urls({**place, "error": what})
+            yield {**place, "error": what}
 
 
 class PartitionJob(Job[Copies, ResultT]):

@@ -13,7 +13,7 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.log.log_store import AnyPartition, AnyPath, LogStore, Partitions, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import known_here, url_of
+from kafkastore.paths import open_path, to_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +56,7 @@ def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
         with suppress(*FAILURES):  # the job reports it
             size = sum(segment.size for segment in log.segments)
     path = str(log.path)
-    store = url_of(path if root is None else root)
+    store = path if root is None else root
     return Place(store, root, path, log.topic, log.partition, size)
 
 
@@ -96,9 +96,9 @@ def open_place(place: Place) -> PartitionLog:
     """Open a partition, with the checkpoints around it."""
     log_dir = None
     if place.root is not None:
-        root = known_here(Path(place.root), with_all_below=False)
+        root = open_path(to_path(place.root), with_all_below=False)
         log_dir = _log_dir(root, _state_of(root))
-    return PartitionLog(Path(place.path), TopicPartition(place.topic, place.partition), log_dir)
+    return PartitionLog(to_path(place.path), TopicPartition(place.topic, place.partition), log_dir)
 
 
 def weight(copies: Iterable[Place]) -> int:
@@ -113,7 +113,7 @@ def columns_of(copies: Sequence[Place]) -> Mapping[str, Any]:
         "store": place.store,
         "topic": place.topic,
         "partition": place.partition,
-        "path": url_of(place.path),
+        "path": place.path,
     }
 
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from kafkastore import migration
@@ -24,7 +23,7 @@ from kafkastore.jobs.runner import Failed, Runner, attempt
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.migration import PartitionSurvey, Survey
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.versions import rules_of
 
@@ -143,7 +142,7 @@ def plan_reindex(
         if found is not None:
             for unindexed in each.unindexed:
                 found(unindexed)
-    return reindex_plan(Path(os.path.abspath(local_path(path))), rules, changes)
+    return reindex_plan(to_path(os.path.abspath(open_path(path))), rules, changes)
 
 
 def reindex_place(
@@ -196,7 +195,7 @@ def places_in(
     KeyError
         If one of `partitions` is not there.
     """
-    root = os.path.abspath(local_path(path))
+    root = to_path(os.path.abspath(open_path(path)))
     return [
         place_of(log, is_weighed=is_weighed) for log in open_store(root).logs_of(partitions)
     ]

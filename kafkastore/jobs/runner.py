@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
 from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.paths import name_url
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -38,6 +39,7 @@ def attempt(work: Callable[[Item], Result], item: Item) -> Result | Failed:
     try:
         return work(item)
     except Exception as error:
+        name_url(error)
         return Failed(error)
 
 

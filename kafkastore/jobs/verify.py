@@ -31,6 +31,7 @@ from kafkastore.jobs.runner import Progress
 from kafkastore.log.log_store import AnyPartition, LogStore
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.paths import to_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -281,7 +282,7 @@ def _next_to_partitions(store: LogStore) -> Iterator[CheckedFile]:
         checked = CheckedPartition(finding.path, [finding])
         yield CheckedFile(store_around(finding.path, store), checked)
     for error in failures:
-        path = Path(str(error.filename or getattr(error, "path", "")))
+        path = to_path(str(error.filename or getattr(error, "path", "")))
         yield CheckedFile(store_around(path, store), CheckedPartition(path, failures=[error]))
 
 

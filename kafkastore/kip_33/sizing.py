@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError, OffsetOverflowError, OutOfOrderAppendError
-from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.index_growth import preallocated_size
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment

@@ -20,7 +20,7 @@ from kafkastore.formats.file_names import (
     TopicPartition,
     parse_partition_directory,
 )
-from kafkastore.remote.tree import known_here
+from kafkastore.paths import open_path
 from kafkastore.segment.small_file import read_if_there
 
 #: Files by which a directory shows that a broker has used it as a log directory.
@@ -102,7 +102,7 @@ class LogDir:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = known_here(path, with_all_below=False)
+        self.path = open_path(path, with_all_below=False)
         self._checkpoints: dict[str, Checkpoint] = {}
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class LogDir:
         skipped = found.skipped
         with os.scandir(self.path) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                path = Path(entry.path)
+                path = self.path / entry.name
                 try:
                     if not entry.is_dir():
                         continue

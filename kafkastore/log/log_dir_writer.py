@@ -52,7 +52,7 @@ from kafkastore.log.log_dir import CHECKPOINTS, LogDir
 from kafkastore.log.log_writer import LogWriter
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.recovery import RecoveredLog, RecoveredSegment, recover_log
-from kafkastore.remote.tree import refuse_remote
+from kafkastore.paths import refuse_remote
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.segment_writer import check_end
 from kafkastore.segment.small_file import read_if_there

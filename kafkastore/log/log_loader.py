@@ -17,7 +17,7 @@ from kafkastore.errors import (
     OffsetOverflowError,
     OutOfOrderAppendError,
 )
-from kafkastore.formats import offset_index, time_index, transaction_index
+from kafkastore.formats import transaction_index
 from kafkastore.formats.checkpoints import (
     EpochStart,
     pack_leader_epoch_checkpoint,
@@ -33,6 +33,7 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.directory_files import INDEX_SUFFIXES, DirectoryFiles
 from kafkastore.log.loaded_segment import LoadedSegment

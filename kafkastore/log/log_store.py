@@ -20,7 +20,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import local_path
+from kafkastore.paths import open_path
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
 
 AnyPath = str | PathLike[str]
@@ -321,7 +321,7 @@ def open_store(
     kafkastore.errors.NotALogDirectoryError: /nowhere does not exist
     """
     given = path if isinstance(path, list | tuple) else [path]
-    paths = [local_path(each, storage_options) for each in given]
+    paths = [open_path(each, storage_options) for each in given]
     if not paths:
         raise NotALogDirectoryError("no path is given")
     places: list[tuple[TopicPartition, Place]] = []

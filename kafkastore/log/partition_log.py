@@ -51,7 +51,7 @@ from kafkastore.log.lookup.prepared import LookupChoice, prepare
 from kafkastore.log.lookup.rules import CORRECT
 from kafkastore.log.lookup.segments_by_time import Lookup, as_entry
 from kafkastore.log.partition_files import FileNote, PartitionFiles
-from kafkastore.remote.tree import known_here, list_again
+from kafkastore.paths import list_again, open_path
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
@@ -90,7 +90,7 @@ class PartitionLog:
     def __init__(
         self, path: Path, topic_partition: TopicPartition, log_dir: LogDir | None = None
     ) -> None:
-        self.path = known_here(path)
+        self.path = open_path(path)
         self.topic_partition = topic_partition
         self.log_dir = log_dir
         #: What was read since `refresh`: properties by name, and lookups by their rules.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafkastore.errors import CorruptBatchError, OffsetOverflowError
-from kafkastore.formats import offset_index, time_index
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.log_file import LogFile
 

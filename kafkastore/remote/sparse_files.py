@@ -77,7 +77,7 @@ class SparseFile:
             _files[status.st_dev, status.st_ino] = self
 
     def need(self, start: int, end: int) -> None:
-        """Have bytes in the file; see `reads.need`."""
+        """Have the bytes [start, end) in the file; see `kafkastore.reads.fetch_bytes`."""
         end = min(end, self.source.size)
         if start >= end:
             return
@@ -243,12 +243,12 @@ def find(descriptor: int) -> SparseFile | None:
     return _find(os.fstat(descriptor))
 
 
-def status_of(path: str | os.PathLike[str]) -> os.stat_result:
+def status_of(path: os.PathLike[str], *, follow_symlinks: bool = True) -> os.stat_result:
     """Do what ``os.stat`` does, and not while a file's time is other for having been written."""
-    status = os.stat(path)
-    if _files and _find(status) is not None:
+    status = os.stat(path, follow_symlinks=follow_symlinks)
+    if _find(status) is not None:
         with _writing:
-            return os.stat(path)
+            return os.stat(path, follow_symlinks=follow_symlinks)
     return status
 
 

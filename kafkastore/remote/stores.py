@@ -5,15 +5,12 @@ Credentials, endpoints and regions are found as the library for each kind of sto
 """
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from kafkastore.errors import NotALogDirectoryError, RemoteObjectChangedError, RemoteStoreError
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_LOCAL = re.compile(r"^(?:file|local)://", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What the libraries call the time of the last change, and what tells one content from another.
 _MODIFIED = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
@@ -265,20 +262,6 @@ class RemoteStore:
 def is_other_content(error: Exception) -> bool:
     """Tell whether S3 refused for having another content than was named."""
     return "PreconditionFailed" in repr(error.__cause__)
-
-
-def is_url(path: object) -> bool:
-    """Tell whether a path is the URL of something that is not local."""
-    return (
-        isinstance(path, str)
-        and _URL.match(path) is not None
-        and _LOCAL.match(path) is None
-    )
-
-
-def without_file_scheme(path: str) -> str:
-    """Return the path that a URL of a local file stands for; any other as it is."""
-    return _LOCAL.sub("", path)
 
 
 async def _whole_body(body: Any) -> bytes:

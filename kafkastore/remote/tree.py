@@ -1,268 +1,81 @@
-"""Remote stores as local directories of sparse files, in a temporary directory of the process.
+"""Remote stores as local directories of sparse files, in this process's temporary directory.
 
-``s3://bucket/kafka-logs`` becomes ``<temporary>/s3:/bucket/kafka-logs`` with all directories and
-files below: names, sizes and modification times are those of one listing, the bytes come when they
-are read. Opened again, it is listed again, and what did not change keeps the bytes that are here.
+Names, sizes and modification times are those of one listing, the bytes come when they are read.
+Opened again, a store is listed again, and what did not change keeps the bytes that are here.
 """
 from __future__ import annotations
 
-import atexit
-import fcntl
 import os
-import re
-import shutil
-import tempfile
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from kafkastore.errors import ChangeRefusedError, KafkaStoreError, RemoteStoreError
-from kafkastore.remote import reads, sparse_files
+from kafkastore.errors import RemoteStoreError
+from kafkastore.remote import mount
+from kafkastore.remote.mount import RemotePath, url_of
 from kafkastore.remote.sparse_files import SparseFile
-from kafkastore.remote.stores import RemoteObject, RemoteStore, is_url, without_file_scheme
-
-_PREFIX = "kafkastore-remote-"
-_LOCK_FILE = ".in-use"
-#: Where a path is in the directory of any process.
-_IN_A_TREE = re.compile(rf"(?:/[^\s/]+)*/{_PREFIX}[^/]+/([a-z][a-z0-9+.-]*):/")
-#: The same of a path by itself, which may have blanks.
-_PATH_IN_A_TREE = re.compile(rf"/(?:[^/]+/)*{_PREFIX}[^/]+/([a-z][a-z0-9+.-]*):/")
+from kafkastore.remote.stores import RemoteObject, RemoteStore
 
 
 class _Tree:
-    """The directory of this process; made when the first store is opened."""
+    """What this process has listed."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, as in a process that was forked off."""
         self.lock = RLock()
-        self.root: str | None = None
         self.files: dict[str, SparseFile] = {}
         #: Directories that were listed with all below, and those of which only what lies there was.
         self.listed: set[str] = set()
         self.listed_beside: set[str] = set()
         #: What was given with URLs.
         self.options: dict[str, Mapping[str, Any]] = {}
-        self._lock_descriptor = -1
-
-    def made(self) -> str:
-        """Return the directory; what processes left behind that were killed is removed."""
-        if self.root is None:
-            sparse_files.disk_bytes()  # complains before anything is fetched
-            _remove_left_behind(tempfile.gettempdir())
-            root = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
-            # Who looks for what was left behind sees a lock only when it is held.
-            self._lock_descriptor = _locked(root, _LOCK_FILE + "-soon")
-            os.rename(os.path.join(root, _LOCK_FILE + "-soon"), os.path.join(root, _LOCK_FILE))
-            self.root = root
-            atexit.register(self.remove, os.getpid(), root)
-            reads.watch(sparse_files.find)
-        return self.root
-
-    def remove(self, process: int, root: str) -> None:
-        """Remove the directory at exit; a process forked off leaves it."""
-        if os.getpid() == process:
-            shutil.rmtree(root, ignore_errors=True)
-
-    def forget(self) -> None:
-        """Begin anew in a process that was forked off."""
-        self.__init__()  # type: ignore[misc]
 
 
 _tree = _Tree()
 os.register_at_fork(after_in_child=_tree.forget)
 
 
-def local_path(
-    path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
-) -> Path:
-    """Return where a path is found: itself, or a URL's local directory, listed just now.
+def list_url(url: str, storage_options: Mapping[str, Any] | None = None) -> RemotePath:
+    """List a URL of a directory, or of one object, now; return its path.
 
-    Parameters
-    ----------
-    path : path-like
-        A local path, or a URL of a directory, or of one object. What was returned for one is as it
-        was listed then: a command lists what it was given once.
-    storage_options : mapping, optional
-        For the store's library.
-
-    Returns
-    -------
-    Path
-        Nothing may be changed there.
-
-    Raises
-    ------
-    NotALogDirectoryError
-        If there is nothing at a URL.
-    RemoteStoreError
-        If it can't be listed.
+    Raises NotALogDirectoryError if nothing is there, RemoteStoreError if it can't be listed.
     """
-    url = _url_meant(path)
-    if url is None:
-        return Path(without_file_scheme(path) if isinstance(path, str) else path)
-    if _is_ours(text := os.fspath(path)) and _is_listed(text, with_all_below=True):
-        return Path(path)
     store = _store(url, storage_options or {})
     return _laid_out(store, store.list())
 
 
-def known_here(path: Path, *, with_all_below: bool = True) -> Path:
-    """Return where a directory is found that this process, or another one, has opened a store for.
+def list_again(path: RemotePath) -> None:
+    """List a directory again, with the options that its URL was given with."""
+    store = _store(str(path), None)
+    _laid_out(store, store.list())
 
-    Parameters
-    ----------
-    path : Path
-        Any path. What another process calls its directory of a remote store (the one that gave
-        this one a part of its work), stands for the URL, which is listed now.
-    with_all_below : bool
-        Whether what is below its directories is listed, too.
 
-    Returns
-    -------
-    Path
-        Of a local path, itself.
-    """
-    text = os.fspath(path)
-    if _PREFIX not in text or (url := _url_meant(text)) is None:
+def list_once(path: RemotePath, *, with_all_below: bool) -> RemotePath:
+    """List a directory, alone or with all below, unless this process has; return its path."""
+    if _is_listed(os.fspath(path), with_all_below=with_all_below):
         return path
-    if _is_ours(text) and _is_listed(text, with_all_below=with_all_below):
-        return path
-    store = _store(url, None)
+    store = _store(str(path), None)
     if with_all_below:
         return _laid_out(store, store.list())
-    objects, directories = store.list_beside()
-    return _laid_out(store, objects, directories)
-
-
-def list_again(path: Path) -> None:
-    """List a directory again if it is one of a remote store.
-
-    Parameters
-    ----------
-    path : Path
-    """
-    text = os.fspath(path)
-    if _PREFIX in text and _is_ours(text) and (url := _url_meant(text)) is not None:
-        store = _store(url, None)
-        _laid_out(store, store.list())
+    return _laid_out(store, *store.list_beside())
 
 
 def object_at(path: Path) -> RemoteObject | None:
-    """Return the object that a file here stands for; None for any other file.
-
-    Parameters
-    ----------
-    path : Path
-        As `local_path` or `known_here` returned it, or below.
-
-    Returns
-    -------
-    RemoteObject or None
-    """
+    """Return the object that a file here stands for; None for any other file."""
     file = _tree.files.get(os.fspath(path))
     return None if file is None else file.source
-
-
-def url_of(path: str | os.PathLike[str]) -> str:
-    """Return the URL that a path here stands for; any other path as it is.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    str
-    """
-    return _PATH_IN_A_TREE.sub(r"\1://", os.fspath(path), count=1)
-
-
-def shown(text: str) -> str:
-    """Put URLs where a text names files of remote stores.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-    """
-    if _PREFIX not in text:
-        return text
-    if _tree.root is not None:  # there may be blanks in it
-        text = text.replace(f"{_tree.root}/", f"/{_PREFIX}here/")
-    return _IN_A_TREE.sub(r"\1://", text)
-
-
-def put_urls(raised: Exception) -> None:
-    """Let an error and its causes name URLs, not the files here that stand for them."""
-    error: BaseException | None = raised
-    seen: list[BaseException] = []
-    while error is not None and all(error is not each for each in seen):  # it may cause itself
-        seen.append(error)
-        if isinstance(error, KafkaStoreError):
-            error.args = with_urls(error.args)
-            vars(error).update(with_urls(vars(error)))
-        elif isinstance(error, OSError) and error.filename is not None:
-            error.filename = with_urls(error.filename)
-        error = error.__cause__
-
-
-def with_urls(value: Any) -> Any:
-    """Put URLs into a text, a path, or what is made up of such; see `shown`.
-
-    Parameters
-    ----------
-    value : object
-        A path that stands for a URL becomes a text.
-    """
-    if isinstance(value, str | os.PathLike):
-        text = os.fspath(value)
-        told = shown(text) if isinstance(text, str) else text
-        return value if told == text else told
-    if isinstance(value, Mapping):
-        return {name: with_urls(each) for name, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(with_urls, value))
-    return value
-
-
-def refuse_remote(path: str | os.PathLike[str]) -> None:
-    """Refuse a place to be changed that is not local.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is a URL, or a path of a remote store's file.
-    """
-    url = path if isinstance(path, str) and is_url(path) else url_of(os.path.realpath(path))
-    if is_url(url):
-        raise ChangeRefusedError(
-            f"{url} is not changed where it is: work on a copy on a local disk (--copy-to)"
-        )
-
-
-def _url_meant(path: str | os.PathLike[str]) -> str | None:
-    """Return the URL that is given, or that a file here, or in another process, stands for."""
-    text = url_of(path)
-    return text if is_url(text) else None
-
-
-def _is_ours(path: str) -> bool:
-    return _tree.root is not None and path.startswith(_tree.root + "/")
 
 
 def _is_listed(path: str, *, with_all_below: bool) -> bool:
     """Tell whether it is known what is in a directory here."""
     if not with_all_below and path in _tree.listed_beside:
         return True
-    while path not in _tree.listed and path != _tree.root:
+    while path not in _tree.listed and url_of(path) is not None:
         path = os.path.dirname(path)
     return path in _tree.listed
 
@@ -283,17 +96,17 @@ def _laid_out(
     store: RemoteStore,
     objects: Mapping[str, RemoteObject],
     directories: Collection[str] | None = None,
-) -> Path:
-    scheme, _, rest = store.url.partition("://")
+) -> RemotePath:
+    path = RemotePath.of(store.url)
     with _tree.lock:
-        place = os.path.join(_tree.made(), scheme + ":", rest)
         try:
-            _bring_up_to_date(place, objects, directories)
+            _bring_up_to_date(os.fspath(path), objects, directories)
         except OSError as error:
             raise RemoteStoreError(
-                store.url, f"its files can't be laid out in {_tree.root} ({error}); set TMPDIR"
+                store.url,
+                f"its files can't be laid out in {mount.directory()} ({error}); set TMPDIR",
             ) from error
-    return Path(place)
+    return path
 
 
 def _bring_up_to_date(
@@ -339,25 +152,3 @@ def _files_below(place: str, but_for: Collection[str]) -> list[str]:
 
 def _is_same(one: RemoteObject, other: RemoteObject) -> bool:
     return one[3:] == other[3:]  # size, modification time, version
-
-
-def _locked(root: str, name: str = _LOCK_FILE) -> int:
-    """Hold a directory's lock as long as this process lives, and those forked off."""
-    descriptor = os.open(os.path.join(root, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _remove_left_behind(temporary: str) -> None:
-    """Remove directories of processes that ended without doing so."""
-    for name in os.listdir(temporary):
-        root = os.path.join(temporary, name)
-        if name.startswith(_PREFIX) and os.path.exists(os.path.join(root, _LOCK_FILE)):
-            with suppress(OSError):
-                descriptor = _locked(root)
-                shutil.rmtree(root, ignore_errors=True)
-                os.close(descriptor)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptionError
-from kafkastore.remote.sparse_files import status_of
+from kafkastore.paths import to_path
 from kafkastore.segment.log_file import LogFile
 
 Indexes = Literal["check", "trust", "ignore"]
@@ -161,13 +161,13 @@ def _identity(path: str, temporary: str) -> _Identity:
     return tuple(
         number
         for suffix in (".log", ".timeindex")
-        for number in _identity_of(Path(f"{path}{suffix}{temporary}"))
+        for number in _identity_of(to_path(f"{path}{suffix}{temporary}"))
     )
 
 
 def _identity_of(path: Path) -> _Identity:
     try:
-        status = status_of(path)
+        status = path.stat()
     except OSError:
         return ()
     return (

@@ -19,21 +19,15 @@ import mmap
 import os
 from io import FileIO
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import ClassVar, Generic, Self, TypeVar
+from types import TracebackType
+from typing import ClassVar, Generic, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkastore.errors import CorruptIndexError
-from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.arguments import whole_number
-from kafkastore.formats.entries import (
-    OFFSET_ENTRY_ON_DISK,
-    TIME_ENTRY_ON_DISK,
-    OffsetPosition,
-    TimestampOffset,
-)
+from kafkastore.formats.entries import EntryT, OffsetPosition, TimestampOffset
 from kafkastore.formats.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -41,13 +35,12 @@ from kafkastore.formats.file_names import (
     InvalidNameError,
     parse_segment_file,
 )
+from kafkastore.formats.indexes import IndexFormat, offset_index, time_index
 from kafkastore.formats.java_text import INT32_MAX
-from kafkastore.remote import reads
-from kafkastore.remote.sparse_files import status_of
+from kafkastore.paths import to_path
+from kafkastore.reads import fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.segment_glimpse import largest_used_size
-
-EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
 
 # The padding is read backwards in blocks of this size. A multiple of both entry sizes, so that no
 # entry lies in two blocks.
@@ -74,8 +67,7 @@ def base_offset_of(path: Path) -> int:
 class _IndexFile(Generic[EntryT]):
     """What the two index files have in common: all but the meaning of an entry."""
 
-    _format: ClassVar[ModuleType]
-    _dtype_on_disk: ClassVar[np.dtype[np.void]]
+    _format: IndexFormat[EntryT]
     _suffix: ClassVar[str]
 
     def __init__(self, file: FileIO, path: Path, base_offset: int) -> None:
@@ -114,7 +106,7 @@ class _IndexFile(Generic[EntryT]):
         InvalidNameError
             If no base offset is given and the name has none.
         """
-        path = Path(path)
+        path = to_path(path)
         if base_offset is None:
             base_offset = base_offset_of(path)
         base_offset = whole_number("base_offset", base_offset)
@@ -148,24 +140,24 @@ class _IndexFile(Generic[EntryT]):
     @property
     def entry_count(self) -> int:
         """Slots in the file, zero padding included: the entries that a broker would count."""
-        return self.size // self._entry_size
+        return self.size // self._format.ENTRY_SIZE
 
     @property
     def used_entry_count(self) -> int:
         """Entries without the zero padding behind them; reads only the padding."""
         if self._used is not None:
-            return len(self._used) // self._entry_size
+            return len(self._used) // self._format.ENTRY_SIZE
         if self._used_size is None:
             self._used_size = self._find_used_size()
-        return self._used_size // self._entry_size
+        return self._used_size // self._format.ENTRY_SIZE
 
     @property
     def last_entry(self) -> EntryT:
         """The last entry before the padding; reads only the padding and it."""
         if self._used is None and self.used_entry_count:
-            position = (self.used_entry_count - 1) * self._entry_size
-            last = self._read(position, self._entry_size)
-            if len(last) == self._entry_size:
+            position = (self.used_entry_count - 1) * self._format.ENTRY_SIZE
+            last = self._read(position, self._format.ENTRY_SIZE)
+            if len(last) == self._format.ENTRY_SIZE:
                 return self._last_of(last)
         return self._last_of(self._used_bytes())
 
@@ -174,7 +166,7 @@ class _IndexFile(Generic[EntryT]):
         """The last slot: the last entry of a broker that loads the file."""
         if self.used_entry_count == self.entry_count:
             return self.last_entry
-        return self._last_of(bytes(self._entry_size))
+        return self._last_of(bytes(self._format.ENTRY_SIZE))
 
     @property
     def raw(self) -> npt.NDArray[np.void]:
@@ -185,14 +177,14 @@ class _IndexFile(Generic[EntryT]):
         """
         if self._raw is None:
             size = min(self.size, os.fstat(self._file.fileno()).st_size)
-            size -= size % self._entry_size
-            if size and reads.is_remote(self._file.fileno()):
-                self._raw = np.frombuffer(self._read(0, size), self._dtype_on_disk)
+            size -= size % self._format.ENTRY_SIZE
+            if size and is_remote(self._file.fileno()):
+                self._raw = np.frombuffer(self._read(0, size), self._format.dtype_on_disk)
             elif size:
                 mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
-                self._raw = np.frombuffer(mapped, self._dtype_on_disk)
+                self._raw = np.frombuffer(mapped, self._format.dtype_on_disk)
             else:
-                self._raw = np.empty(0, self._dtype_on_disk)
+                self._raw = np.empty(0, self._format.dtype_on_disk)
         return self._raw
 
     def entry(self, slot: int) -> EntryT:
@@ -215,8 +207,7 @@ class _IndexFile(Generic[EntryT]):
         """
         slot = whole_number("slot", slot)
         with_padding = slot >= self.used_entry_count
-        found: EntryT = self._format.entry(self._content(with_padding), self.base_offset, slot)
-        return found
+        return self._format.entry(self._content(with_padding), self.base_offset, slot)
 
     def entries(self, *, with_padding: bool = False) -> npt.NDArray[np.void]:
         """Decode all entries, with absolute offsets.
@@ -231,10 +222,7 @@ class _IndexFile(Generic[EntryT]):
         numpy.ndarray
             Structured: `offset` and `position`, or `timestamp` and `offset`.
         """
-        parsed: npt.NDArray[np.void] = self._format.parse(
-            self._content(with_padding), self.base_offset
-        )
-        return parsed
+        return self._format.parse(self._content(with_padding), self.base_offset)
 
     def entry_bytes(self, *, with_padding: bool = False) -> bytes:
         """Return the whole entries as the file has them, for the functions of `formats`.
@@ -249,7 +237,7 @@ class _IndexFile(Generic[EntryT]):
         bytes
             Big-endian, relative offsets; odd bytes at the end of the file are left out.
         """
-        return self._content(with_padding)[: self.entry_count * self._entry_size]
+        return self._content(with_padding)[: self.entry_count * self._format.ENTRY_SIZE]
 
     def lookup(
         self, target: int, *, with_padding: bool = False, warm_section: bool = True
@@ -270,13 +258,12 @@ class _IndexFile(Generic[EntryT]):
         OffsetPosition or TimestampOffset
             The entry; (base offset, 0) or (-1, base offset) where none is small enough.
         """
-        found: EntryT = self._format.lookup(
+        return self._format.lookup(
             self._content(with_padding),
             self.base_offset,
             whole_number("target", target),
             warm_section=warm_section,
         )
-        return found
 
     def lookup_many(
         self, targets: npt.ArrayLike, *, with_padding: bool = False, warm_section: bool = True
@@ -295,10 +282,9 @@ class _IndexFile(Generic[EntryT]):
         numpy.ndarray, shape (n,)
             Structured, as from `entries`.
         """
-        found: npt.NDArray[np.void] = self._format.lookup_many(
+        return self._format.lookup_many(
             self._content(with_padding), self.base_offset, targets, warm_section=warm_section
         )
-        return found
 
     def truncate_to(self, offset: int) -> int:
         """Count the entries that remain when those at or after an offset are dropped.
@@ -314,8 +300,7 @@ class _IndexFile(Generic[EntryT]):
             The number of entries to keep; the file is not touched.
         """
         offset = whole_number("offset", offset)
-        kept: int = self._format.truncate_to(self._used_bytes(), self.base_offset, offset)
-        return kept
+        return self._format.truncate_to(self._used_bytes(), self.base_offset, offset)
 
     def first_disorder(self) -> int:
         """Find the first entry that breaks the order of true entries.
@@ -325,8 +310,7 @@ class _IndexFile(Generic[EntryT]):
         int
             Its slot, or -1.
         """
-        slot: int = self._format.first_disorder(self._used_bytes(), self.base_offset)
-        return slot
+        return self._format.first_disorder(self._used_bytes(), self.base_offset)
 
     def check(self) -> None:
         """Check what a broker's sanity check looks at: size, first and last slot.
@@ -341,20 +325,13 @@ class _IndexFile(Generic[EntryT]):
         except CorruptIndexError as error:
             raise error.located(self.path) from error
 
-    @property
-    def _entry_size(self) -> int:
-        size: int = self._format.ENTRY_SIZE
-        return size
-
     def _count_used(self, data: bytes, position: int = 0) -> int:
         """Count the entries in these bytes of the file without the zeros behind them."""
-        count: int = self._format.used_entry_count(data, self.base_offset)
-        return count
+        return self._format.used_entry_count(data)
 
     def _last_of(self, data: bytes) -> EntryT:
         """Decode the last entry of these bytes."""
-        last: EntryT = self._format.last_entry(data, self.base_offset)
-        return last
+        return self._format.last_entry(data, self.base_offset)
 
     def _content(self, with_padding: bool) -> bytes:
         """Return the bytes to search."""
@@ -364,12 +341,12 @@ class _IndexFile(Generic[EntryT]):
         """Read the used part, once."""
         used = self._used
         if used is None:
-            size = self.used_entry_count * self._entry_size
+            size = self.used_entry_count * self._format.ENTRY_SIZE
             self._check_size(size, 0)
             used = self._read(0, size)
             # The file may have been cut since the padding was looked for.
             if len(used) < size:
-                used = used[: self._count_used(used) * self._entry_size]
+                used = used[: self._count_used(used) * self._format.ENTRY_SIZE]
             self._used = used
         return used
 
@@ -377,20 +354,20 @@ class _IndexFile(Generic[EntryT]):
         """Put the padding back behind the used part, and odd bytes at the end of the file."""
         if self._padded is None:
             self._check_size(self.size, LARGEST_PADDED_SIZE)
-            whole_entries = self.entry_count * self._entry_size
+            whole_entries = self.entry_count * self._format.ENTRY_SIZE
             self._padded = self._used_bytes().ljust(whole_entries, b"\0") + self._odd_bytes()
         return self._padded
 
     def _check_size(self, size: int, padded_size: int) -> None:
         """Refuse to hold more of the file in memory than its log can have entries for."""
-        if size <= max(padded_size, largest_used_size(0, self._entry_size)):
+        if size <= max(padded_size, largest_used_size(0, self._format.ENTRY_SIZE)):
             return
         try:
             name = self.path.name.replace(self._suffix, LOG_SUFFIX, 1)
-            log_size = status_of(self.path.with_name(name)).st_size
+            log_size = self.path.with_name(name).stat().st_size
         except FileNotFoundError:
             log_size = INT32_MAX  # the largest there can be
-        largest = max(padded_size, largest_used_size(log_size, self._entry_size))
+        largest = max(padded_size, largest_used_size(log_size, self._format.ENTRY_SIZE))
         if size > largest:
             raise CorruptIndexError(
                 f"the index has {size} bytes, and that of a log of {log_size} bytes has at most "
@@ -402,7 +379,7 @@ class _IndexFile(Generic[EntryT]):
     def _odd_bytes(self) -> bytes:
         """Read what stands behind the last whole entry, once."""
         if self._odd is None:
-            whole_entries = self.entry_count * self._entry_size
+            whole_entries = self.entry_count * self._format.ENTRY_SIZE
             self._odd = self._read(whole_entries, self.size - whole_entries)
         return self._odd
 
@@ -413,7 +390,7 @@ class _IndexFile(Generic[EntryT]):
             start = (end - 1) // TAIL_BLOCK_SIZE * TAIL_BLOCK_SIZE
             used_in_block = self._count_used(self._read(start, end - start), start)
             if used_in_block:
-                return start + used_in_block * self._entry_size
+                return start + used_in_block * self._format.ENTRY_SIZE
             end = start
         return 0
 
@@ -422,11 +399,11 @@ class _IndexFile(Generic[EntryT]):
 
         Brokers preallocate by setting the length, so that the padding of most files is a hole.
         """
-        end = self.entry_count * self._entry_size
+        end = self.entry_count * self._format.ENTRY_SIZE
         if end <= TAIL_BLOCK_SIZE or not hasattr(os, "SEEK_HOLE"):
             return end
         descriptor = self._file.fileno()
-        if reads.is_remote(descriptor):
+        if is_remote(descriptor):
             return end
         data_end = 0
         try:
@@ -436,13 +413,13 @@ class _IndexFile(Generic[EntryT]):
         except OSError as error:
             if error.errno != errno.ENXIO:  # ENXIO: no data follows; else holes are not known
                 return end
-        slots = max(1, -(-data_end // self._entry_size))
-        return min(slots * self._entry_size, end)
+        slots = max(1, -(-data_end // self._format.ENTRY_SIZE))
+        return min(slots * self._format.ENTRY_SIZE, end)
 
     def _read(self, position: int, size: int) -> bytes:
         """Read bytes; fewer only where the file ends."""
         parts = []
-        reads.need(self._file.fileno(), position, position + size)
+        fetch_bytes(self._file.fileno(), position, position + size)
         while size > 0:
             try:
                 part = os.pread(self._file.fileno(), size, position)
@@ -467,8 +444,7 @@ class OffsetIndex(_IndexFile[OffsetPosition]):
     OffsetPosition(offset=4703, position=20512)
     """
 
-    _format: ClassVar[ModuleType] = offset_index
-    _dtype_on_disk: ClassVar[np.dtype[np.void]] = OFFSET_ENTRY_ON_DISK
+    _format = offset_index
     _suffix: ClassVar[str] = OFFSET_INDEX_SUFFIX
 
     def fetch_upper_bound(self, position: int, fetch_size: int) -> OffsetPosition | None:
@@ -502,8 +478,7 @@ class TimeIndex(_IndexFile[TimestampOffset]):
     TimestampOffset(timestamp=1699999999871, offset=4703)
     """
 
-    _format: ClassVar[ModuleType] = time_index
-    _dtype_on_disk: ClassVar[np.dtype[np.void]] = TIME_ENTRY_ON_DISK
+    _format = time_index
     _suffix: ClassVar[str] = TIME_INDEX_SUFFIX
     _first_timestamp_may_be_zero = False
 
@@ -551,6 +526,5 @@ class TimeIndex(_IndexFile[TimestampOffset]):
         """Count the entries in these bytes of the file without the zeros behind them."""
         return time_index.used_entry_count(
             data,
-            self.base_offset,
             first_timestamp_may_be_zero=self._first_timestamp_may_be_zero and position == 0,
         )

@@ -21,7 +21,7 @@ from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import LogOffsetPosition
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.record_batch import RecordBatch
-from kafkastore.remote import reads
+from kafkastore.reads import check_fetched, fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.salvage import has_false_length, next_batch
 from kafkastore.segment.timestamp_search import SegmentSearch
@@ -172,7 +172,7 @@ class LogFile:
         Without a `place` a torn last batch is the end of the log, without an error.
         """
         position, read_size = starting_position, first_read
-        if mapped and reads.is_remote(self._descriptor):
+        if mapped and is_remote(self._descriptor):
             mapped, room = False, _new_memory  # a mapping would show what is not here yet
         mapping = self._map() if mapped and self.size else None
         room = room or _Buffer().room
@@ -233,7 +233,7 @@ class LogFile:
         """Fill a buffer from a position, as far as there are bytes that can be read."""
         view = memoryview(buffer)[: max(self.size - position, 0)]
         done = 0
-        reads.need(self._descriptor, position, position + len(view))
+        fetch_bytes(self._descriptor, position, position + len(view))
         while done < len(view):
             try:
                 got = os.preadv(self._descriptor, [view[done:]], position + done)
@@ -360,7 +360,7 @@ class LogFile:
 
     def unreadable(self, position: int, reason: str | None) -> CorruptBatchError:
         """Return the error for bytes that the system does not give."""
-        reads.check()
+        check_fetched()
         return CorruptBatchError(
             f"the log can't be read ({reason})", path=self.path, position=position
         )

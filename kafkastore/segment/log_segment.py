@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
-from kafkastore.formats import time_index
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
+from kafkastore.formats.indexes import time_index
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
-from kafkastore.remote.sparse_files import status_of
 from kafkastore.segment import segment_glimpse
 from kafkastore.segment.checked_times import (
     DEFAULT_INDEXES,
@@ -137,7 +136,7 @@ class LogSegment:
     @cached_property
     def _log_stat(self) -> os.stat_result:
         try:
-            status = status_of(self.log_path)
+            status = self.log_path.stat()
         except FileNotFoundError as error:
             raise SegmentGoneError(self.log_path) from error
         check_regular(self.log_path, status)
@@ -378,7 +377,7 @@ class LogSegment:
 
     @property
     def _path_without_suffix(self) -> str:
-        return f"{self.directory}/{segment_file_name(self.base_offset, '')}"
+        return f"{os.fspath(self.directory)}/{segment_file_name(self.base_offset, '')}"
 
     def last_time_entry(self, *, with_padding: bool = False) -> TimestampOffset | None:
         """Read the last entry of the time index, and nothing else of it but padding.

@@ -19,7 +19,7 @@ from kafkastore.formats.batch_header cimport (
     parse_header,
 )
 
-from kafkastore.remote.reads cimport have
+from kafkastore.reads cimport have
 
 
 cdef enum Outcome:

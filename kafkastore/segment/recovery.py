@@ -21,7 +21,7 @@ from kafkastore.formats.control_records import ControlRecord, first_control_reco
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transactions import is_control
-from kafkastore.remote import reads
+from kafkastore.reads import fetch_bytes
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.versions import NEWEST, BrokerRules
 
@@ -263,12 +263,12 @@ def _of_higher_magic(
     position = error.position or 0
     with open(log.path, "rb", buffering=0) as file:
         file.seek(position)
-        reads.need(file.fileno(), position, position + batch_header.SMALLEST_FRAME)
+        fetch_bytes(file.fileno(), position, position + batch_header.SMALLEST_FRAME)
         frame = file.read(batch_header.SMALLEST_FRAME)
         length = int.from_bytes(frame[_LENGTH_AT : _LENGTH_AT + 4], "big", signed=True)
         file.seek(position)
         end = position + batch_header.FRAME_OVERHEAD + max(length, 0)
-        reads.need(file.fileno(), position, end)
+        fetch_bytes(file.fileno(), position, end)
         data = bytearray(file.read(batch_header.FRAME_OVERHEAD + max(length, 0)))
     if len(data) <= _MAGIC_AT or data[_MAGIC_AT] > 127:
         return None

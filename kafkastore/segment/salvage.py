@@ -16,7 +16,7 @@ import numpy as np
 from kafkastore.errors import CorruptionError
 from kafkastore.formats import batch_header
 from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
-from kafkastore.remote import reads
+from kafkastore.reads import fetch_bytes
 
 if TYPE_CHECKING:
     from kafkastore.segment.log_file import LogFile
@@ -252,7 +252,7 @@ def _is_whole(data: bytes | bytearray, position: int) -> bool:
 
 def _read(log: LogFile, position: int, size: int) -> bytes | None:
     """Read bytes; None where the device gives none."""
-    reads.need(log.descriptor, position, position + size)
+    fetch_bytes(log.descriptor, position, position + size)
     try:
         return os.pread(log.descriptor, min(size, log.size - position), position)
     except OSError:

@@ -18,12 +18,23 @@ from posix.unistd cimport close, lseek
 
 import os
 
-from kafkastore.formats cimport offset_index, time_index
 from kafkastore.formats.batch_header cimport BatchHeader
+from kafkastore.formats.indexes cimport (
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    OffsetEntry,
+    TimeEntry,
+    first_slot_out_of_order,
+    load_offset_entry,
+    load_time_entry,
+    offset_layout,
+    time_layout,
+    used_time_slots,
+)
 from kafkastore.formats.named_pair cimport new_named_pair
 from kafkastore.formats.record_cursor cimport is_wrapper
 from kafkastore.formats.slot_search cimport search_slots, slots_before_padding
-from kafkastore.remote.reads cimport is_remote_file
+from kafkastore.reads cimport is_remote_file
 from kafkastore.segment.log_window cimport (
     IS_FOUND,
     IS_NO_BATCH,
@@ -36,7 +47,7 @@ from kafkastore.segment.log_window cimport (
 )
 
 from kafkastore.formats.entries import TimestampOffset
-from kafkastore.remote import reads
+from kafkastore.reads import check_fetched
 
 
 cdef extern from *:
@@ -97,7 +108,7 @@ cdef int64_t end_of_data(int descriptor, int64_t size) noexcept nogil:
 
 
 cdef bint find_last_entry(
-    const char* path, int64_t base_offset, bint with_padding, time_index.Entry* last
+    const char* path, int64_t base_offset, bint with_padding, TimeEntry* last
 ) noexcept nogil:
     cdef uint8_t tail[TAIL_SIZE]
     cdef int64_t size, end
@@ -106,21 +117,21 @@ cdef bint find_last_entry(
     cdef int descriptor = open_regular(path, &size)
     if descriptor < 0:
         return False
-    slots = size // time_index._ENTRY_SIZE
+    slots = size // TIME_ENTRY_SIZE
     if not with_padding:
         size = end_of_data(descriptor, size)
-    end = size - size % time_index._ENTRY_SIZE
-    last[0] = time_index.load_entry(tail, -1, base_offset)
+    end = size - size % TIME_ENTRY_SIZE
+    last[0] = load_time_entry(tail, -1, base_offset)
     while end > 0:
         here = min(end, <int64_t> TAIL_SIZE)
         is_read = read_at(descriptor, tail, here, end - here)
         if not is_read:
             break
-        count = here // time_index._ENTRY_SIZE
+        count = here // TIME_ENTRY_SIZE
         if not with_padding:
-            count = time_index.used_slots(tail, count, slots)
+            count = used_time_slots(tail, count, slots)
         if count:
-            last[0] = time_index.load_entry(tail, count - 1, base_offset)
+            last[0] = load_time_entry(tail, count - 1, base_offset)
             break
         end -= here
     close(descriptor)
@@ -147,11 +158,11 @@ def last_time_entry(path, int64_t base_offset, *, bint with_padding):
     """
     cdef bytes name = os.fsencode(path)
     cdef const char* c_name = name
-    cdef time_index.Entry last
+    cdef TimeEntry last
     cdef bint is_read
     with nogil:
         is_read = find_last_entry(c_name, base_offset, with_padding, &last)
-    reads.check()
+    check_fetched()
     return new_named_pair(TimestampOffset, last.timestamp, last.offset) if is_read else None
 
 
@@ -178,8 +189,8 @@ cdef bint read_index(
         index.bytes = <uint8_t*> malloc(max(size, 1))
         is_read = index.bytes != NULL and read_at(descriptor, index.bytes, size, 0)
     close(descriptor)
-    if is_read and entry_size == time_index._ENTRY_SIZE:
-        index.count = time_index.used_slots(index.bytes, size // entry_size, slots)
+    if is_read and entry_size == TIME_ENTRY_SIZE:
+        index.count = used_time_slots(index.bytes, size // entry_size, slots)
     elif is_read:
         index.count = slots_before_padding(index.bytes, size // entry_size, entry_size)
     return is_read
@@ -216,7 +227,7 @@ cdef Outcome check_beginning(Glimpse* glimpse) noexcept nogil:
 
     A broker that misses a time index begins an empty one, however much the log holds already.
     """
-    cdef time_index.Entry first = time_index.load_entry(
+    cdef TimeEntry first = load_time_entry(
         glimpse.times.bytes, 0, glimpse.base_offset)
     cdef BatchHeader header
     cdef int64_t position = 0
@@ -236,16 +247,16 @@ cdef Outcome find_position_before(
     Glimpse* glimpse, int64_t offset, int64_t* position
 ) noexcept nogil:
     """As `LogSegment.position_before`."""
-    cdef offset_index.Entry entry
+    cdef OffsetEntry entry
     cdef BatchHeader header
     cdef int64_t first_offset
     position[0] = 0
     if offset <= glimpse.base_offset:
         return IS_FOUND
-    entry = offset_index.load_entry(
+    entry = load_offset_entry(
         glimpse.offsets.bytes,
         search_slots(glimpse.offsets.bytes, glimpse.offsets.count,
-                     offset_index.offset_key(glimpse.base_offset), offset, True).lower,
+                     offset_layout(glimpse.base_offset).key, offset, True).lower,
         glimpse.base_offset)
     if entry.position <= 0 or header_at(glimpse, entry.position, &header) != IS_FOUND:
         return IS_FOUND
@@ -261,18 +272,19 @@ cdef Outcome find_position_before(
 
 cdef Outcome find_largest(Glimpse* glimpse) noexcept nogil:
     """Find the largest timestamp from the last entry on, if that entry is true."""
-    cdef time_index.Entry last
+    cdef TimeEntry last
     cdef BatchHeader header
     cdef int64_t position
     cdef bint has_begun = False
     cdef Outcome outcome
     if (not glimpse.times.count
-            or time_index.first_slot_out_of_order(glimpse.times.bytes, glimpse.times.count) >= 0):
+            or first_slot_out_of_order(
+                glimpse.times.bytes, glimpse.times.count, time_layout(0)) >= 0):
         return IS_NONE
     outcome = check_beginning(glimpse)
     if outcome != IS_FOUND:
         return outcome
-    last = time_index.load_entry(
+    last = load_time_entry(
         glimpse.times.bytes, glimpse.times.count - 1, glimpse.base_offset)
     outcome = find_position_before(glimpse, last.offset, &position)
     if outcome != IS_FOUND:
@@ -306,11 +318,11 @@ cdef Outcome look(
     if window.descriptor < 0:
         return IS_NONE
     if read_index(
-        times, time_index._ENTRY_SIZE, window.file_size, &glimpse.times
+        times, TIME_ENTRY_SIZE, window.file_size, &glimpse.times
     ) and glimpse.times.count:
         # Without an offset index the log is read from its start.
         if not read_index(
-            offsets, offset_index._ENTRY_SIZE, window.file_size, &glimpse.offsets
+            offsets, OFFSET_ENTRY_SIZE, window.file_size, &glimpse.offsets
         ):
             glimpse.offsets.count = 0
         outcome = find_largest(glimpse)
@@ -362,7 +374,7 @@ def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""
     while True:
         with nogil:
             outcome = look(&glimpse, log_name, offsets_name, times_name)
-        reads.check()
+        check_fetched()
         if outcome == IS_FOUND:
             return glimpse.largest
         if outcome == IS_WRAPPER:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError
-from kafkastore.formats import offset_index, transaction_index
+from kafkastore.formats import transaction_index
 from kafkastore.formats.append_sets import AppendSets
 from kafkastore.formats.entries import TimestampOffset
 from kafkastore.formats.file_names import (
@@ -18,7 +18,7 @@ from kafkastore.formats.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
 )
-from kafkastore.formats.index_builder import TIME_ENTRY_SIZE
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.segment_growth import SegmentGrowth
 from kafkastore.fs import FileSystem
 from kafkastore.segment.index_writer import IndexWriter, TransactionIndexWriter
@@ -336,7 +336,7 @@ class SegmentWriter:
         )
         self._files.append(self._offsets)
         self._times = IndexWriter(
-            fs.open_write(self._path(TIME_INDEX_SUFFIX)), TIME_ENTRY_SIZE, time_entries, fs
+            fs.open_write(self._path(TIME_INDEX_SUFFIX)), time_index.ENTRY_SIZE, time_entries, fs
         )
         self._files.append(self._times)
         self._transactions = TransactionIndexWriter(self._path(TRANSACTION_INDEX_SUFFIX), fs)

@@ -22,8 +22,8 @@ from kafkastore.formats.file_names import (
 )
 from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.json_text import MAX_JSON_BYTES
-from kafkastore.remote import reads
-from kafkastore.remote.sparse_files import status_of
+from kafkastore.paths import to_path
+from kafkastore.reads import fetch_bytes
 from kafkastore.segment.regular_file import check_regular, open_regular
 
 READ_SIZE = 1 << 20
@@ -58,7 +58,7 @@ def most_bytes(path: str | PathLike[str]) -> int:
     if TRANSACTION_INDEX_SUFFIX in name:
         log = os.path.join(folder, name.replace(TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX, 1))
         try:
-            log_size = status_of(log).st_size
+            log_size = to_path(log).stat().st_size
         except FileNotFoundError:
             log_size = INT32_MAX  # the largest there can be
         # A crash may cut a log and leave its index.
@@ -164,7 +164,7 @@ def _read(
     content = bytearray()
     while len(content) < most:
         position = len(content)
-        reads.need(descriptor, position, position + READ_SIZE)
+        fetch_bytes(descriptor, position, position + READ_SIZE)
         try:
             part = os.pread(descriptor, min(READ_SIZE, most - position), position)
         except OSError as error:

@@ -19,13 +19,22 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
-from kafkastore.formats cimport offset_index, time_index
 from kafkastore.formats.batch_header cimport (
     CODEC_MASK,
     CONTROL_FLAG,
     RECORDS_AT,
     BatchHeader,
     first_offset_of,
+)
+from kafkastore.formats.indexes cimport (
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    OffsetEntry,
+    TimeEntry,
+    load_offset_entry,
+    load_time_entry,
+    offset_layout,
+    time_layout,
 )
 from kafkastore.formats.record_batch cimport broken, records_of
 from kafkastore.formats.record_cursor cimport (
@@ -68,7 +77,7 @@ from kafkastore.formats.entries import (
     TimestampAndOffset,
     TimestampOffset,
 )
-from kafkastore.remote import reads
+from kafkastore.reads import check_fetched
 from kafkastore.segment import open_logs
 
 
@@ -347,8 +356,8 @@ cdef class SegmentSearch:
         self._time_entries, self._offset_entries = time_entries, offset_entries
         self._times = <const uint8_t*> PyBytes_AS_STRING(time_entries)
         self._offsets = <const uint8_t*> PyBytes_AS_STRING(offset_entries)
-        self._time_count = len(time_entries) // <Py_ssize_t> time_index._ENTRY_SIZE
-        self._offset_count = len(offset_entries) // <Py_ssize_t> offset_index._ENTRY_SIZE
+        self._time_count = len(time_entries) // <Py_ssize_t> TIME_ENTRY_SIZE
+        self._offset_count = len(offset_entries) // <Py_ssize_t> OFFSET_ENTRY_SIZE
         self._warm_section, self._checked = warm_section, checked
         self._skip_control, self._checks_order = skip_control, checks_order
         self._max_decompressed_bytes = max_decompressed_bytes
@@ -480,7 +489,7 @@ cdef class SegmentSearch:
                             answer[done].timestamp = answer[done].offset = -1
                             answer[done].leader_epoch = -1
                         done += 1
-                reads.check()
+                check_fetched()
                 if done < count:
                     outcome = free_one._decide(log, &search, outcome)
                     if outcome == IS_FOUND:
@@ -507,8 +516,8 @@ cdef class SegmentSearch:
         SearchTrace
         """
         cdef Search search
-        cdef time_index.Entry time_entry
-        cdef offset_index.Entry offset_entry
+        cdef TimeEntry time_entry
+        cdef OffsetEntry offset_entry
         search.target_timestamp = target_timestamp
         search.starting_offset = starting_offset
         search.has_begun = False
@@ -526,12 +535,12 @@ cdef class SegmentSearch:
             log = free_one._begin(search, free_one._first_read)
             with nogil:
                 outcome = free_one._advance(search)
-            reads.check()
+            check_fetched()
             while outcome >= IS_WRAPPER:
                 outcome = free_one._decide(log, search, outcome)
                 if outcome >= IS_WRAPPER:
                     outcome = free_one._advance(search)
-                    reads.check()
+                    check_fetched()
             if outcome != IS_NONE:
                 free_one._first_read = (
                     HEADER_READ if search.header.size >= LARGE_BATCH else INTERVAL_READ)
@@ -605,18 +614,18 @@ cdef class SegmentSearch:
         return target_timestamp - (self._checked and target_timestamp > INT64_MIN)
 
     cdef Py_ssize_t _time_slot(self, int64_t timestamp) noexcept nogil:
-        return search_slots(self._times, self._time_count, time_index.timestamp_key(), timestamp,
+        return search_slots(self._times, self._time_count, time_layout(0).key, timestamp,
                             self._warm_section).lower
 
-    cdef time_index.Entry _time_floor(self, int64_t timestamp) noexcept nogil:
-        return time_index.load_entry(
+    cdef TimeEntry _time_floor(self, int64_t timestamp) noexcept nogil:
+        return load_time_entry(
             self._times, self._time_slot(timestamp), self._base_offset)
 
-    cdef offset_index.Entry _offset_floor(self, int64_t offset) noexcept nogil:
-        return offset_index.load_entry(
+    cdef OffsetEntry _offset_floor(self, int64_t offset) noexcept nogil:
+        return load_offset_entry(
             self._offsets,
             search_slots(self._offsets, self._offset_count,
-                         offset_index.offset_key(self._base_offset), offset,
+                         offset_layout(self._base_offset).key, offset,
                          self._warm_section).lower,
             self._base_offset)
 
@@ -632,7 +641,7 @@ cdef class SegmentSearch:
         larger offsets: a running broker may have cut the log there, and gone on.
         """
         cdef Py_ssize_t slot = self._time_slot(self._floor_of(search.target_timestamp))
-        cdef time_index.Entry floor = time_index.load_entry(self._times, slot, self._base_offset)
+        cdef TimeEntry floor = load_time_entry(self._times, slot, self._base_offset)
         cdef int64_t position = 0, candidate
         cdef BatchHeader header
         cdef Outcome outcome
@@ -660,7 +669,7 @@ cdef class SegmentSearch:
     ) noexcept nogil:
         """Find a batch before which every record has a smaller offset; 0 where entries do not fit.
         """
-        cdef offset_index.Entry entry
+        cdef OffsetEntry entry
         cdef BatchHeader header
         cdef int64_t first_offset
         position[0] = 0
@@ -681,7 +690,7 @@ cdef class SegmentSearch:
         return IS_FOUND
 
     cdef bint _fits(
-        self, time_index.Entry entry, int64_t position, Py_ssize_t slot
+        self, TimeEntry entry, int64_t position, Py_ssize_t slot
     ) noexcept nogil:
         """Whether the batch that holds an entry's offset reached just its timestamp."""
         cdef BatchHeader header
@@ -751,7 +760,7 @@ cdef class SegmentSearch:
         cdef Py_ssize_t at
         if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:
             raise MemoryError(f"no room for a batch of {search.header.size} bytes")
-        reads.check()
+        check_fetched()
         at = position - self._window.start
         if self._window.size - at < search.header.size:
             return None

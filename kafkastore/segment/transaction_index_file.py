@@ -17,6 +17,7 @@ from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import transaction_index
 from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.transaction_index import TxnIndexSearchResult
+from kafkastore.paths import to_path
 from kafkastore.segment.index_file import base_offset_of
 from kafkastore.segment.small_file import read_if_there
 
@@ -75,7 +76,7 @@ class TransactionIndex:
         InvalidNameError
             If no base offset is given and the name has none.
         """
-        path = Path(path)
+        path = to_path(path)
         if base_offset is None:
             base_offset = base_offset_of(path)
         base_offset = whole_number("base_offset", base_offset)

@@ -5,7 +5,7 @@ import errno
 import os
 from os import PathLike
 
-from kafkastore.remote import reads
+from kafkastore.reads import fetch_bytes, is_remote
 
 _CHUNK_BYTES = 1 << 20
 
@@ -35,7 +35,7 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
         try:
             while True:
                 position = _skip_hole(opened.fileno(), position)
-                reads.need(opened.fileno(), position, position + _CHUNK_BYTES)
+                fetch_bytes(opened.fileno(), position, position + _CHUNK_BYTES)
                 if not (chunk := opened.read(_CHUNK_BYTES)):
                     return True
                 if chunk != bytes(len(chunk)):
@@ -47,7 +47,7 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
 
 def _skip_hole(descriptor: int, position: int) -> int:
     """Go to the next byte that the file system stores, so that preallocated space is not read."""
-    if reads.is_remote(descriptor):
+    if is_remote(descriptor):
         return position  # its holes are bytes that were not fetched yet
     try:
         return os.lseek(descriptor, position, os.SEEK_DATA)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from kafkastore.errors import KafkaStoreError
 from kafkastore.jobs.job import Job, Row
 from kafkastore.jobs.runner import Progress
+from kafkastore.paths import name_url
 from kafkastore.spark.watch import is_connect, watch
 
 if TYPE_CHECKING:
@@ -264,6 +265,7 @@ def _pickled(job: Callable[[Item], Result], item: Item) -> Iterator[Row]:
     try:
         yield {"result": dumps((False, job(item)))}
     except Exception as error:
+        name_url(error)
         try:
             data = dumps((True, error))
             pickle.loads(data)

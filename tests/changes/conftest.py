@@ -11,12 +11,6 @@ from changes.small_store import MTIME_NS, Contents, change, contents, write
 from kafkastore.changes.plan import Inline, Plan, Prefix
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Power is lost only in our own model of it (`power_loss`), which counts the calls."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A log.dirs root with two partitions; file names as a broker has them, bytes of no meaning."""

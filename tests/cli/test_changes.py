@@ -20,12 +20,6 @@ from kafkastore.formats.record_batch import Record, TimestampType
 from kafkastore.fs import FileSystem
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flushes matter when power is lost, which the tests of changes model."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
 def test_list_says_since_when(run: Run, sample_copy: Path) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
     (row,) = run("changes", "list", sample_copy, "--json").lines

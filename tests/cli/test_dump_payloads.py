@@ -11,6 +11,7 @@ from cli.running import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models.record_format import GZIP, Batch, Row, emptied, marker
+from models.seed import examples
 
 from kafkastore.cli.dump_payloads import decoder_for
 from kafkastore.formats import group_metadata, transaction_state
@@ -181,7 +182,7 @@ def test_records_of_other_topics_are_bytes(run: Run, written: Write) -> None:
     st.binary(max_size=40) | st.integers(-1, 5).map(lambda kind: kind.to_bytes(2, signed=True)),
     st.none() | st.binary(max_size=60) | st.binary(max_size=60).map(lambda rest: b"\0\1" + rest),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_bytes_are_decoded_or_an_error(directory: str, key: bytes, value: bytes | None) -> None:
     decode = decoder_for(Path(directory, "00000000000000000000.log"))
     assert decode is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from models.seed import some
 
 import kafkastore
 
@@ -48,7 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(300)  # it starts many processes
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ctrl_c_shows_one_sentence_and_no_traceback(name: str, root: Path, tmp_path: Path) -> None:
-    for number in range(8):
+    for number in some(range(8), 3, name):
         out = tmp_path / str(number)
         out.mkdir()
         words = [each.format(root=root, out=out) for each in COMMANDS[name]]

@@ -14,6 +14,7 @@ from models.checkpoint_bytes import (
     OFFSET_CHECKPOINTS,
     PARTITION_METADATA,
 )
+from models.seed import examples
 
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats import checkpoints
@@ -132,7 +133,7 @@ def test_an_epoch_line_not_of_its_form_is_refused(line):
         checkpoints.parse_leader_epoch_checkpoint(b"0\n1\n" + line + b"\n")
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(OFFSET_CHECKPOINTS)
 def test_any_bytes_are_the_offsets_that_the_model_reads_or_refused(data):
     expected = java_text_model.read_checkpoint(data, ["text", 32, 64])
@@ -141,7 +142,7 @@ def test_any_bytes_are_the_offsets_that_the_model_reads_or_refused(data):
     assert value_or_none(checkpoints.parse_offset_checkpoint, data) == expected
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(EPOCH_CHECKPOINTS)
 def test_any_bytes_are_the_epochs_that_the_model_reads_or_refused(data):
     expected = java_text_model.read_checkpoint(data, [32, 64])

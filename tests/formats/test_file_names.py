@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from models import file_name_model, format_document
+from models.seed import examples
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import file_names
@@ -112,7 +113,7 @@ def test_the_error_is_a_value_error_too():
     assert issubclass(InvalidNameError, KafkaStoreError)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.lists(
         st.sampled_from(

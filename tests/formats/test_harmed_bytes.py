@@ -15,12 +15,13 @@ from fuzz.golden_inputs import golden_inputs, inputs_of
 from fuzz.parsers import PARSERS, feed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.seed import SEED, examples, one_in
 
 import kafkastore.formats
 
-#: Larger inputs are not harmed everywhere, but in so many places by chance.
-SOME_PLACES = 120
-MOST_BITS = 4000
+#: Larger inputs are not harmed everywhere, but in so many places by the seed.
+SOME_PLACES = 120 // one_in(3)
+MOST_BITS = 4000 // one_in(3)
 
 
 #: Modules that parse nothing, or whose parsing others of the registry do: why.
@@ -37,6 +38,7 @@ NOT_IN_THE_REGISTRY = {
     "crc": "any bytes are right",
     "entries": "types",
     "index_builder": "takes headers, by batch_header",
+    "indexes": "by offset_index and time_index",
     "batch_sequence": "takes headers and entries, by batch_header and the indexes",
     "index_growth": "numbers",
     "java_text": "lines and numbers, by checkpoints and file_names",
@@ -52,8 +54,9 @@ def inputs(golden):
 
 
 def places(count, most):
-    """All of `count` places, or so many of them by chance; alike in every run."""
-    return range(count) if count <= most else random.Random(count).sample(range(count), most)
+    """All of `count` places, or so many of them by the seed."""
+    chance = random.Random(f"{SEED} {count}")
+    return range(count) if count <= most else chance.sample(range(count), most)
 
 
 @pytest.mark.parametrize("name", PARSERS)
@@ -92,7 +95,7 @@ def test_random_bytes_are_a_value_or_an_error_with_its_position(name, inputs):
         st.binary(max_size=20),
     )
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(st.binary(max_size=200) | pieces)
     def check(data):
         feed(name, data)

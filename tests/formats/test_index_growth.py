@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from models.index_model import OffsetIndexAppends, TimeIndexAppends
 
 from kafkastore.errors import IndexFullError, OffsetOverflowError, OutOfOrderAppendError
-from kafkastore.formats import index_growth, offset_index, time_index
+from kafkastore.formats import index_growth
 from kafkastore.formats.entries import TimestampOffset
 from kafkastore.formats.index_growth import (
     check_offset_append,
@@ -19,6 +19,7 @@ from kafkastore.formats.index_growth import (
     preallocated_size,
     resized,
 )
+from kafkastore.formats.indexes import offset_index, time_index
 
 BASE_OFFSET = 45
 MAX_ENTRIES = 30

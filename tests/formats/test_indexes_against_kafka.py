@@ -13,8 +13,9 @@ from kafkastore.errors import (
     OffsetOverflowError,
     OutOfOrderAppendError,
 )
-from kafkastore.formats import index_growth, offset_index, time_index, transaction_index
+from kafkastore.formats import index_growth, transaction_index
 from kafkastore.formats.entries import TimestampOffset
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
@@ -145,7 +146,7 @@ def appended(kind, entries, base_offset, slots):
                     entry_count=offset_index.entry_count(data),
                     max_entries=slots,
                 )
-                data += offset_index.pack_entry(*entry, base_offset)
+                data += offset_index.pack([entry], base_offset)
             elif index_growth.may_append_timestamp(
                 TimestampOffset(*entry[:2]),
                 base_offset=base_offset,
@@ -154,7 +155,7 @@ def appended(kind, entries, base_offset, slots):
                 max_entries=slots,
                 skip_full_check=bool(entry[2]),
             ):
-                data += time_index.pack_entry(*entry[:2], base_offset)
+                data += time_index.pack([entry[:2]], base_offset)
         except (IndexFullError, OffsetOverflowError, OutOfOrderAppendError):
             outcomes += "x"
         else:

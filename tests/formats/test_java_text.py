@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import java_text_model as model
+from models.seed import examples
 
 from kafkastore.formats import java_text
 
@@ -112,7 +113,7 @@ def test_a_unicode_escape_without_four_digits_is_refused_with_its_line(text):
     assert refused.value.args[1] == 4
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.text("ab=: \t\f\\#!\n\ru0041\xe9", max_size=25))
 def test_properties_are_those_of_the_model(text):
     try:

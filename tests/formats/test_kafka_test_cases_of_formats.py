@@ -10,8 +10,9 @@ from models.kafka_test_cases import names_of_tests
 from models.record_format import GZIP, NONE, Batch, Row
 
 from kafkastore.errors import IndexFullError, OutOfOrderAppendError
-from kafkastore.formats import index_growth, offset_index, time_index, transaction_index
+from kafkastore.formats import index_growth, transaction_index
 from kafkastore.formats.entries import TimestampOffset
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
@@ -267,7 +268,7 @@ def test_an_offset_index_is_cut_and_grows_again():
         index_growth.check_offset_append(
             offset, base_offset=0, last_offset=last_offset, entry_count=count, max_entries=10
         )
-        return index + offset_index.pack_entry(offset, offset, 0)
+        return index + offset_index.pack([(offset, offset)], 0)
 
     for offset, last in ((12, 9), (10, 9), (9, 8), (5, 4)):
         index = cut(index, offset)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import leader_epoch_model as model
+from models.seed import examples
 
 from kafkastore.errors import InvalidLeaderEpochError
 from kafkastore.formats import batch_header
@@ -180,7 +181,7 @@ def test_a_recovery_before_2_7_leaves_epoch_0_out():
     assert epochs.entries == ((1, 9),)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 20)), max_size=5),
     st.lists(
@@ -213,7 +214,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(STEPS)
 def test_whatever_is_done_the_answers_are_those_of_the_model(steps):
     epochs, expected = LeaderEpochs(), []

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import format_document, stub
+from models import format_document
 from models.index_bytes import index_bytes, sorted_entries, targets_near
 from models.index_model import OffsetIndexModel
 
 from kafkastore.errors import CorruptIndexError, OffsetOverflowError
 from kafkastore.formats import entries as entry_types
-from kafkastore.formats import offset_index
+from kafkastore.formats import indexes
+from kafkastore.formats.indexes import offset_index
 
 BASE_OFFSET = 45
 BASE_OFFSETS = st.one_of(st.integers(0, 10**6), st.integers(0, 2**63 - 1))
@@ -59,7 +60,7 @@ def test_entry_has_absolute_offsets():
 
 @pytest.mark.parametrize("slot", [-1, 1, 2**62])
 def test_entry_outside_the_index_is_an_index_error(slot):
-    with pytest.raises(IndexError, match=f"no slot {slot} in an offset index of 1 entries"):
+    with pytest.raises(IndexError, match=f"no slot {slot} in 1 offset index entries"):
         offset_index.entry(packed((1, 10)), BASE_OFFSET, slot)
 
 
@@ -89,8 +90,8 @@ def test_fetch_upper_bound_is_the_first_entry_at_or_after_the_end_of_the_fetch(
 def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
     for pack in (
         lambda: offset_index.pack([(offset, 1)], 45),
-        lambda: offset_index.pack_entry(offset, 1, 45),
-        lambda: offset_index.relative_offset(offset, 45),
+        lambda: offset_index.pack(np.array([(offset, 1)], entry_types.OFFSET_ENTRY), 45),
+        lambda: indexes.relative_offset(offset, 45),
     ):
         with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
             pack()
@@ -99,7 +100,7 @@ def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
 @pytest.mark.parametrize("base_offset", [0, 45, 2**63 - 2**31])
 def test_offsets_up_to_31_bits_above_the_base_offset_are_packed(base_offset):
     for relative in (0, 1, 2**31 - 1):
-        assert offset_index.relative_offset(base_offset + relative, base_offset) == relative
+        assert indexes.relative_offset(base_offset + relative, base_offset) == relative
 
 
 def test_fetch_upper_bound_of_an_empty_index_is_none():
@@ -307,7 +308,7 @@ def test_what_is_packed_is_parsed_again(relative_entries, base_offset):
     entries = [(base_offset + relative, position) for relative, position in relative_entries]
     index = offset_index.pack(entries, base_offset)
     assert index == packed(*relative_entries)
-    assert index == b"".join(offset_index.pack_entry(*entry, base_offset) for entry in entries)
+    assert index == b"".join(offset_index.pack([entry], base_offset) for entry in entries)
     assert offset_index.pack(offset_index.parse(index, base_offset), base_offset) == index
 
 
@@ -326,17 +327,14 @@ def test_many_lookups_in_a_large_index_are_those_of_single_ones():
     ].tolist()
 
 
-# Documents and stubs
+# Documents
 
 
 def test_the_document_and_the_dtype_have_the_constants_of_the_code():
     fields, end = format_document.offset_table("offset_index")
-    assert fields == [
-        (offset_index.RELATIVE_OFFSET_AT, 4, "relative_offset"),
-        (offset_index.POSITION_AT, 4, "position"),
-    ]
+    assert [name for _, _, name in fields] == ["relative_offset", "position"]
     assert end == offset_index.ENTRY_SIZE
-    dtype = entry_types.OFFSET_ENTRY_ON_DISK
+    dtype = offset_index.dtype_on_disk
     assert fields == [(at, kind.itemsize, name) for name, (kind, at) in dtype.fields.items()]
     assert dtype.itemsize == end
 
@@ -344,11 +342,7 @@ def test_the_document_and_the_dtype_have_the_constants_of_the_code():
 def test_the_examples_of_the_document_and_the_module_are_true():
     for failed, run in (
         format_document.run_examples("offset_index"),
-        doctest.testmod(offset_index),
+        doctest.testmod(indexes),
     ):
         assert run > 5
         assert failed == 0
-
-
-def test_the_stub_says_what_the_module_has():
-    assert stub.differences(offset_index) == []

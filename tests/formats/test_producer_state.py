@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from models import producer_model, record_reader
 from models.producer_model import Batch, Producers, headers, marker
 from models.producers import append, entry_of, refused, reloaded, replay
+from models.seed import examples
 from models.stub import differences
 
 from kafkastore import errors
@@ -244,7 +245,7 @@ def test_any_entries_can_be_loaded_and_written_again(data, version):
     assert again.open_transactions == state.open_transactions
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=BATCH_HEADER.itemsize * 6), st.integers(0, 2**12), st.data())
 def test_any_headers_are_taken_in_or_refused(data, magics, drawn):
     """Numbers that no sound batch has come to this from sound checksums."""
@@ -316,7 +317,7 @@ def test_refusals_can_be_pickled():
 # A model
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(producer_model.STEPS, max_size=25),
     st.lists(st.integers(0, 25), max_size=4),
@@ -348,7 +349,7 @@ def test_a_replay_knows_what_the_model_knows_whatever_runs_it_is_given(
     assert (None if state.first_refusal is None else type(state.first_refusal).__name__) == refusal
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         st.tuples(

@@ -43,9 +43,9 @@ from kafkastore import (
     RecordBatch,
     UnsupportedFormatError,
 )
-from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.decompression import decompress
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.record_builder import build_batch, build_end_transaction_marker
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from models import format_document, stub
+from models import format_document
 from models.index_bytes import index_bytes, sorted_entries, targets_near
 from models.index_model import TimeIndexModel
 
 from kafkastore.errors import CorruptIndexError, OffsetOverflowError
 from kafkastore.formats import entries as entry_types
-from kafkastore.formats import time_index
+from kafkastore.formats import indexes
+from kafkastore.formats.indexes import time_index
 
 BASE_OFFSET = 45
 BASE_OFFSETS = st.one_of(st.integers(0, 10**6), st.integers(0, 2**63 - 1))
@@ -60,7 +61,7 @@ def test_entry_has_absolute_offsets():
 
 @pytest.mark.parametrize(("count", "slot"), [(0, 0), (1, 1), (1, -1)])
 def test_entry_outside_the_index_is_an_index_error(count, slot):
-    with pytest.raises(IndexError, match=f"no slot {slot} in a time index of {count} entries"):
+    with pytest.raises(IndexError, match=f"no slot {slot} in {count} time index entries"):
         time_index.entry(kafkas(count), BASE_OFFSET, slot)
 
 
@@ -151,7 +152,7 @@ def test_used_entries_end_where_the_padding_begins(count, padding):
 def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
     for pack in (
         lambda: time_index.pack([(9, offset)], 45),
-        lambda: time_index.pack_entry(9, offset, 45),
+        lambda: time_index.pack(np.array([(9, offset)], entry_types.TIME_ENTRY), 45),
     ):
         with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
             pack()
@@ -296,7 +297,7 @@ def test_what_is_packed_is_parsed_again(relative_entries, base_offset):
     entries = [(timestamp, base_offset + relative) for timestamp, relative in relative_entries]
     index = time_index.pack(entries, base_offset)
     assert index == packed(*relative_entries)
-    assert index == b"".join(time_index.pack_entry(*entry, base_offset) for entry in entries)
+    assert index == b"".join(time_index.pack([entry], base_offset) for entry in entries)
     assert time_index.pack(time_index.parse(index, base_offset), base_offset) == index
 
 
@@ -317,27 +318,20 @@ def test_many_lookups_in_a_large_index_are_those_of_single_ones():
     ].tolist()
 
 
-# Documents and stubs
+# Documents
 
 
 def test_the_document_and_the_dtype_have_the_constants_of_the_code():
     fields, end = format_document.offset_table("time_index")
-    assert fields == [
-        (time_index.TIMESTAMP_AT, 8, "timestamp"),
-        (time_index.RELATIVE_OFFSET_AT, 4, "relative_offset"),
-    ]
+    assert [name for _, _, name in fields] == ["timestamp", "relative_offset"]
     assert end == time_index.ENTRY_SIZE
-    dtype = entry_types.TIME_ENTRY_ON_DISK
+    dtype = time_index.dtype_on_disk
     assert fields == [(at, kind.itemsize, name) for name, (kind, at) in dtype.fields.items()]
     assert dtype.itemsize == end
 
 
 def test_the_examples_of_the_document_and_the_module_are_true():
     document = format_document.run_examples("time_index")
-    for failed, run in (document, doctest.testmod(time_index)):
+    for failed, run in (document, doctest.testmod(indexes)):
         assert run > 5
         assert failed == 0
-
-
-def test_the_stub_says_what_the_module_has():
-    assert stub.differences(time_index) == []

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import record_reader
+from models.seed import examples
 from models.transaction_model import ABORT, COMMIT, batches_a_consumer_skips, logs
 
 from kafkastore.formats import batch_header, transaction_index
@@ -28,7 +29,7 @@ def header(offset, producer_id=7, attributes=0x10, magic=2, count=1):
     return row
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logs())
 def test_a_consumer_skips_the_batches_that_are_told_aborted(log):
     aborted = [(first, producer_id) for producer_id, first, *_ in log.index()]
@@ -36,7 +37,7 @@ def test_a_consumer_skips_the_batches_that_are_told_aborted(log):
     assert AbortedBatches(array(log.index())).of(log.headers).tolist() == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logs(), st.data())
 def test_a_consumer_that_begins_anywhere_skips_the_same_batches(log, data):
     """The transactions of a range are enough, in any order, and more do no harm."""
@@ -62,7 +63,7 @@ def replay(producers, headers, types):
     return producers.replay(headers, controls)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(logs(), st.lists(st.integers(0, 40)))
 def test_a_replay_finds_the_entries_of_the_index_whatever_runs_it_is_given(log, cuts):
     producers = ProducerState()

@@ -24,7 +24,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(PARSERS):
         parser.error(f"no parser {', '.join(sorted(unknown))}")
-    compiled = build(with_coverage=True)
+    compiled = build(for_fuzzing=True)
     if arguments.input:
         if len(arguments.names) != 1:
             parser.error("--input needs one parser")

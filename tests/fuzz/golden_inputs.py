@@ -14,7 +14,8 @@ from fuzz.parsers import PARSERS
 from fuzz.reading import each_batch, scanned
 from models.golden_batches import smallest_batches
 
-from kafkastore.formats import list_offsets, list_offsets_header, offset_index, time_index
+from kafkastore.formats import list_offsets, list_offsets_header
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.samples.unpacking import unpack_archive
 

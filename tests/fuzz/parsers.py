@@ -41,20 +41,19 @@ from kafkastore.formats import (
     group_metadata,
     list_offsets,
     list_offsets_header,
-    offset_index,
     producer_snapshot,
     producer_state,
     raft_snapshot,
     record_batch,
     record_builder,
     record_columns,
-    time_index,
     transaction_index,
     transaction_state,
     transactions,
 )
 from kafkastore.formats.crc import crc32c
 from kafkastore.formats.index_builder import IndexBuilder
+from kafkastore.formats.indexes import offset_index, time_index
 
 RECORD_BATCH_PROPERTIES = [
     name

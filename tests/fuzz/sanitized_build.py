@@ -1,8 +1,8 @@
 """The package compiled with sanitizers, in folders of its own: for memory, or for threads.
 
-With coverage, compiled code also tells libFuzzer, which is part of atheris, where it has been: see
-`coverage.c`. Only `setup.py` says what is compiled; a compiler of ours adds the sanitizers' options
-behind its own.
+The one for memory also tells libFuzzer, which is part of atheris, where compiled code has been: see
+`coverage.c`. Without libFuzzer AddressSanitizer is told, and does nothing with it. Only `setup.py`
+says what is compiled; a compiler of ours adds the sanitizers' options behind its own.
 """
 
 from __future__ import annotations
@@ -100,16 +100,16 @@ def find_compiler(wanted: dict[str, tuple[str, ...]] = RUNTIMES) -> Compiler:
     )
 
 
-def build(*, with_coverage: bool = False) -> SanitizedBuild:
+def build(*, for_fuzzing: bool = False) -> SanitizedBuild:
     """Compile what has changed since the last build, and the module that tests the net itself."""
-    folder = BUILD / ("sanitized-with-coverage" if with_coverage else "sanitized")
+    folder = BUILD / "sanitized"
     folder.mkdir(parents=True, exist_ok=True)
     compiler = find_compiler()
-    options, libraries = (*OPTIONS, *compiler.options), list(compiler.runtimes)
-    if with_coverage:
-        source, counters = str(HERE / "coverage.c"), str(folder / "coverage.o")
-        _compile([compiler.path, "-O2", "-fPIC", "-c", source, "-o", counters])
-        options = (*options, *COVERAGE_OPTIONS, counters)
+    source, counters = str(HERE / "coverage.c"), str(folder / "coverage.o")
+    _compile([compiler.path, "-O2", "-fPIC", "-c", source, "-o", counters])
+    options = (*OPTIONS, *compiler.options, *COVERAGE_OPTIONS, counters)
+    libraries = list(compiler.runtimes)
+    if for_fuzzing:
         libraries.insert(0, str(libfuzzer()))  # before libasan, which has empty callbacks
     packages = _compile_package(folder, compiler.path, options)
     return SanitizedBuild(

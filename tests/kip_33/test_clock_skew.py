@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kip_33.stores import T0, record, written
+from models.seed import examples
 
 import kafkastore
 from kafkastore.kip_33.clock_skew import earliest_timestamp, offset_for_create_time
@@ -20,7 +21,7 @@ class Clock:
         return self.now
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.tuples(st.integers(0, 20), st.integers(-SKEW, SKEW), st.integers(0, 9)),

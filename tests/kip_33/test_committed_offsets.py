@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kip_33.stores import T0, commit, record, written
+from models.seed import examples
 
 import kafkastore
 from kafkastore.errors import CorruptionError
@@ -103,7 +104,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_any_sequence_comes_to_what_a_coordinator_that_reads_record_by_record_has(
     tmp_path_factory, steps

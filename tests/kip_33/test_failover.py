@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kip_33.stores import T0, commit, record, written
+from models.seed import examples
 
 import kafkastore
 from kafkastore.formats.compression import Codec
@@ -112,7 +113,7 @@ def test_by_append_time_what_never_reached_cluster_1_is_not_lost_either(tmp_path
 RECORDS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=1, max_size=25)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(RECORDS, st.data())
 def test_nothing_is_lost_in_any_order_and_duplicates_are_counted(tmp_path_factory, records, data):
     root = tmp_path_factory.mktemp("any")
@@ -135,7 +136,7 @@ def test_nothing_is_lost_in_any_order_and_duplicates_are_counted(tmp_path_factor
     assert found.record is None or found.record.timestamp >= found.bound.timestamp
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(RECORDS, st.data())
 def test_nothing_is_lost_within_the_largest_latency(tmp_path_factory, records, data):
     """Each record arrives in each cluster within 8 ms of its creation."""
@@ -166,7 +167,7 @@ def test_nothing_is_lost_within_the_largest_latency(tmp_path_factory, records, d
     assert skipped <= consumed
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(*[st.lists(st.integers(0, 4), max_size=12)] * 2, st.data())
 def test_a_wrong_answer_is_found_out(tmp_path_factory, first, second, data):
     root = tmp_path_factory.mktemp("any")
@@ -328,7 +329,7 @@ def hashes(log, start=0, match="timestamp"):
 CONTENT = st.none() | st.binary(max_size=40)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(CONTENT, CONTENT, st.integers(0, 3)), min_size=1, max_size=30), st.data())
 def test_fingerprints_are_equal_just_where_records_are(tmp_path_factory, contents, data):
     root = tmp_path_factory.mktemp("any") / "logs"

@@ -4,8 +4,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from golden.make.brokers import WORK
@@ -15,7 +18,7 @@ from models.log_directory import Segment
 
 import kafkastore
 from kafkastore.formats.record_builder import build_batch
-from kafkastore.kip_33.retention import DatedBy, retention_of
+from kafkastore.kip_33.retention import DatedBy, PartitionRetention, retention_of
 from kafkastore.log.doubtful_times import Doubt
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -79,9 +82,17 @@ def log_files(directory: Path) -> set[str]:
     return {name for name in os.listdir(directory) if name.endswith(".log")}
 
 
-@pytest.mark.parametrize("version", ["0.10.0.1", "0.10.2.2", "2.4.0", "3.9.1", "4.1.1"])
-def test_a_broker_deletes_just_what_we_said(version, require_broker, tmp_path):
-    require_broker(version)
+class Seen(NamedTuple):
+    """What was said of each partition, and what its broker did with it."""
+
+    said: dict[str, PartitionRetention]
+    left: dict[str, set[str]]
+    opened: list[str]
+    mapped: str
+
+
+def run_broker(version: str, folder: Path) -> Seen:
+    """Start a broker on partitions that we wrote, and let it delete."""
     now = int(time.time() * 1000)
     has_times = version != "0.10.0.1"
     ages = dict(PARTITIONS)
@@ -89,14 +100,14 @@ def test_a_broker_deletes_just_what_we_said(version, require_broker, tmp_path):
         del ages["zeros"]
     sources = {}
     for name, segments in ages.items():
-        sources[f"{name}-0"] = tmp_path / "made" / f"{name}-0"
+        sources[f"{name}-0"] = folder / "made" / f"{name}-0"
         write_partition(sources[f"{name}-0"], segments, now, 2 if version >= "0.11" else 1)
-    sources["by-size-0"] = tmp_path / "made" / "by-size-0"
+    sources["by-size-0"] = folder / "made" / "by-size-0"
     write_partition(sources["by-size-0"], [NEW, OLD, NEW, NEW], now, 2 if version >= "0.11" else 1)
     hour = {"retention.ms": HOUR_MS}
 
     with JavaClients(WORK) as clients:
-        context = CaseContext(version, "retention", tmp_path / "out",
+        context = CaseContext(version, "retention", folder / "out",
                               Surroundings("retention", WORK, clients))
         settings = {"log.retention.check.interval.ms": 1000}
         if context.since(3, 9):
@@ -136,7 +147,32 @@ def test_a_broker_deletes_just_what_we_said(version, require_broker, tmp_path):
         finally:
             context.abandon()
             context.remove_run_directory()
+    return Seen(said, left, opened, mapped)
 
+
+@pytest.fixture(scope="module")
+def brokers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Seen]]]:
+    """What will be seen, by version: all wait at the same time, most of them half a minute."""
+    versions = [
+        item.callspec.params["version"]
+        for item in request.session.items
+        if getattr(item, "originalname", None) == test_a_broker_deletes_just_what_we_said.__name__
+    ]
+    with ThreadPoolExecutor(len(versions)) as pool:
+        yield {
+            version: pool.submit(run_broker, version, tmp_path_factory.mktemp(version))
+            for version in versions
+            if (WORK / "jars" / version).is_dir()
+        }
+
+
+@pytest.mark.parametrize("version", ["0.10.0.1", "0.10.2.2", "2.4.0", "3.9.1", "4.1.1"])
+def test_a_broker_deletes_just_what_we_said(version, require_broker, brokers):
+    require_broker(version)
+    said, left, opened, mapped = brokers[version].result()
+    has_times = version != "0.10.0.1"
     for name, found in said.items():
         stays = {fate.path.name for fate in found.segments if fate.goes_by is None}
         if found.outcome.rolls:

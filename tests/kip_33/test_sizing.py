@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
+from models.seed import examples
 from models.segment_indexes import recovered_entries
 
 import kafkastore
@@ -202,7 +203,7 @@ class _Batch:
     interval=st.integers(1, 1500),
     bucket_ms=st.sampled_from([1, SECOND_MS, MINUTE_MS]),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_sizes_agree_with_counting_batch_by_batch(tmp_path_factory, batches, interval, bucket_ms):
     made = tuple(_Batch(offset, *each) for offset, each in enumerate(batches))
     segment = Segment(0, made)

@@ -23,6 +23,7 @@ from models.legacy_offsets import LegacyLog, fetch_offsets
 from models.live_partition import LivePartition
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
+from models.seed import examples
 
 import kafkastore
 from kafkastore.formats.file_names import TopicPartition
@@ -140,7 +141,7 @@ def times_of(log, version):
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(legacy_logs(), st.integers(-4, 45), st.integers(0, 10), st.sampled_from(VERSIONS))
 def test_the_rule_equals_the_steps_of_kafka_s_classes(log, timestamp, count, version):
     expected = fetch_offsets(number_of(version), log, timestamp, count, 42)
@@ -157,7 +158,7 @@ def test_the_rule_equals_the_steps_of_kafka_s_classes(log, timestamp, count, ver
         assert first == next(iter(offsets_before(times, timestamp, 1, 42)), -1)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(legacy_logs(), st.lists(st.integers(0, 45), max_size=20), st.sampled_from(VERSIONS))
 def test_many_times_at_once_are_answered_like_each_by_itself(log, timestamps, version):
     times = times_of(log, version)

@@ -144,26 +144,24 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_makes_of_harmed_directories_what_was_worked_out(
-    load_into_broker, tmp_path, version
-):
-    chance, directories, now = random.Random(5), [], time.time_ns() // 1_000_000
+def harmed_directories(tmp_path, now):
+    """Directories of three segments, each harmed in a way of its own."""
+    chance, directories = random.Random(5), []
     for number, kind in enumerate(KINDS):
         start = LONG_AGO if number % 3 == 2 else now - 3_600_000
         root = sound(chance, start).write(tmp_path / f"made-{number}")
         directory = (root / "t-0").rename(root / f"harmed-{number}")
         harm(directory, kind, chance)
         directories.append(directory)
-    check_beside_broker(load_into_broker, directories, version, KINDS, now)
+    return directories
 
 
-def split_directories(tmp_path, kinds, now):
+def split_directories(tmp_path, topic, kinds, now):
     """Directories of one segment each that has to be split."""
     chance, directories = random.Random(6), []
     for number, kind in enumerate(kinds):
-        root = far_apart(chance, now - 3_600_000, kind).write(tmp_path / f"made-{number}")
-        directory = (root / "t-0").rename(root / f"split-{number}")
+        root = far_apart(chance, now - 3_600_000, kind).write(tmp_path / f"made-{topic}-{number}")
+        directory = (root / "t-0").rename(root / f"{topic}-{number}")
         (log,) = directory.glob("*.log")
         if kind == "no index":
             log.with_suffix(".index").unlink()
@@ -174,23 +172,21 @@ def split_directories(tmp_path, kinds, now):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_splits_segments_of_offsets_too_far_apart_as_was_worked_out(
+def test_a_broker_makes_of_harmed_directories_what_was_worked_out(
     load_into_broker, tmp_path, version
 ):
+    """It splits segments of offsets too far apart, and recovers no part below a recovery point."""
     now = time.time_ns() // 1_000_000
+    below = split_directories(tmp_path, "below", SPLITS[:2], now)
+    directories = [
+        *harmed_directories(tmp_path, now),
+        *split_directories(tmp_path, "split", SPLITS, now),
+        *below,
+    ]
+    kinds = [*KINDS, *SPLITS, *SPLITS[:2]]
+    points = {directory.name: FAR + 3 for directory in below}
     check_beside_broker(
-        load_into_broker, split_directories(tmp_path, SPLITS, now), version, SPLITS, now
-    )
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_recovers_no_part_of_a_split_segment_below_the_recovery_point(
-    load_into_broker, tmp_path, version
-):
-    kinds, now = ["near and far", "no index"], time.time_ns() // 1_000_000
-    directories = split_directories(tmp_path, kinds, now)
-    check_beside_broker(
-        load_into_broker, directories, version, kinds, now, recovery_point=FAR + 3
+        load_into_broker, directories, version, kinds, now, recovery_points=points
     )
 
 
@@ -231,7 +227,7 @@ def test_a_broker_loads_what_was_shut_down_cleanly_as_was_worked_out(
     And it takes a last segment for empty whose index leads behind the end of its log.
     """
     splits, now = ["no index"] * 3, time.time_ns() // 1_000_000
-    chance, directories = random.Random(7), split_directories(tmp_path, splits, now)
+    chance, directories = random.Random(7), split_directories(tmp_path, "split", splits, now)
     for number, kind in enumerate(ENDS):
         root = sound(chance, now - 3_600_000).write(tmp_path / f"made-end-{number}")
         directory = (root / "t-0").rename(root / f"end-{number}")
@@ -264,10 +260,11 @@ def test_a_broker_does_not_start_on_an_index_that_leads_into_the_middle_of_a_bat
 
 
 def check_beside_broker(
-    load_into_broker, directories, version, kinds, now, *, is_clean=False, recovery_point=0
+    load_into_broker, directories, version, kinds, now, *, is_clean=False, recovery_points=None
 ):
     """Compare what is worked out for directories with what a broker leaves of them."""
     expected = {}
+    points = {each.name: 0 for each in directories} | (recovery_points or {})
     for directory in directories:
         (log,) = kafkastore.open(directory)
         expected[directory.name] = recover_log(
@@ -276,13 +273,13 @@ def check_beside_broker(
             index_interval_bytes=INTERVAL,
             now_ms=now,
             clean=is_clean,
-            recovery_point=recovery_point,
+            recovery_point=points[directory.name],
         )
     case = load_into_broker(
         directories,
         version,
         recover=not is_clean,
-        recovery_points=dict.fromkeys(expected, recovery_point),
+        recovery_points=points,
         topic_config={"index.interval.bytes": INTERVAL},
     )
     parsed = tuple(map(int, version.split(".")))

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from models.retention_model import ModelLog, ModelSegment
+from models.seed import examples
 
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import SegmentFacts, StopReason, find_deletable
@@ -205,7 +206,7 @@ def logs(draw):
     segments=[SegmentFacts(0, 1, 1, 0)], version="2.4", now=9, retention_ms=0, retention_bytes=0,
     high_watermark=1, start=1, policy="delete",
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_rules_agree_with_a_list_that_loses_its_first_segment_again_and_again(
     segments, version, now, retention_ms, retention_bytes, high_watermark, start, policy
 ):

@@ -94,7 +94,6 @@ def test_a_broker_takes_a_partition_for_its_own_by_the_topic_id_that_we_wrote(
             context.start()
             context.ask("t", 0)
             context.stop()
-            context.save()
             left = kafkastore.open(logs)["t", 0]
             assert [record.offset for record in left.records()] == [0, 1, 2, 3, 4]
             assert not list(logs.glob("*-stray"))

@@ -12,7 +12,7 @@ from kafkastore.migration.survey import PartitionSurvey, Survey
 
 from kafkastore.changes.file_state import FileState
 from kafkastore.changes.plan import Inline, Rebuilt, Reliance
-from kafkastore.formats import time_index
+from kafkastore.formats.indexes import time_index
 
 MTIME_MS = 1_456_000_000_123
 LOG = LogStatus(5000, MTIME_MS * 1_000_000 + 456_789, 0o640, 1000, 1001)

@@ -8,14 +8,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
 from models.record_format import CODECS_OF, NONE, SNAPPY, Batch, Row, emptied, marker
+from models.seed import examples
 
 NOW = 1_500_000_000_000
 
 
-def bounded(examples):
-    """So many examples, and no more."""
+def bounded(count):
+    """So many examples in full, and no more."""
     return settings(
-        max_examples=examples,
+        max_examples=examples(count),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )

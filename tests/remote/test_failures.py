@@ -15,7 +15,7 @@ from remote.conftest import S3, forget_connections
 import kafkastore
 from kafkastore import PartitionLog, RemoteObjectChangedError, RemoteStoreError
 from kafkastore.checks.verify import verify_log
-from kafkastore.remote import tree
+from kafkastore.paths import name_url, to_path
 
 
 @pytest.fixture
@@ -150,15 +150,16 @@ def test_errors_reach_other_processes_whole() -> None:
         assert (type(again), str(again)) == (type(error), str(error))
 
 
-def test_errors_and_their_causes_name_urls() -> None:
-    place = "/tmp/kafkastore-remote-elsewhere/s3:/b/logs/t-0"
-    cause = FileNotFoundError(2, "No such file or directory", f"{place}/1.log")
-    error = kafkastore.CorruptBatchError("cut", path=Path(place, "0.log"), position=7)
-    cause.__cause__, error.__cause__ = error, cause  # also in a circle
-    tree.put_urls(error)
-    assert str(error).startswith("cut in s3://b/logs/t-0/0.log at byte 7")
-    assert error.path == "s3://b/logs/t-0/0.log"
-    assert cause.filename == "s3://b/logs/t-0/1.log"
+def test_errors_name_urls_and_reach_other_processes_with_them() -> None:
+    path = to_path("s3://b/logs/t-0/0.log")
+    error = kafkastore.CorruptBatchError("cut", path=path, position=7)
+    for each in (error, pickle.loads(pickle.dumps(error))):
+        assert str(each) == "cut in s3://b/logs/t-0/0.log at byte 7"
+        assert str(each.path) == "s3://b/logs/t-0/0.log"
+    with pytest.raises(FileNotFoundError) as raised:
+        path.read_bytes()
+    name_url(raised.value)
+    assert raised.value.filename == "s3://b/logs/t-0/0.log"
 
 
 def test_a_full_disk_is_told(s3: S3, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

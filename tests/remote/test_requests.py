@@ -24,14 +24,12 @@ BATCHES, RECORD_BYTES = 40, 16_000
 SMALL_FILES = 8
 
 
-@pytest.fixture(scope="module")
-def big_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One partition of 50 segments, each with 40 batches of 16 KB, one a second."""
-    root = tmp_path_factory.mktemp("big") / "logs"
-    config = {"segment.bytes": BATCHES * (RECORD_BYTES + 100), "retention.ms": -1}
+def write_store(root: Path, record_bytes: int) -> Path:
+    """Write one partition of batches of one record, one a second; 40 large ones a segment."""
+    config = {"segment.bytes": BATCHES * (record_bytes + 100), "retention.ms": -1}
     with LogDirWriter(root, clock=lambda: START) as log_dir:
         writer = log_dir.writer("orders", 0, config)
-        value = bytes(RECORD_BYTES)
+        value = bytes(record_bytes)
         for number in range(SEGMENTS * BATCHES):
             writer.append_columns(
                 pa.table({"value": [value], "timestamp": [START + number * 1000]})
@@ -39,19 +37,31 @@ def big_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def big_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """50 segments of batches of 16 KB: what is read of them can be told from the whole."""
+    return write_store(tmp_path_factory.mktemp("big") / "logs", RECORD_BYTES)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nearly as many objects, with few bytes."""
+    return write_store(tmp_path_factory.mktemp("small") / "logs", 10)
+
+
 def objects(root: Path) -> int:
     return sum(path.is_file() for path in root.rglob("*"))
 
 
 def test_opening_and_listing_takes_a_request_for_a_thousand_objects(
-    s3: S3, big_store: Path
+    s3: S3, store: Path
 ) -> None:
-    url = s3.put(big_store, "logs")
+    url = s3.put(store, "logs")
     log = kafkastore.open(url)["orders-0"]
     assert [each.size for each in log.segments] == [
-        each.size for each in kafkastore.open(big_store)["orders-0"].segments
+        each.size for each in kafkastore.open(store)["orders-0"].segments
     ]
-    assert len(s3.proxy.requests) == math.ceil(objects(big_store) / 1000)
+    assert len(s3.proxy.requests) == math.ceil(objects(store) / 1000)
     assert s3.proxy.gets == []
 
 
@@ -168,18 +178,18 @@ def test_verifying_fetches_each_byte_once(s3: S3, big_store: Path) -> None:
     "line",
     ["ls", "verify", "predict", "compare --samples 3", "latency", "migrate", "reindex --dry-run"],
 )
-def test_a_command_lists_a_store_once(s3: S3, run: Run, big_store: Path, line: str) -> None:
-    url = s3.put(big_store, "logs")
+def test_a_command_lists_a_store_once(s3: S3, run: Run, store: Path, line: str) -> None:
+    url = s3.put(store, "logs")
     command, *options = line.split()
     assert run(command, url, *options).code == 0
     assert sum(each.is_listing for each in s3.proxy.requests) == math.ceil(
-        objects(big_store) / 1000
+        objects(store) / 1000
     )
 
 
-def test_a_directory_above_one_that_was_listed_is_listed(s3: S3, big_store: Path) -> None:
-    s3.put(big_store, "logs/kept")
+def test_a_directory_above_one_that_was_listed_is_listed(s3: S3, store: Path) -> None:
+    s3.put(store, "logs/kept")
     log = next(iter(kafkastore.open(f"s3://{s3.bucket}/logs/kept/orders-0")))
-    store, local = kafkastore.open(log.path.parent), kafkastore.open(big_store)
-    assert [*store.partitions] == [*local.partitions]
-    assert store.log_dirs[0].recovery_points == local.log_dirs[0].recovery_points != {}
+    above, local = kafkastore.open(log.path.parent), kafkastore.open(store)
+    assert [*above.partitions] == [*local.partitions]
+    assert above.log_dirs[0].recovery_points == local.log_dirs[0].recovery_points != {}

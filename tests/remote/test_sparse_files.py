@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafkastore import InvalidConfigError, RemoteStoreError
-from kafkastore.remote import reads, sparse_files
+from kafkastore.reads import fetch_bytes, is_remote, watch
+from kafkastore.remote import sparse_files
 from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS, SparseFile
 from kafkastore.remote.stores import RemoteObject
 
@@ -51,7 +52,7 @@ def made(tmp_path: Path) -> Any:
         opened.append(os.open(path, os.O_RDONLY))
         return files[-1], store, opened[-1]
 
-    reads.watch(sparse_files.find)
+    watch(sparse_files.find)
     yield make
     for descriptor in opened:
         os.close(descriptor)
@@ -60,7 +61,7 @@ def made(tmp_path: Path) -> Any:
 
 
 def read(descriptor: int, start: int, size: int) -> bytes:
-    reads.need(descriptor, start, start + size)
+    fetch_bytes(descriptor, start, start + size)
     return os.pread(descriptor, size, start)
 
 
@@ -218,8 +219,8 @@ def test_local_files_are_not_looked_at(tmp_path: Path, made: Any) -> None:
     path = tmp_path / "local"
     path.write_bytes(b"local")
     with path.open("rb") as file:
-        reads.need(file.fileno(), 0, 5)
-        assert not reads.is_remote(file.fileno())
+        fetch_bytes(file.fileno(), 0, 5)
+        assert not is_remote(file.fileno())
 
 
 def test_a_forked_process_is_told_to_open_for_itself(made: Any) -> None:

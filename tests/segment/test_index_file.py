@@ -15,8 +15,8 @@ from models.index_model import OffsetIndexModel, TimeIndexModel
 
 from kafkastore.errors import CorruptIndexError, NotAFileError
 from kafkastore.formats import entries as entry_types
-from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.file_names import InvalidNameError
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.segment import index_file
 from kafkastore.segment.index_file import TAIL_BLOCK_SIZE, OffsetIndex, TimeIndex
 from kafkastore.segment.segment_glimpse import last_time_entry

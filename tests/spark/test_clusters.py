@@ -1,4 +1,4 @@
-"""Records of every golden case through a local session, a standalone cluster and Spark Connect."""
+"""Records of golden cases through a local session, a standalone cluster and Spark Connect."""
 from __future__ import annotations
 
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 import pytest
+from models.seed import some
 from spark import loads
 from spark.loads import Load
 
@@ -47,9 +48,10 @@ def manifest_cases(directory):
 
 @pytest.fixture(scope="module")
 def cases(golden, golden_directory):
-    """Every golden case, with its records as kafkastore's own function gives them."""
-    named = enumerate(manifest_cases(golden_directory))
-    return [Case(golden(*names), number) for number, names in named]
+    """Golden cases, with their records as kafkastore's own function gives them."""
+    named = manifest_cases(golden_directory)
+    chosen = some(list(enumerate(named)), len(named) // 3)
+    return [Case(golden(*names), number) for number, names in chosen]
 
 
 class Case:
@@ -292,7 +294,7 @@ def ask(cluster, wanted, folder):
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["local", "standalone", "connect"])
-def test_every_golden_case_is_read_as_by_records(request, cases, kind, tmp_path):
+def test_golden_cases_are_read_as_by_records(request, cases, kind, tmp_path):
     wanted = [load for case in cases for load in (case.whole, case.part[0])]
     if kind == "local":
         found = {}

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
-from kafkastore.formats import offset_index, time_index
 from kafkastore.formats.entries import OffsetPosition, TimestampOffset
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.log_loader import are_indexes_accepted
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex

@@ -24,7 +24,7 @@ from kafkastore.jobs.places import Paths, Place, listed, place_fields
 from kafkastore.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
 from kafkastore.jobs.runner import Progress, Runner
 from kafkastore.log.log_store import AnyPartition, AnyPath
-from kafkastore.remote.tree import refuse_remote
+from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.spread import spread
 

@@ -22,7 +22,7 @@ from kafkastore.jobs.places import (
 )
 from kafkastore.jobs.runner import Failed, Progress, attempt
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
-from kafkastore.remote.tree import shown
+from kafkastore.paths import is_url, to_path
 from kafkastore.spark import register
 from kafkastore.spark.spread import spread
 from kafkastore.spark.watch import watch
@@ -160,8 +160,8 @@ def _reach(copies: Copies) -> PartitionInventory:
 
 def _absolute(path: AnyPath) -> str:
     """Return a path from the root on; a URL as it is."""
-    text = os.fspath(path)
-    return text if "://" in text else os.path.abspath(text)
+    text = path if is_url(path) else str(to_path(path))
+    return text if is_url(text) else os.path.abspath(text)
 
 
 def _check_outside(out: str, log_dir: Path) -> None:
@@ -197,7 +197,7 @@ def _written_row(
     """Return the row of a partition."""
     row = dict(columns_of(copies))
     if isinstance(found, Failed):
-        return row | {"rows": 0, "error": shown(str(found.error))}
+        return row | {"rows": 0, "error": str(found.error)}
     rows = written.get((found.place.topic, found.place.partition), 0)
     error = found.error
     if rows != found.records:
@@ -207,7 +207,7 @@ def _written_row(
         "log_end_offset": found.log_end_offset,
         "records": found.records,
         "rows": rows,
-        "error": None if error is None else shown(error),
+        "error": error,
     }
 
 

@@ -21,6 +21,7 @@ from kafkastore.changes.undo import resume
 from kafkastore.jobs import planning
 from kafkastore.jobs.places import Place
 from kafkastore.jobs.runner import Progress, Runner
+from kafkastore.paths import to_path
 from kafkastore.spark.jobs import changing
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
@@ -50,7 +51,7 @@ def copy_stores(run: Run) -> None:
     taken as it is.
     """
     total = sum(
-        len(files) for store in run.result.stores for _, _, files in os.walk(store.path)
+        len(files) for store in run.result.stores for _, _, files in os.walk(to_path(store.path))
     )
     with run.step("copy", "files", total) as step:
         advance = _counter(lambda done: step.progress(done, total))
@@ -72,7 +73,7 @@ def _copy(store: StoreResult, target: Path, advance: Callable[[object], None]) -
             for name in names
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    return copy_store(store.path, target, progress=advance).bytes
+    return copy_store(to_path(store.path), target, progress=advance).bytes
 
 
 def finish_other_plans(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
 from kafkastore.jobs.inventory import PartitionInventory
-from kafkastore.remote.tree import with_urls
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.pipeline import digest, plots
 from kafkastore.spark.pipeline.results import PipelineResult, StoreResult
@@ -92,7 +91,6 @@ def render(result: PipelineResult) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
-        finalize=with_urls,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,

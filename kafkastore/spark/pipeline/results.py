@@ -15,7 +15,6 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.jobs.verify import finding_row
-from kafkastore.remote.tree import with_urls
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
@@ -297,7 +296,7 @@ class PipelineResult:
                     _store_to_json(store),
                     "partitions",
                     (
-                        (json.dumps(with_urls(_partition_to_json(store, row))),)
+                        (json.dumps(_partition_to_json(store, row)),)
                         for row in store.partitions
                     ),
                 )
@@ -341,7 +340,7 @@ def _with_list(
     whole: Mapping[str, Any], name: str, items: Iterable[Iterable[str]]
 ) -> Iterator[str]:
     """Yield a JSON object, and in it a last member: a list, whose items come piece by piece."""
-    yield f'{json.dumps(with_urls(whole))[:-1]}, "{name}": ['
+    yield f'{json.dumps(whole)[:-1]}, "{name}": ['
     for number, item in enumerate(items):
         yield ", " if number else ""
         yield from item

@@ -12,6 +12,7 @@ from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.jobs.places import Place, places_of
 from kafkastore.jobs.runner import Progress
 from kafkastore.log.log_store import open_store
+from kafkastore.paths import to_path
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.progress import PipelineProgress, Silent
@@ -122,7 +123,7 @@ class Run:
 
     def location(self, store: StoreResult) -> Path:
         """Return where a store is to be read now: its source, or, once there is one, its copy."""
-        return self.copy_of(store) if self.is_copied else Path(store.path)
+        return self.copy_of(store) if self.is_copied else to_path(store.path)
 
     def copy_of(self, store: StoreResult) -> Path:
         """Return where a store's copy is while the run goes on."""

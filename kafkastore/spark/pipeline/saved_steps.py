@@ -23,6 +23,7 @@ from kafkastore.changes.undo_area import check_own
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem
+from kafkastore.paths import to_path
 from kafkastore.segment.small_file import read_own_file
 from kafkastore.spark.pipeline.output_directory import STEPS
 
@@ -207,7 +208,7 @@ def _states(
 ) -> list[str]:
     each_left_out = left_out or [()] * len(stores)
     return [
-        state_of(Path(path), frozenset(paths))
+        state_of(to_path(path), frozenset(paths))
         for path, paths in zip(stores, each_left_out, strict=True)
     ]
 

@@ -27,7 +27,7 @@ from kafkastore.jobs.places import Place
 from kafkastore.jobs.runner import Progress
 from kafkastore.jobs.verify import VerifyJob, with_topic_ids
 from kafkastore.log.log_store import is_partition_directory, open_store
-from kafkastore.remote.tree import local_path, with_urls
+from kafkastore.paths import open_path, to_path
 from kafkastore.spark import register
 from kafkastore.spark.pipeline import report
 from kafkastore.spark.pipeline.migrating import (
@@ -120,7 +120,7 @@ def run_pipeline(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if undo_dir is not None and not in_place:
         raise ChangeRefusedError("undo_dir goes with in_place: copies are removed, not undone")
-    sources = [Path(os.path.abspath(local_path(path))) for path in listed]
+    sources = [to_path(os.path.abspath(open_path(path))) for path in listed]
     for source in sources:
         open_store(source)
     target = Path(os.path.realpath(out))
@@ -132,7 +132,7 @@ def run_pipeline(
     with output_directory(target, sources, resume=resume) as working, failures_of_spark():
         saved, fs = SavedSteps(working), FileSystem()
         options = {
-            "stores": with_urls([[store.name, store.path, store.migrated] for store in stores]),
+            "stores": [[store.name, store.path, store.migrated] for store in stores],
             "mode": mode,
             "sample_times": sample_times if isinstance(sample_times, int) else list(sample_times),
             "undo_dir": None if undo_dir is None else os.path.realpath(undo_dir),
@@ -190,7 +190,7 @@ def store_names(paths: Sequence[Path]) -> list[str]:
     >>> store_names([Path("/disks/a/kafka-logs"), Path("/disks/b/kafka-logs"), Path("/old logs")])
     ['a-kafka-logs', 'b-kafka-logs', 'old_logs']
     """
-    real = [Path(os.path.realpath(path)) for path in paths]
+    real = [to_path(os.path.realpath(path)) for path in paths]
     for path in real:
         if real.count(path) > 1:
             raise ChangeRefusedError(f"{path} is given twice")
@@ -318,14 +318,14 @@ def _checked(
             whose = each.topic_partition or "the directory"
             failures += ((str(whose), str(error)) for error in each.failures)
         yield _Checked(
-            [each._replace(path=Path(run.final(str(each.path)))) for each in findings], failures
+            [each._replace(path=to_path(run.final(str(each.path)))) for each in findings], failures
         )
         before += len(store.partitions)
 
 
 def _finding(severity: str, path: str, *rest: Any) -> Finding:
     """Read a finding back."""
-    return Finding(Severity(severity), Path(path), *rest)
+    return Finding(Severity(severity), to_path(path), *rest)
 
 
 def _times(run: Run, sample_times: int | Sequence[int]) -> dict[tuple[str, str], Sequence[int]]:

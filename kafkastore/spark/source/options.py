@@ -31,7 +31,7 @@ from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.lookup.prepared import LookupChoice, check_isolation_is_known
 from kafkastore.log.lookup.rules import broker_rules
-from kafkastore.remote.stores import is_url, without_file_scheme
+from kafkastore.paths import is_url, to_path
 from kafkastore.segment.checked_times import INDEXES, Indexes, known_indexes
 from kafkastore.spark.source.option_values import (
     OptionError,
@@ -261,7 +261,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     if not paths:
         raise OptionError("no path: load(path) needs a Kafka log directory, or several")
     return tuple(
-        path if is_url(path) else absolute(without_file_scheme(path).removeprefix("file:"))
+        path if is_url(path) else absolute(str(to_path(path)).removeprefix("file:"))
         for path in paths
     )
 

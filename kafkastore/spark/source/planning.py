@@ -20,7 +20,6 @@ from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import find_doubt
 from kafkastore.log.log_store import LogStore, open_store
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import shown, url_of
 from kafkastore.segment.checked_times import Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.spark.source.filters import Limits
@@ -46,7 +45,7 @@ GATHERED = "PYSPARK_SPARK_SESSION_UUID"
 
 def warn(path: str | Path, what: object) -> None:
     """Log a warning of what is wrong with a file or a partition."""
-    LOG.warning("%s: %s", url_of(path), shown(str(what)))
+    LOG.warning("%s: %s", path, what)
 
 
 class Range(NamedTuple):

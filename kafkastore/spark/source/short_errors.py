@@ -5,7 +5,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.remote.tree import put_urls
+from kafkastore.paths import name_url
 
 
 class short_errors(ContextDecorator):
@@ -25,7 +25,7 @@ class short_errors(ContextDecorator):
         trace: TracebackType | None,
     ) -> None:
         """Shorten what was raised."""
-        if isinstance(error, Exception):
-            put_urls(error)
+        if error is not None:
+            name_url(error)
         if isinstance(error, KafkaStoreError):
             raise error.with_traceback(None) from None

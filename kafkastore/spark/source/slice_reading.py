@@ -15,7 +15,6 @@ from kafkastore.formats.record_columns import BATCH_ROWS
 from kafkastore.log.bounds import find_log_end
 from kafkastore.log.damage import SkippedBytes
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import shown, url_of
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG, warn
@@ -147,7 +146,7 @@ def _read(
         until = "" if each.end_offset == END else f" up to offset {each.end_offset}"
         LOG.warning(
             "%s; what follows in %s%s is left out because failOnDataLoss is false",
-            shown(str(error)), url_of(each.path), until,
+            error, each.path, until,
         )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -17,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.paths import to_path
 from kafkastore.segment.index_file import OffsetIndex
 from kafkastore.segment.log_segment import LogSegment
 
@@ -66,7 +66,7 @@ class LogSlice:
     @property
     def log(self) -> PartitionLog:
         """The partition, opened; its bounds are those of the slice, not a checkpoint's."""
-        return PartitionLog(Path(self.path), TopicPartition(self.topic, self.partition))
+        return PartitionLog(to_path(self.path), TopicPartition(self.topic, self.partition))
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptIndexError, CorruptionError
-from kafkastore.formats import batch_header, offset_index, time_index, transaction_index
+from kafkastore.formats import batch_header, transaction_index
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.control_records import ControlRecordType, first_control_record
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.group_metadata import NO_LEADER_EPOCH
+from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.kip_33.committed_offsets import committed_in
 from kafkastore.log.batch_reading import SegmentsInTurn, first_timestamp
 from kafkastore.log.damage import Damage
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.remote.tree import url_of
+from kafkastore.paths import to_path
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
@@ -222,7 +223,7 @@ def _segment_row(
 
     start = max(segment.base_offset, segments.log_start_offset)
     told: dict[str, Callable[[], Any]] = {
-        "path": lambda: url_of(segment.log_path),
+        "path": lambda: str(segment.log_path),
         "next_offset": next_offset,
         "first_timestamp": lambda: unless_corrupt(
             lambda: first_timestamp(log, start, segment.next_base_offset)
@@ -354,9 +355,9 @@ def of_commits(
         `selection`: of which partitions commits are rows; `on_corrupt`: whether a broken batch,
         key or value is an error, or skipped.
     """
-    log_dir = None if segments.root is None else LogDir(Path(segments.root))
+    log_dir = None if segments.root is None else LogDir(to_path(segments.root))
     topic_partition = TopicPartition(segments.topic, segments.partition)
-    log = PartitionLog(Path(segments.path), topic_partition, log_dir)
+    log = PartitionLog(to_path(segments.path), topic_partition, log_dir)
     skipped = Skipped(segments)
     rows = [
         key._asdict() | committed._asdict()

@@ -289,7 +289,12 @@ class CaseContext:
                 )
 
     def save(
-        self, answers: str = "answers", logs: str = "logs", *, shutdown: str = "clean"
+        self,
+        answers: str = "answers",
+        logs: str = "logs",
+        *,
+        shutdown: str = "clean",
+        dump: bool = True,
     ) -> None:
         """Copy the stopped cluster's log directory, and write what was asked with its dump.
 
@@ -299,6 +304,8 @@ class CaseContext:
             Names of the answers file (without ``.json``) and of the directory.
         shutdown : str
             ``clean`` or ``kill``.
+        dump : bool
+            Ask DumpLogSegments too, which starts a JVM for each partition.
         """
         cluster, copy = self.cluster, self.out / logs
         shutil.copytree(cluster.logs, copy)
@@ -316,7 +323,8 @@ class CaseContext:
             "mtimes_ms": modified_ms(copy),
         }
         content |= self.extra | {"partitions": self.asked}
-        for directory in sorted(path for path in copy.iterdir() if re.search(r"-\d+$", path.name)):
+        partitions = (path for path in copy.iterdir() if re.search(r"-\d+$", path.name))
+        for directory in sorted(partitions) if dump else ():
             told = self.asked.setdefault(directory.name, {})
             # Of internal topics only those that the case asked about, or that tell of transactions.
             internal = directory.name.startswith("__")

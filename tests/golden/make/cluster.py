@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .brokers import REFERENCE, WORK, class_path, version_key
-from .java import BrokerFailure, LoggedProcess, java_command
+from .java import BrokerFailure, ClassArchive, LoggedProcess, java_command
 from .java_client import JavaClient
 from .server_properties import Mode, Ports, ServerProperties
 from .wire import LIST_OFFSETS, NEWEST_LIST_OFFSETS, Wire
@@ -32,7 +32,9 @@ def free_port() -> int:
         return port
 
 
-def _start_zookeeper(root: Path, port: int, work: Path) -> LoggedProcess:
+def _start_zookeeper(
+    root: Path, port: int, work: Path, archive: ClassArchive
+) -> LoggedProcess:
     """Start a ZooKeeper whose data lie in ``root/zk`` and wait until it listens."""
     data = root / "zk"
     data.mkdir(exist_ok=True)
@@ -46,7 +48,7 @@ def _start_zookeeper(root: Path, port: int, work: Path) -> LoggedProcess:
         "org.apache.zookeeper.server.ZooKeeperServerMain",
         str(config),
         logs_as="broker",
-        options=["-Dzookeeper.admin.enableServer=false"],
+        options=["-Dzookeeper.admin.enableServer=false", *archive.options],
     )
     zookeeper = LoggedProcess(command, root / "zk.log")
     for _ in range(400):
@@ -106,6 +108,10 @@ class Cluster:
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.list_offsets_versions = (0, 0)
         self._wire: Wire | None = None
+        self._archives = {
+            "zookeeper": ClassArchive(f"{REFERENCE}-zookeeper", work),
+            "broker": ClassArchive(f"{version}-broker", work),
+        }
 
     @property
     def wire(self) -> Wire:
@@ -144,7 +150,8 @@ class Cluster:
         ports = self._known_ports()
         port = free_port()
         self.ports = Ports(ports.broker, ports.controller, port)
-        self.zookeeper = _start_zookeeper(self.root, port, self.work)
+        archive = self._archives["zookeeper"]
+        self.zookeeper = _start_zookeeper(self.root, port, self.work, archive)
 
     def share_zookeeper(self, other: Cluster) -> None:
         """Use the running ZooKeeper of another cluster, which stays its owner."""
@@ -186,6 +193,7 @@ class Cluster:
             "kafka.Kafka",
             str(properties_file),
             logs_as="broker",
+            options=self._archives["broker"].options,
         )
         self.broker = LoggedProcess(command, self.root / f"broker-{self.starts}.log")
         try:
@@ -212,6 +220,7 @@ class Cluster:
             self.broker.end(signal.SIGKILL if kill else signal.SIGTERM)
             self.broker_log = self.broker.log()
             self.broker = None
+            self._archives["broker"].keep()
         if zookeeper:
             self.stop_zookeeper()
 
@@ -220,6 +229,7 @@ class Cluster:
         if self.zookeeper is not None:
             self.zookeeper.end()
             self.zookeeper = None
+            self._archives["zookeeper"].keep()
 
     def abandon(self) -> None:
         """Kill what runs."""
@@ -242,8 +252,13 @@ class Cluster:
         check : bool
             Raise `subprocess.CalledProcessError` if it fails.
         """
+        archive = ClassArchive(f"{self.version}-{main_class}", self.work)
         command = java_command(
-            class_path(self.version, self.work), main_class, *arguments, logs_as="client"
+            class_path(self.version, self.work),
+            main_class,
+            *arguments,
+            logs_as="client",
+            options=archive.options,
         )
         run = subprocess.run(
             command,
@@ -253,6 +268,7 @@ class Cluster:
             timeout=120,
             cwd=self.root,
         )
+        archive.keep()
         return run.stdout.decode(errors="replace")
 
     def create_topic(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,37 @@ def java_command(
     )
     java = [jdk_program("java"), *_OPTIONS, *logging, *options, "-cp", class_path]
     return [*java, main_class, *arguments]
+
+
+class ClassArchive:
+    """The classes of a program as one file: with it a broker starts in half the processor time.
+
+    The first that ends by itself writes it. A Java other than that one's ignores it.
+
+    Parameters
+    ----------
+    program : str
+        Version and main class.
+    work : path
+        Where classes are kept.
+    """
+
+    def __init__(self, program: str, work: Path) -> None:
+        self._path = work / "classes" / f"{program}.jsa"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._new = self._path.with_name(f"{program}-{secrets.token_hex(8)}.new")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Options of the JVM."""
+        if self._path.exists():
+            return (f"-XX:SharedArchiveFile={self._path}", "-Xlog:disable")
+        return (f"-XX:ArchiveClassesAtExit={self._new}", "-Xlog:disable")
+
+    def keep(self) -> None:
+        """Let the next process take what this one wrote as it ended."""
+        if self._new.exists():
+            self._new.replace(self._path)
 
 
 class LoggedProcess:

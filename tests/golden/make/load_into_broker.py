@@ -5,7 +5,7 @@ usage, from tests/golden:
 
 The topics are created first and the broker is stopped; then the partitions' files are replaced by
 the given ones, and the broker is started again. OUT gets ``answers.json`` and ``logs`` in the form
-of the golden data.
+of the golden data, without a dump.
 """
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def load_into_broker(
         lines = context.log_lines(*(re.escape(topic) for topic in topics))
         kept = [line for line in lines if "Completed request" not in line]
         context.extra["broker_log"] = kept[:2000]
-        context.save()
+        context.save(dump=False)
     answers: dict[str, Any] = json.loads((out / "answers.json").read_text())
     return answers
 

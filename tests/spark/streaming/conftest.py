@@ -2,12 +2,9 @@
 import os
 
 import pytest
-from spark.unsynced import without_waiting
 
 from kafkastore import LogDirWriter
 from kafkastore.segment import log_file
-
-__all__ = ["log_dir", "read_bytes", "without_waiting"]
 
 
 @pytest.fixture

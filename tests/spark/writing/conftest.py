@@ -1,8 +1,5 @@
 """A place for logs that tests write."""
 import pytest
-from spark.unsynced import without_waiting
-
-__all__ = ["target", "without_waiting"]
 
 
 @pytest.fixture

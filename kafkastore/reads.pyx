@@ -1,8 +1,8 @@
-"""What is asked before bytes of a log directory's file are read: that they are there.
+"""Fetch bytes of a log directory's file before they are read.
 
 Files of remote stores are local ones, as large as the object, into which bytes are put when they
-are asked for. Whoever reads calls `need` first, or `have` where there is no GIL. As long as no
-remote store is open, either looks at one variable and returns.
+are asked for. Every reader calls `fetch_bytes` first, or `have` where there is no GIL. As long as
+no remote store is open, both look at one variable and return.
 """
 from libc.stdint cimport int64_t
 
@@ -14,32 +14,16 @@ _failures = {}
 
 
 def watch(find):
-    """Ask from now on.
-
-    Parameters
-    ----------
-    find : callable
-        Returns the `SparseFile` that a descriptor is open on; None for any other file.
-    """
+    """Ask `find` from now on for the `SparseFile` of a descriptor, None for any other file."""
     global is_watching, _find
     _find = find
     is_watching = True
 
 
-def need(int descriptor, int64_t start, int64_t end):
-    """Have bytes of an open file in it before they are read.
+def fetch_bytes(int descriptor, int64_t start, int64_t end):
+    """Fetch the bytes [start, end) of an open file; beyond its end there is nothing to do.
 
-    Parameters
-    ----------
-    descriptor : int
-        Of any file.
-    start, end : int
-        Byte positions, inclusive and exclusive; behind the end of the file there is nothing to do.
-
-    Raises
-    ------
-    RemoteStoreError
-        If they can't be had.
+    Raises RemoteStoreError if that fails.
     """
     if is_watching:
         file = _find(descriptor)
@@ -48,18 +32,12 @@ def need(int descriptor, int64_t start, int64_t end):
 
 
 def is_remote(int descriptor):
-    """Tell whether an open file is one of a remote store: its holes are bytes that are not here."""
+    """Tell whether an open file is one of a remote store: its holes are bytes not fetched yet."""
     return bool(is_watching and _find(descriptor) is not None)
 
 
-def check():
-    """Raise what `have` failed with in this thread.
-
-    Raises
-    ------
-    RemoteStoreError
-        As `need` would have.
-    """
+def check_fetched():
+    """Raise the error that `have` met in this thread."""
     if is_watching:
         failure = _failures.pop(get_ident(), None)
         if failure is not None:
@@ -74,8 +52,8 @@ cdef bint have(int descriptor, int64_t start, int64_t end) noexcept nogil:
 
 cdef bint _have(int descriptor, int64_t start, int64_t end) noexcept with gil:
     try:
-        need(descriptor, start, end)
-    except BaseException as failure:  # Ctrl-C too: raised by `check`, in the same thread
+        fetch_bytes(descriptor, start, end)
+    except BaseException as failure:  # Ctrl-C too: raised by `check_fetched`, in the same thread
         _failures[get_ident()] = failure
         return False
     return True

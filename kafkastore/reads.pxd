@@ -1,0 +1,9 @@
+"""Fetch bytes before they are read, without the GIL; costs a look at one variable locally."""
+from libc.stdint cimport int64_t
+
+cdef bint is_watching
+
+# Fetch the bytes [start, end) of an open file; False if that fails: `check_fetched` raises why.
+cdef bint have(int descriptor, int64_t start, int64_t end) noexcept nogil
+
+cdef bint is_remote_file(int descriptor) noexcept nogil

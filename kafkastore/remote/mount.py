@@ -1,0 +1,159 @@
+"""The temporary directory in which this process keeps files of remote stores, and paths in it.
+
+``s3://bucket/kafka-logs`` is ``<directory>/s3:/bucket/kafka-logs`` here.
+"""
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path, PosixPath
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from kafkastore.reads import watch
+from kafkastore.remote import sparse_files
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from typing import Self
+
+_PREFIX = "kafkastore-remote-"
+_LOCK_FILE = ".in-use"
+
+
+class RemotePath(PosixPath):
+    """The path of a file or directory of a remote store: its text is the URL.
+
+    ``os.fspath``, and with it every system call, has the local file instead. In another process
+    the path stands for the same URL, whose files are elsewhere there.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Return the path of a URL; nothing is listed."""
+        scheme, _, rest = url.partition("://")
+        return cls(directory(), f"{scheme.lower()}:", rest)
+
+    def __str__(self) -> str:
+        return url_of(os.fspath(self)) or os.fspath(self)
+
+    def __fspath__(self) -> str:
+        return super().__str__()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).of, (str(self),)
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Return what ``os.stat`` says of the file while nobody writes to it."""
+        return sparse_files.status_of(self, follow_symlinks=follow_symlinks)
+
+    def iterdir(self) -> Generator[Self, None, None]:
+        """Yield what lies in the directory."""
+        return (self / name for name in os.listdir(self))
+
+    # Of these, newer Pythons' own take the text of a path for the name of a file.
+
+    def glob(self, pattern: str, **options: Any) -> Generator[Self, None, None]:
+        """Yield what is below and fits a pattern."""
+        return (type(self)(each) for each in Path(os.fspath(self)).glob(pattern, **options))
+
+    def rglob(self, pattern: str, **options: Any) -> Generator[Self, None, None]:
+        """Yield what is anywhere below and fits a pattern."""
+        return (type(self)(each) for each in Path(os.fspath(self)).rglob(pattern, **options))
+
+    def walk(self, *options: Any, **named: Any) -> Iterator[tuple[Self, list[str], list[str]]]:
+        """Yield each directory, and the names of directories and files in it."""
+        for place, directories, files in os.walk(self, *options, **named):
+            yield type(self)(place), directories, files
+
+    def as_uri(self) -> str:
+        """Return the URL."""
+        return str(self)
+
+
+class _Mount:
+    """The directory of this process, and those of the processes that it was forked from."""
+
+    def __init__(self) -> None:
+        self.directories: list[str] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Let a process that was forked off make a directory of its own."""
+        self.lock = RLock()
+        self.here: str | None = None
+        self.lock_descriptor = -1
+
+    def make(self) -> str:
+        """Make the directory; remove those of killed processes."""
+        sparse_files.disk_bytes()  # complains before anything is fetched
+        _remove_left_behind(tempfile.gettempdir())
+        made = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+        # Other processes take a directory whose lock is free for one of a killed process.
+        self.lock_descriptor = _locked(made, _LOCK_FILE + "-soon")
+        os.rename(os.path.join(made, _LOCK_FILE + "-soon"), os.path.join(made, _LOCK_FILE))
+        atexit.register(_remove, os.getpid(), made)
+        watch(sparse_files.find)
+        self.directories.append(made)
+        return made
+
+
+_mount = _Mount()
+os.register_at_fork(after_in_child=_mount.forget)
+
+
+def directory() -> str:
+    """Return this process's directory, which is made when it is first asked for."""
+    with _mount.lock:
+        if _mount.here is None:
+            _mount.here = _mount.make()
+        return _mount.here
+
+
+def url_of(path: str) -> str | None:
+    """Return the URL of a local path; None where it is not of a remote store."""
+    for each in _mount.directories:
+        if path.startswith(f"{each}/"):
+            scheme, _, rest = path[len(each) + 1 :].partition(":/")
+            return f"{scheme}://{rest}"
+    return None
+
+
+def _remove(process: int, made: str) -> None:
+    """Remove the directory at exit; a process that was forked off leaves it."""
+    if os.getpid() == process:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _locked(place: str, name: str = _LOCK_FILE) -> int:
+    """Hold a directory's lock as long as this process lives, and those forked off."""
+    descriptor = os.open(os.path.join(place, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _remove_left_behind(temporary: str) -> None:
+    """Remove the directories of processes that were killed."""
+    for name in os.listdir(temporary):
+        place = os.path.join(temporary, name)
+        if name.startswith(_PREFIX) and os.path.exists(os.path.join(place, _LOCK_FILE)):
+            with suppress(OSError):
+                descriptor = _locked(place)
+                shutil.rmtree(place, ignore_errors=True)
+                os.close(descriptor)
