@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from append import Append
 
 import kafkastore
-from kafkastore.changes.content import chunks_of
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.cli.failures import FOUND_PROBLEMS

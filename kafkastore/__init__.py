@@ -1,8 +1,8 @@
 """Kafka's log store without the broker.
 
 The public names are those of `public_names`, of `kafkastore.legacy` and `kafkastore.migration` and,
-with the extra ``spark``, of `kafkastore.spark`. They are imported when the first of them is asked
-for: the command line prints its help, and handles Ctrl-C, before that.
+with the extra ``spark``, of `kafkastore.spark`. They are imported at the first use of one of them:
+the command line prints its help, and handles Ctrl-C, before that.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Import all public names."""
+        """Import all public names at the first use of one."""
         from importlib import import_module
 
         public = import_module("kafkastore.public_names")

@@ -1,4 +1,4 @@
-"""Properties that are worked out once, for objects that threads share."""
+"""Properties that are computed once, for objects that threads share."""
 from __future__ import annotations
 
 import functools
@@ -16,24 +16,24 @@ else:
         class cached_property(functools.cached_property):
             """The `functools.cached_property` of Python 3.12, which has no lock.
 
-            Up to 3.11 a thread that works out a property of one object keeps all others from
-            working out the same property of any object, and a process forked meanwhile for ever.
+            Up to 3.11, a thread that computes a property of one object blocks all others that
+            compute the same property of any object, and a process forked meanwhile forever.
             """
 
             def __get__(self, instance: Any, owner: Any = None) -> Any:
-                """Work it out; from then on it is an attribute, the same to all threads."""
+                """Compute the value; from then on it is an attribute, the same for all threads."""
                 if instance is None:
                     return self
                 return vars(instance).setdefault(self.attrname, self.func(instance))
 
     class cached_until_refresh(functools.cached_property):
-        """A property of an object whose `facts` are a dictionary: a refresh assigns an empty one.
+        """A property stored in the object's dictionary `facts`; a refresh assigns an empty one.
 
-        A thread that is still working out what a refresh forgets keeps it with the old facts.
+        A thread that is still computing a value at a refresh stores it in the old dictionary.
         """
 
         def __get__(self, instance: Any, owner: Any = None) -> Any:
-            """Return it from the facts, or work it out."""
+            """Return the stored value, or compute it."""
             if instance is None:
                 return self
             facts = instance.facts
@@ -43,7 +43,7 @@ else:
                 return facts.setdefault(self.attrname, self.func(instance))
 
         def __set__(self, instance: Any, value: Any) -> None:
-            """Refuse a value: there would be two."""
+            """Refuse to set a value: there would be two."""
             raise AttributeError(f"{self.attrname} can't be set")
 
 

@@ -1,6 +1,6 @@
-"""What can go wrong, named by what the caller can do about it.
+"""The errors of kafkastore, named by what the caller can do about them.
 
-A torn tail (bytes after the last whole batch) is a value, ``valid_bytes``, and never an error.
+A torn tail (bytes after the last complete batch) is a value, ``valid_bytes``, and never an error.
 """
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 
 class KafkaStoreError(Exception):
-    """Base of every error this package raises on purpose."""
+    """The base of every error that this package raises on purpose."""
 
 
 class CorruptionError(KafkaStoreError):
-    """Bytes on disk break their format.
+    """Bytes on disk that break their format.
 
     Parameters
     ----------
     reason : str
-        What is wrong: what was wanted, what was found.
+        What is wrong: what was expected, and what was found.
     path : path-like, optional
-        The file, when known (`formats` never knows it, `segment` adds it).
+        The file, if known (`formats` does not know it, `segment` adds it).
     position : int, optional
         Byte position in the file at which the format is broken.
     """
@@ -39,14 +39,14 @@ class CorruptionError(KafkaStoreError):
         super().__init__(reason + file + byte)
 
     def located(self, path: str | PathLike[str], position: int = 0) -> CorruptionError:
-        """Return the same error with the file it came from.
+        """Return the same error with the file in which it occurred.
 
         Parameters
         ----------
         path : path-like
             The file.
         position : int
-            Byte position in the file of the first byte the parser was given.
+            Position in the file of the first byte that the parser received.
         """
         at = None if self.position is None else position + self.position
         return type(self)(self.reason, path=path, position=at)
@@ -58,37 +58,37 @@ class CorruptionError(KafkaStoreError):
 def _unpickled(
     kind: type[CorruptionError], reason: str, path: str | None, position: int | None
 ) -> CorruptionError:
-    """Rebuild a corruption error in another process (Spark's workers raise them)."""
+    """Rebuild an error in another process: Spark's workers raise them."""
     return kind(reason, path=path, position=position)
 
 
 class CorruptIndexError(CorruptionError):
-    """An offset, time or transaction index breaks its format; rebuild it from the log."""
+    """An offset, time or transaction index that breaks its format; rebuild it from the log."""
 
 
 class CorruptBatchError(CorruptionError):
-    """A record batch breaks its format or its checksum; a broker's recovery truncates here."""
+    """A record batch that breaks its format or checksum; a broker's recovery truncates here."""
 
 
 class CorruptCheckpointError(CorruptionError):
-    """A checkpoint, snapshot or properties file breaks its format."""
+    """A checkpoint, snapshot or properties file that breaks its format."""
 
 
 class UnsupportedFormatError(CorruptionError):
-    """A magic, a codec or a version that this package does not know."""
+    """A magic, a codec or a version that this package does not support."""
 
 
 class NotALogDirectoryError(KafkaStoreError):
-    """The path is neither a log.dirs root nor a partition directory."""
+    """A path that is neither a log directory nor a partition directory."""
 
 
 class DuplicatePartitionError(KafkaStoreError):
-    """A partition that lies in several directories; a broker does not start on them.
+    """A partition that is in several directories; a broker does not start with them.
 
     Parameters
     ----------
     places : mapping of TopicPartition to sequence of path-like
-        Where each such partition is.
+        The directories of each such partition.
     """
 
     def __init__(self, places: Mapping[Any, Sequence[str | PathLike[str]]]) -> None:
@@ -101,19 +101,19 @@ class DuplicatePartitionError(KafkaStoreError):
             f"partition {topic_partition} is in {count} places, {' and '.join(map(str, paths))}"
             for count, (topic_partition, paths) in zip(counts, self.places.items(), strict=True)
         )
-        several = f"the {counts[0]}" if len(counts) == 1 else "each one's directories"
-        return f"{which}; a broker does not start so: open one of {several} by itself"
+        one = f"one of the {counts[0]} directories" if len(counts) == 1 else "one directory of each"
+        return f"{which}; a broker does not start with them: open {one} by itself"
 
 
 class NotAFileError(KafkaStoreError):
-    """A name of a log directory's file that stands for something else: a FIFO, a directory.
+    """A FIFO, a directory or a device with the name of a file of a log directory.
 
     Parameters
     ----------
     path : path-like
-        The name.
+        Its path.
     kind : str
-        What it is.
+        What it is, such as ``a FIFO``.
     """
 
     def __init__(self, path: str | PathLike[str], kind: str) -> None:
@@ -125,7 +125,7 @@ class NotAFileError(KafkaStoreError):
 
 
 class SegmentGoneError(KafkaStoreError):
-    """A segment that was listed is not there any more; list anew (`PartitionLog.refresh`).
+    """A segment that was deleted after it was listed; call `PartitionLog.refresh`.
 
     Parameters
     ----------
@@ -142,11 +142,11 @@ class SegmentGoneError(KafkaStoreError):
 
 
 class OffsetOverflowError(KafkaStoreError):
-    """An offset lies outside the 31 bits above the segment's base offset; roll or split."""
+    """An offset more than 2^31 - 1 above the segment's base offset; roll or split the segment."""
 
 
 class OffsetOutOfRangeError(KafkaStoreError, ValueError):
-    """An offset outside [log start offset, log end offset]."""
+    """An offset below the log start offset or above the log end offset."""
 
 
 class OutOfOrderAppendError(KafkaStoreError, ValueError):
@@ -154,31 +154,31 @@ class OutOfOrderAppendError(KafkaStoreError, ValueError):
 
 
 class ProducerStateError(KafkaStoreError, ValueError):
-    """A batch that does not fit what is known of its producer: a leader refuses it."""
+    """A batch that does not fit the state of its producer; a leader refuses it."""
 
 
 class OutOfOrderSequenceError(ProducerStateError):
-    """A batch whose sequence does not follow that of its producer's last one."""
+    """A batch whose sequence does not follow that of its producer's last batch."""
 
 
 class UnknownProducerIdError(ProducerStateError):
-    """A batch in the middle of a producer's sequence, of which nothing is known before."""
+    """A batch in the middle of a sequence of a producer that is not known."""
 
 
 class InvalidProducerEpochError(ProducerStateError):
-    """A batch of an older producer epoch than the last one seen: its producer was replaced."""
+    """A batch with an older producer epoch than the last: its producer was replaced."""
 
 
 class TransactionCoordinatorFencedError(ProducerStateError):
-    """A marker of an older coordinator epoch than the last one seen."""
+    """A transaction marker with an older coordinator epoch than the last."""
 
 
 class InvalidTxnStateError(ProducerStateError):
-    """A batch outside of transactions while its producer has one open, or no marker at all."""
+    """A plain batch during its producer's transaction, or a control batch that is not a marker."""
 
 
 class InvalidLeaderEpochError(KafkaStoreError, ValueError):
-    """A leader epoch or its start offset is negative."""
+    """A leader epoch or a start offset that is negative."""
 
 
 class UnsupportedTimestampError(KafkaStoreError, ValueError):
@@ -186,7 +186,7 @@ class UnsupportedTimestampError(KafkaStoreError, ValueError):
 
 
 class UnsupportedForMessageFormatError(KafkaStoreError, ValueError):
-    """A search by time where a topic's message.format.version has no timestamps: error 43."""
+    """A lookup by time in a topic whose message.format.version has no timestamps: error 43."""
 
 
 class IndexFullError(KafkaStoreError):
@@ -194,11 +194,11 @@ class IndexFullError(KafkaStoreError):
 
 
 class InvalidRecordError(KafkaStoreError, ValueError):
-    """Records that a leader does not take; nothing of them is appended."""
+    """Records that a leader refuses; none of them is appended."""
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """A timestamp too far from the clock, or of a type that is not a producer's to give."""
+    """A timestamp too far from the clock, or of a type that producers must not use."""
 
 
 class RecordTooLargeError(InvalidRecordError):
@@ -206,24 +206,24 @@ class RecordTooLargeError(InvalidRecordError):
 
 
 class WriterFailedError(KafkaStoreError):
-    """A writer that takes nothing more, after an error of the file system or its close."""
+    """A writer that was closed, or that ended after an error of the file system."""
 
 
 class InvalidConfigError(KafkaStoreError, ValueError):
-    """A topic option that Kafka does not have, or a value that it does not take."""
+    """A topic configuration that Kafka does not have, or an invalid value of one."""
 
 
 class ChangeRefusedError(KafkaStoreError):
-    """A change that is not safe now: a live broker, files that change, an outdated plan."""
+    """A change that is not safe: a running broker, files that change, an outdated plan."""
 
 
 class NoUndoPlaceError(ChangeRefusedError):
-    """What is replaced cannot be kept where it would be; `undo_dir` names another place.
+    """An undo area that can't be created at its default place; give `undo_dir`.
 
     Parameters
     ----------
     problem : str
-        Why not there.
+        Why it can't be created there.
     """
 
     def __init__(self, problem: str) -> None:
@@ -231,18 +231,18 @@ class NoUndoPlaceError(ChangeRefusedError):
         self.problem = problem
 
     def __str__(self) -> str:
-        return f"{self.problem}: name another place for what is replaced (undo_dir)"
+        return f"{self.problem}; choose another directory for replaced files with undo_dir"
 
 
 class LogWouldBeCutError(ChangeRefusedError):
-    """A log that can't be written before a recovery has cut it, which nobody has asked for.
+    """A log that a recovery would truncate; opening it for writing needs ``recover=True``.
 
     Parameters
     ----------
     path : path-like
         The partition directory.
     cuts : mapping of str to int
-        Names of the ``.log`` files that bytes would leave, and the first byte of each that would.
+        Names of the ``.log`` files to truncate, and the first byte that each would lose.
     log_end_offset : int
         Where the log would end.
     """
@@ -255,27 +255,27 @@ class LogWouldBeCutError(ChangeRefusedError):
 
     def __str__(self) -> str:
         name, position = next(iter(self.cuts.items()))
-        others = f" and {len(self.cuts) - 1} other logs" if len(self.cuts) > 1 else ""
+        others = f" (and {len(self.cuts) - 1} more)" if len(self.cuts) > 1 else ""
         return (
-            f"{self.path}: a recovery would cut {name} at byte {position}{others}, so that "
-            f"the log ends at offset {self.log_end_offset}; nothing was changed: recover=True cuts "
-            "it, and keeps what is cut beside the log directory"
+            f"{self.path}: a recovery would truncate {name} at byte {position}{others}, so that "
+            f"the log ends at offset {self.log_end_offset}; nothing was changed: recover=True "
+            "truncates it, and keeps the truncated bytes next to the log directory"
         )
 
 
 class RemoteStoreError(KafkaStoreError):
-    """An object store or a remote file system that does not answer as it should.
+    """A failure of an object store or a remote file system.
 
     Parameters
     ----------
     url : str
-        Of the object, or of what was to be listed.
+        The URL of the object or directory.
     reason : str
         What is wrong, and what to do about it.
     start, end : int, optional
-        The bytes that were asked for, inclusive and exclusive.
+        The requested bytes, inclusive and exclusive.
     done : str
-        What could not be done: ``read`` or ``written``.
+        What failed: ``read`` or ``written``.
     """
 
     def __init__(
@@ -295,7 +295,7 @@ class RemoteStoreError(KafkaStoreError):
 
 
 class RemoteObjectChangedError(RemoteStoreError):
-    """An object that is another one than was listed, or is gone: open the store anew."""
+    """An object that was replaced or deleted after it was listed; open the store again."""
 
     def __str__(self) -> str:
         return f"{self.url} {self.reason}: it was replaced or deleted; open the store again"

@@ -1,7 +1,7 @@
 """Every system call that alters a file, in one small object; and the lock of a log directory.
 
-`changes` and the writers call `FileSystem` and nothing else, so that a test can put a fault at each
-call.  Reading needs no such object: it cannot lose anything.
+`changes` and the writers alter files only through `FileSystem`, so that a test can inject a fault
+at each call. Reading needs no such object, because it cannot lose anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 # linux/fs.h: _IOW(0x94, 9, int)
 _FICLONE = 0x40049409
 
-# What the kernel answers where a file system has no such call; the caller then takes the long way.
+# The kernel's errors if a file system has no such call; the caller then copies in another way.
 NOT_SUPPORTED = frozenset(
     {
         errno.EXDEV,
@@ -37,10 +37,10 @@ NOT_SUPPORTED = frozenset(
 
 
 class FileSystem:
-    """The altering calls, as the operating system has them; errors of open files are named.
+    """The altering calls of the operating system; errors of open files get their paths.
 
-    With a `dir_fd` only the last part of a path counts, and is looked up in that open directory:
-    whatever has become of the path meanwhile, no other directory is altered.
+    With a `dir_fd` only the last part of a path is used, within that open directory: no other
+    directory is altered, even if the path leads elsewhere meanwhile.
     """
 
     def create(self, path: Path, mode: int = 0o644, *, dir_fd: int | None = None) -> int:
@@ -50,7 +50,7 @@ class FileSystem:
             return os.open(_in(path, dir_fd), flags, mode, dir_fd=dir_fd)
 
     def open_append(self, path: Path, *, dir_fd: int | None = None) -> int:
-        """Open a file, created where missing, whose writes go to its end; no symbolic link."""
+        """Open a file for appending; create it if it is missing, refuse a symbolic link."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with _named(path):
             return os.open(_in(path, dir_fd), flags, 0o644, dir_fd=dir_fd)
@@ -76,7 +76,7 @@ class FileSystem:
             raise
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Cut a file, or extend it with zeros."""
+        """Truncate a file, or extend it with zeros."""
         try:
             os.ftruncate(descriptor, size)
         except OSError as error:
@@ -89,7 +89,7 @@ class FileSystem:
         Raises
         ------
         OSError
-            With an errno of `NOT_SUPPORTED` where the file system or the platform cannot.
+            With an errno of `NOT_SUPPORTED` if the file system or the platform cannot do it.
         """
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, "no reflinks by descriptor on this platform")
@@ -108,7 +108,7 @@ class FileSystem:
     def fsync(self, descriptor: int) -> None:
         """Make a file's bytes and times durable."""
         if sys.platform == "darwin":
-            # There fsync leaves the bytes in the drive's own cache.
+            # On macOS fsync leaves the bytes in the drive's own cache.
             with suppress(OSError):
                 fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
                 return
@@ -123,7 +123,7 @@ class FileSystem:
         os.close(descriptor)
 
     def fsync_directory(self, path: Path, *, dir_fd: int | None = None) -> None:
-        """Make a directory's entries durable, where the file system has such a call."""
+        """Make a directory's entries durable, if the file system has such a call."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         descriptor = os.open(path, flags) if dir_fd is None else dir_fd
         try:
@@ -137,7 +137,7 @@ class FileSystem:
                 os.close(descriptor)
 
     def mkdir(self, path: Path, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-        """Make one directory; fails if it exists."""
+        """Create one directory; fails if it exists."""
         with _named(path):
             os.mkdir(_in(path, dir_fd), mode, dir_fd=dir_fd)
 
@@ -149,7 +149,7 @@ class FileSystem:
         src_dir_fd: int | None = None,
         dst_dir_fd: int | None = None,
     ) -> None:
-        """Give a file a second name on the same file system; a symbolic link gets one itself."""
+        """Give a file a second name on the same file system; symbolic links are not followed."""
         with _named(source, target):
             os.link(
                 _in(source, src_dir_fd),
@@ -160,7 +160,7 @@ class FileSystem:
             )
 
     def rename(self, source: Path, target: Path, *, dir_fd: int | None = None) -> None:
-        """Move a file over its target, atomically; with `dir_fd` within that directory."""
+        """Rename a file and replace the target, atomically; with `dir_fd` in that directory."""
         with _named(source, target):
             os.replace(
                 _in(source, dir_fd), _in(target, dir_fd), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
@@ -177,19 +177,19 @@ class FileSystem:
             os.rmdir(_in(path, dir_fd), dir_fd=dir_fd)
 
     def chmod(self, path: Path | int, mode: int) -> None:
-        """Set permission bits; of an open file by its descriptor."""
+        """Set permission bits of a path or of an open descriptor."""
         os.chmod(path, mode)
 
     def chown(self, path: Path | int, user: int, group: int) -> None:
-        """Set owner and group; of an open file by its descriptor."""
+        """Set owner and group of a path or of an open descriptor."""
         os.chown(path, user, group)
 
     def utime(self, path: Path | int, modified_ns: int) -> None:
-        """Set the modification time (and access time) in ns since 1970; also by a descriptor."""
+        """Set modification and access time, in ns since 1970, of a path or an open descriptor."""
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
-        """Write all the bytes, in as many calls as that takes.
+        """Write all the bytes, in as many calls as necessary.
 
         Raises
         ------
@@ -207,12 +207,12 @@ class FileSystem:
             left = left[count:]
 
     def pwrite_all(self, descriptor: int, data: bytes | memoryview, position: int) -> None:
-        """Write all the bytes at a position, in as many calls as that takes.
+        """Write all the bytes at a position, in as many calls as necessary.
 
         Raises
         ------
         OSError
-            As of `write_all`.
+            As for `write_all`.
         """
         left: bytes | memoryview = data
         while True:
@@ -227,41 +227,41 @@ class FileSystem:
             left, position = memoryview(left)[count:], position + count
 
     def replace_content(self, path: Path, data: bytes) -> None:
-        """Give a file new content, as a whole and durable: written beside it, synced, renamed.
+        """Replace the content of a file atomically and durably: write, flush and rename.
 
         Parameters
         ----------
         path : Path
             The file; it may be missing.
         data : bytes
-            What it is to hold.
+            Its new content.
 
         Notes
         -----
-        Source: Kafka 2.4.0 ``CheckpointFile.write``: with the suffix ``.tmp``, which no broker
-        reads.
+        Source: Kafka 2.4.0 ``CheckpointFile.write``. The new content is first in a file with the
+        suffix ``.tmp``, which no broker reads.
         """
-        beside = path.with_name(path.name + ".tmp")
-        if beside.exists():
-            self.unlink(beside)
-        descriptor = self.create(beside)
+        temporary = path.with_name(path.name + ".tmp")
+        if temporary.exists():
+            self.unlink(temporary)
+        descriptor = self.create(temporary)
         try:
             self.write_all(descriptor, data)
             self.fsync(descriptor)
         finally:
             self.close(descriptor)
-        self.rename(beside, path)
+        self.rename(temporary, path)
         self.fsync_directory(path.parent)
 
 
 def _in(path: Path, dir_fd: int | None) -> str | Path:
-    """Return the name by which an open directory knows a file."""
+    """Return the name of a file in an open directory."""
     return path if dir_fd is None else path.name
 
 
 @contextmanager
 def _named(path: Path, target: Path | None = None) -> Iterator[None]:
-    """Put whole paths into the error of a call that knew a file by its name in a directory."""
+    """Put full paths into the error of a call that had only a name in a directory."""
     try:
         yield
     except OSError as error:
@@ -274,7 +274,7 @@ def _named(path: Path, target: Path | None = None) -> Iterator[None]:
 def _name_file(error: OSError, descriptor: int) -> None:
     """Put a file's path into the error of a call that had only its descriptor.
 
-    Which disk is full, or broken, nobody could tell otherwise.
+    Without the path nobody would know which disk is full or defective.
     """
     with suppress(OSError, ValueError):
         if sys.platform == "linux":
@@ -284,23 +284,23 @@ def _name_file(error: OSError, descriptor: int) -> None:
             error.filename = os.fsdecode(path.rstrip(b"\0"))
 
 
-#: Descriptors whose flock(2) is this process's alone.
+#: Descriptors whose flock(2) forked children must not hold.
 _not_for_children: set[int] = set()
 
 
 @contextmanager
 def kept_from_children(descriptor: int) -> Iterator[None]:
-    """Let no process that is forked in the `with` block hold the lock of an open file.
+    """Prevent processes that are forked in the `with` block from holding the lock of a file.
 
     Parameters
     ----------
     descriptor : int
-        The file, locked by ``flock``.
+        The open file, locked by ``flock``.
 
     Notes
     -----
-    Such a lock belongs to what is open, and a forked child has it open too: it would hold the lock
-    for as long as it lives, whatever becomes of its parent.
+    Such a lock belongs to the open file, which a forked child shares: the child would hold the lock
+    as long as it lives, even after its parent has ended.
     """
     _not_for_children.add(descriptor)
     try:
@@ -310,7 +310,7 @@ def kept_from_children(descriptor: int) -> Iterator[None]:
 
 
 def _let_go_in_child() -> None:
-    """Give up what is the parent's; the numbers stay open, for whoever closes them."""
+    """Release the parent's locks; the descriptors stay open, because others may close them."""
     if _not_for_children:
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         for descriptor in _not_for_children:
@@ -323,7 +323,7 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 # A process loses its POSIX locks on a file when it closes *any* descriptor of that file, and the
-# kernel never tells a process of its own locks.  So this process remembers which it holds: (pid,
+# kernel does not report a process's own locks. So this process remembers which it holds: (pid,
 # device, inode); the pid because a forked child does not inherit locks.
 _held_here: set[tuple[int, int, int]] = set()
 
@@ -332,22 +332,22 @@ class LockFile:
     """The lock on a log directory's ``.lock``, as a broker takes it.
 
     A broker holds a POSIX record lock (``fcntl``) on the whole file while it runs; that the file
-    exists means nothing.  Java's ``FileChannel.tryLock`` and ``lockf`` exclude each other,
-    ``flock`` does not see them.
+    exists means nothing. Java's ``FileChannel.tryLock`` and ``lockf`` exclude each other, ``flock``
+    does not see them.
 
     Parameters
     ----------
     path : path-like
         The ``.lock`` file.
     create : bool
-        Whether a missing file is made, as a broker does; jobs never do.
+        Whether to create a missing file, as a broker does; jobs never do.
 
     Raises
     ------
     BlockingIOError
         If another process, or this one, holds the lock.
     OSError
-        If the file is missing, or may not be opened for writing.
+        If the file is missing, or can't be opened for writing.
 
     Notes
     -----
@@ -357,7 +357,7 @@ class LockFile:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = Path(path)
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        # Opening and closing would drop a lock that this process holds, so look before.
+        # Opening and closing would drop a lock that this process holds, so check before.
         if self.path.exists() and _key(os.stat(self.path)) in _held_here:
             raise BlockingIOError(errno.EAGAIN, "this process holds the lock", str(path))
         self._descriptor = os.open(self.path, flags, 0o644)
@@ -375,11 +375,11 @@ class LockFile:
 
     @property
     def inode(self) -> int:
-        """The number of the file that is locked, whatever its name stands for by now."""
+        """The inode number of the locked file; its name may lead to another file by now."""
         return self._held[2]
 
     def close(self) -> None:
-        """Give the lock back; the file stays."""
+        """Release the lock; the file stays."""
         if self._descriptor >= 0:
             _held_here.discard(self._held)
             os.close(self._descriptor)
@@ -387,7 +387,7 @@ class LockFile:
 
 
 def lock_holder(path: str | os.PathLike[str]) -> int | None:
-    """Return the process that holds a log directory's lock, without taking it.
+    """Return the id of the process that holds a log directory's lock, without taking it.
 
     Parameters
     ----------
@@ -397,18 +397,18 @@ def lock_holder(path: str | os.PathLike[str]) -> int | None:
     Returns
     -------
     int or None
-        The process id; 0 or less when the kernel cannot name it here (another container, another
-        machine); None when nobody holds the lock.
+        The process id; 0 or less if the kernel does not know it (another container, another
+        machine); None if no process holds the lock.
 
     Raises
     ------
     OSError
-        If the file exists and may not be read: nobody can say then.
+        If the file exists but can't be read.
     """
     try:
         if _key(os.stat(path)) in _held_here:
             return os.getpid()
-        # A FIFO would else be waited for: the name is all that is known of it.
+        # Without O_NONBLOCK this would wait for a FIFO; only the name of the file is known.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
@@ -419,12 +419,12 @@ def lock_holder(path: str | os.PathLike[str]) -> int | None:
 
 
 def _key(status: os.stat_result) -> tuple[int, int, int]:
-    """Name a file as this process holds it."""
+    """Return the key of a file in the set of locks that this process holds."""
     return os.getpid(), status.st_dev, status.st_ino
 
 
 def _record_lock_holder(descriptor: int) -> int | None:
-    """Ask the kernel who would block a write lock on the whole file (F_GETLK)."""
+    """Ask the kernel which process would block a write lock on the whole file (F_GETLK)."""
     if sys.platform == "linux":  # struct flock: type, whence, start, length, pid
         asked = struct.pack("@hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, pid = struct.unpack(

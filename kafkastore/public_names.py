@@ -1,4 +1,4 @@
-"""What can be imported from `kafkastore` itself."""
+"""The public names of `kafkastore` itself."""
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
@@ -57,7 +57,7 @@ from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
-# Last: they build on what is above.
+# Last: they use the names above.
 from kafkastore import legacy, migration  # isort: skip
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""Drawings over time: a figure with round times below it, in colours of one's own.
+"""Plots over time: a figure with round times on its horizontal axis, in given colours.
 
-matplotlib is imported when something is drawn; it comes with the extra `spark`.
+matplotlib is imported when something is drawn; the extra `spark` installs it.
 """
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: The last ms of the year 9999, the last that a date can have.
+#: The last ms of the year 9999, the largest time of a `datetime`.
 LAST_DATE_MS = 253_402_300_799_999
 MOST_TICKS = 5
 SECOND, HOUR, DAY = 1000, 3_600_000, 86_400_000
-#: Distances of ticks; how to write a tick, and what all of them have in common.
+#: Distances of ticks; the format of a tick, and of the part that all ticks have in common.
 STEPS = [
     *((ms, "%H:%M:%S.%f", "%Y-%m-%d") for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     *((SECOND * n, "%H:%M:%S", "%Y-%m-%d") for n in (1, 2, 5, 10, 15, 30)),
@@ -31,7 +31,7 @@ STEPS = [
 
 
 class Palette(NamedTuple):
-    """Colours: of text, of what stands behind, and of what is told apart."""
+    """Colours of text, of the frame, and of the plotted series."""
 
     ink: str
     faint: str
@@ -48,7 +48,7 @@ ON_WHITE = Palette("#1c2024", "#c8cdd2", "#0b6bcb", "#c2410c", "#7c3aed")
 def time_axes(
     palette: Palette, size: tuple[float, float], salt: str
 ) -> Iterator[tuple[Figure, Axes]]:
-    """Give axes to draw on; the figure must be saved in the block.
+    """Yield a figure and axes to draw on; save the figure within the block.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def time_axes(
     size : (width, height)
         Inches.
     salt : str
-        What makes ids of an SVG differ from those of others.
+        A text that makes the ids of an SVG differ from those of others.
 
     Yields
     ------
@@ -86,12 +86,12 @@ def time_axes(
 
 
 def write_times(figure: Figure, axes: Axes) -> None:
-    """Write times below what was drawn, and its legend above.
+    """Write times below the plot, and its legend above it.
 
     Parameters
     ----------
     figure, axes : Figure, Axes
-        As of `time_axes`, the horizontal axis in ms since 1970.
+        From `time_axes`; the horizontal axis is in ms since 1970.
     """
     first, last = axes.get_xlim()
     ticks, form, above = time_ticks(int(first), int(last))
@@ -105,7 +105,7 @@ def write_times(figure: Figure, axes: Axes) -> None:
 
 
 def time_ticks(first: int, last: int) -> tuple[list[int], str, str]:
-    """Choose at most five round times between two.
+    """Choose at most five round times between two times.
 
     Parameters
     ----------
@@ -117,9 +117,9 @@ def time_ticks(first: int, last: int) -> tuple[list[int], str, str]:
     ticks : list of int
         ms since 1970.
     form : str
-        How to write them (`strftime`).
+        The format of a tick (`strftime`).
     above : str
-        How to write, once, what they have in common.
+        The format of the part that all ticks have in common.
 
     Examples
     --------

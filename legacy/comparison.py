@@ -11,12 +11,12 @@ from kafkastore.legacy.offset_request import clock, offset_times
 from kafkastore.legacy.offsets_before import first_offsets_before
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.formats.entries import (
     TIMESTAMP_AND_OFFSET,
     TimestampAndOffset,
     as_targets,
 )
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.partition_log import PartitionLog
 
@@ -251,7 +251,7 @@ def as_timestamps(timestamps: Timestamps) -> NDArray[np.int64]:
         ms since 1970.
     """
     if isinstance(timestamps, str | bytes) or not isinstance(timestamps, Iterable):
-        raise TypeError(f"timestamps are whole numbers in a row, not {timestamps!r}")
+        raise TypeError(f"timestamps must be a sequence of ints, got {timestamps!r}")
     return as_targets(timestamps if isinstance(timestamps, np.ndarray) else list(timestamps))
 
 

@@ -15,9 +15,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kafkastore.arguments import INT64_MAX, INT64_MIN
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
-from kafkastore.formats.java_text import INT64_MAX, INT64_MIN
 from kafkastore.log.partition_log import PartitionLog
 
 

@@ -24,11 +24,11 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkastore.legacy.offsets_before import OffsetTimes, check_number, offsets_before
+from kafkastore.legacy.offsets_before import OffsetTimes, offsets_before
 from kafkastore.legacy.segment_times import SegmentTime, segment_times
 
+from kafkastore.arguments import check_kind, whole_number
 from kafkastore.errors import UnsupportedTimestampError
-from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -162,7 +162,7 @@ def get_offsets_before(
     answers = {}
     for topic_partition, target_timestamp, max_num_offsets in _questions(asked):
         if topic_partition not in store.partitions:
-            found = _without_log(row, target_timestamp, max_num_offsets)
+            found = _without_log(row, target_timestamp)
         else:
             log = store.partitions[topic_partition]
             times = offset_times(log, now, rules, mtimes, whole_seconds=whole_seconds)
@@ -181,25 +181,24 @@ def _questions(
     """Take apart what each partition is asked."""
     if not isinstance(asked, Mapping):
         raise TypeError(
-            f"asked is a mapping of partitions to (timestamp, max_num_offsets), such as "
-            f"{{('orders', 3): (-1, 10)}}, not {asked!r}"
+            f"asked must be a mapping of partitions to (timestamp, max_num_offsets), such as "
+            f"{{('orders', 3): (-1, 10)}}, got {asked!r}"
         )
     questions = []
     for partition, pair in asked.items():
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise TypeError(
-                f"{partition!r} is asked by (timestamp, max_num_offsets), such as (-1, 10), "
-                f"not {pair!r}"
+                f"asked[{partition!r}] must be (timestamp, max_num_offsets), such as (-1, 10), "
+                f"got {pair!r}"
             )
         target_timestamp = whole_number(f"the timestamp for {partition!r}", pair[0])
-        max_num_offsets = whole_number(f"max_num_offsets for {partition!r}", pair[1])
+        max_num_offsets = whole_number(f"max_num_offsets for {partition!r}", pair[1], 0)
         questions.append((as_topic_partition(partition), target_timestamp, max_num_offsets))
     return questions
 
 
-def _without_log(row: BrokerRules, target_timestamp: int, max_num_offsets: int) -> PartitionOffsets:
+def _without_log(row: BrokerRules, target_timestamp: int) -> PartitionOffsets:
     """Answer for a partition that has no log."""
-    check_number(max_num_offsets)
     is_special = target_timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP)
     if not row.missing_logs_begin_at_0:
         refused = row.other_negatives_are_refused and target_timestamp < 0 and not is_special

@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import UnsupportedTimestampError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import as_targets
 from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -118,7 +118,7 @@ def offsets_before(
     []
     """
     target_timestamp = whole_number("target_timestamp", target_timestamp)
-    check_number(max_num_offsets)
+    whole_number("max_num_offsets", max_num_offsets, 0)
     elements = times.elements(whole_number("now", now))
     if target_timestamp == LATEST_TIMESTAMP:
         newest = len(elements) - 1
@@ -174,9 +174,3 @@ def first_offsets_before(
     newest = np.searchsorted(earliest, targets, side="right") - 1
     found = np.where(newest < 0, -1, offsets[newest])
     return found if times.high_watermark is None else np.minimum(found, times.high_watermark)
-
-
-def check_number(max_num_offsets: int) -> None:
-    """Raise where a number of offsets can't be answered; brokers hung up."""
-    if whole_number("max_num_offsets", max_num_offsets) < 0:
-        raise ValueError(f"at most {max_num_offsets} offsets cannot be answered")

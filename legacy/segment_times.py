@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkastore.formats.arguments import check_kind
+from kafkastore.arguments import check_kind
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.log.partition_log import PartitionLog
 
@@ -51,7 +51,7 @@ def segment_times(
     check_kind("log", log, PartitionLog)
     given = {} if mtimes is None else mtimes
     if not isinstance(given, Mapping):
-        raise TypeError(f"mtimes is a mapping of names to times in ms, not {mtimes!r}")
+        raise TypeError(f"mtimes must be a mapping of file names to times in ms, got {mtimes!r}")
     times = []
     for segment in log.segments:
         name = segment_file_name(segment.base_offset, LOG_SUFFIX)

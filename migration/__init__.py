@@ -12,7 +12,13 @@ from kafkastore.migration.answers import (
     answers,
     partition_answers,
 )
-from kafkastore.migration.convert import UNTIMED, UnconvertedSegment, Untimed, plan_convert
+from kafkastore.migration.convert import (
+    UNTIMED,
+    ConvertPlan,
+    UnconvertedSegment,
+    Untimed,
+    plan_convert,
+)
 from kafkastore.migration.plan import (
     ENTRY_OFFSETS,
     MODES,
@@ -36,6 +42,7 @@ __all__ = [
     "UNTIMED",
     "Answers",
     "AnswersSummary",
+    "ConvertPlan",
     "LeftSegment",
     "NotReadError",
     "PartitionAnswers",

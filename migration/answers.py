@@ -7,7 +7,7 @@ those that stay, and asked.  Some partitions and some times stand for all.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from kafkastore.migration.survey import PartitionSurvey, Survey
 
-from kafkastore.changes.content import chunks_of
+from kafkastore.arguments import check_kind, whole_number
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptionError, KafkaStoreError
-from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_store import open_store
 from kafkastore.log.lookup.rules import broker_rules
@@ -129,7 +130,7 @@ def answers(
     rules: Sequence[str] = BROKERS,
     most_partitions: int = MOST_PARTITIONS,
     threads: int | None = None,
-    progress: Callable[[PartitionAnswers], None] | None = None,
+    progress: Progress | None = None,
 ) -> Answers:
     """Ask partitions for times, as they are and as a plan will leave them.
 
@@ -148,7 +149,7 @@ def answers(
     threads : int, optional
         How many at once; by default as many as there are processors.
     progress : callable, optional
-        Called with each `PartitionAnswers` when it is done, in order.
+        Called with the number of partitions that are done, and of all.
 
     Returns
     -------
@@ -184,7 +185,7 @@ def answers(
         for done in asked:
             found.append(done)
             if progress is not None:
-                progress(done)
+                progress(len(found), len(chosen))
     return Answers(tuple(found), len(changed))
 
 

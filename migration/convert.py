@@ -16,15 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator
+import threading
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kafkastore.changes.content import conversion_of
+from kafkastore.arguments import INT32_MAX, check_choice, whole_number
 from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.new_bytes import conversion_of
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError, CorruptionError, KafkaStoreError
 from kafkastore.formats import batch_header
 from kafkastore.formats.batch_header import BATCH_HEADER
@@ -38,7 +41,6 @@ from kafkastore.formats.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.index_builder import IndexBuilder
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.log.partition_log import PartitionLog
@@ -69,6 +71,19 @@ class UnconvertedSegment(NamedTuple):
     reason: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ConvertPlan(Plan):
+    """A plan of `plan_convert`.
+
+    Parameters
+    ----------
+    unconverted : tuple of UnconvertedSegment
+        The segments that are left as they are; not kept with a plan.
+    """
+
+    unconverted: tuple[UnconvertedSegment, ...] = ()
+
+
 def plan_convert(
     path: AnyPath,
     codec: str | Codec | None = None,
@@ -77,10 +92,9 @@ def plan_convert(
     leader_epoch: int | None = None,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
-    found: Callable[[UnconvertedSegment], None] | None = None,
     threads: int | None = None,
-    progress: Callable[[], None] | None = None,
-) -> Plan:
+    progress: Progress | None = None,
+) -> ConvertPlan:
     """Plan to rewrite all messages of old formats as record batches.
 
     Parameters
@@ -100,16 +114,14 @@ def plan_convert(
         The topics' ``index.interval.bytes``.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
-    found : callable, optional
-        Called with each `UnconvertedSegment`.
     threads : int, optional
-        How many partitions are read at once; by default as many as there are processors.
+        How many partitions are read in parallel; by default as many as there are processors.
     progress : callable, optional
-        Called after each segment.
+        Called with the number of segments that are read, and of all, by one thread at a time.
 
     Returns
     -------
-    Plan
+    ConvertPlan
         For `kafkastore.apply`. Each log is followed by its indexes: as long as a plan is not
         finished, no broker should start on the directory.
 
@@ -124,36 +136,44 @@ def plan_convert(
     ValueError
         If there is no such codec, no such `untimed`, or no such leader epoch.
     """
-    if leader_epoch is not None and not 0 <= leader_epoch <= INT32_MAX:
-        raise ValueError(f"a leader epoch is from 0 to {INT32_MAX}, not {leader_epoch}")
-    if untimed not in UNTIMED:
-        raise ValueError(f"untimed is 'none' or 'mtime', not {untimed!r}")
-    if isinstance(codec, str) and codec.upper() not in Codec.__members__:
-        known = ", ".join(each.name.lower() for each in Codec)
-        raise ValueError(f"there is no codec {codec!r}; there are {known}")
+    if leader_epoch is not None:
+        leader_epoch = whole_number("leader_epoch", leader_epoch, 0, INT32_MAX)
+    check_choice("untimed", untimed, UNTIMED)
     name = codec.name.lower() if isinstance(codec, Codec) else codec
+    if name is not None:
+        check_choice("codec", name.lower(), [each.name.lower() for each in Codec])
     root = to_path(os.path.abspath(open_path(path)))
-    logs = open_store(root).logs_of(partitions)
+    store = open_store(root)
+    logs, total = store.logs_of(partitions), 0
+    if progress is not None:
+        total = sum(len(log.segments) for log in store.logs_of(partitions))
+    segments_done, one_at_a_time = 0, threading.Lock()
+
+    def advance() -> None:
+        nonlocal segments_done
+        if progress is not None:
+            with one_at_a_time:
+                segments_done += 1
+                progress(segments_done, total)
 
     def convert(log: PartitionLog) -> _Partition:
         done = _Partition(log, name, untimed, leader_epoch, index_interval_bytes)
         for segment in done.log.segments:
             done.convert(segment)
-            if progress is not None:
-                progress()
+            advance()
         if leader_epoch is not None and done.unconverted:
             done.leave_all()
         return done
 
     changes: list[FileChange] = []
+    unconverted: list[UnconvertedSegment] = []
     threads = threads or os.cpu_count() or 1
     with SideBySide(convert, logs, threads, "kafkastore-convert") as in_turn:
         for done in in_turn:
             changes += done.all_changes()
-            for each in done.unconverted:
-                if found is not None:
-                    found(each)
-    return Plan(str(root), "convert" if name is None else f"convert ({name})", tuple(changes))
+            unconverted += done.unconverted
+    job = "convert" if name is None else f"convert ({name})"
+    return ConvertPlan(str(root), job, tuple(changes), tuple(unconverted))
 
 
 @dataclass(slots=True)

@@ -38,10 +38,10 @@ from kafkastore.migration.segment_survey import (
 )
 from kafkastore.migration.survey import PartitionSurvey, Survey
 
+from kafkastore.arguments import check_kind
 from kafkastore.changes.file_state import FileState
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.entries import TimestampOffset
 from kafkastore.formats.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkastore.formats.indexes import time_index

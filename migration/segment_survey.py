@@ -8,10 +8,10 @@ import stat
 from dataclasses import dataclass
 from typing import Literal
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.indexes import time_index
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.log_segment import LogSegment
 
 # empty: no whole entry.  zeros: nothing but zeros, which a broker counts as entries (0, base

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,9 @@ from pathlib import Path
 from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
 from kafkastore.migration.warnings import SurveyWarning, warnings_of
 
-from kafkastore.changes.sole_user import lock_files
-from kafkastore.formats.arguments import whole_number
+from kafkastore.arguments import whole_number
+from kafkastore.changes.directory_lock import lock_files
+from kafkastore.changes.runner import Progress
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
 from kafkastore.log.log_config import LogConfig
@@ -103,7 +104,7 @@ def survey(
     read_logs: bool = True,
     partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,
-    progress: Callable[[PartitionSurvey], None] | None = None,
+    progress: Progress | None = None,
 ) -> Survey:
     """Look at a log directory: what lacks a time index, and what could fill one.
 
@@ -126,9 +127,9 @@ def survey(
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
-        How many partitions are read at once; by default as many as there are processors.
+        How many partitions are read in parallel; by default as many as there are processors.
     progress : callable, optional
-        Called with each `PartitionSurvey` when it is done, in order.
+        Called with the number of partitions that are done, and of all.
 
     Returns
     -------
@@ -150,7 +151,7 @@ def survey(
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     if not isinstance(mtimes, Mapping | None):
-        raise TypeError(f"mtimes is a mapping of paths to ms since 1970, not {mtimes!r}")
+        raise TypeError(f"mtimes must be a mapping of paths to ms since 1970, got {mtimes!r}")
     store = open_store(root)
     given = {} if mtimes is None else mtimes
 
@@ -165,11 +166,12 @@ def survey(
 
     surveyed = []
     logs = store.logs_of(partitions)
+    total = len(store.partitions if partitions is None else store.chosen(partitions))
     with SideBySide(look_at, logs, threads, "kafkastore-survey") as looked_at:
         for done in looked_at:
             surveyed.append(done)
             if progress is not None:
-                progress(done)
+                progress(len(surveyed), total)
     return Survey(
         str(root),
         store.log_dirs[0].is_clean if store.log_dirs else None,

@@ -13,12 +13,6 @@ pytestmark = pytest.mark.timeout(300)  # pip
 SHIPPED = {".py", ".pyi", ".pxd", ".h", ".xz", ".jinja", ".properties"}
 
 
-def setup(root: Path, *arguments: str | Path) -> None:
-    """Run one of setup.py's commands, quietly; none of those used here compiles."""
-    command = [sys.executable, "setup.py", "-q", *arguments]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-
-
 def assigned(root: Path, name: str) -> object:
     """Read a constant of setup.py without running it."""
     for node in ast.parse((root / "setup.py").read_text()).body:
@@ -49,11 +43,23 @@ def folders(root):
 
 
 @pytest.fixture(scope="module")
-def layout(root, tmp_path_factory):
+def built(root, tmp_path_factory):
+    """What setup.py makes, by command; none of those used here compiles."""
+    folders = {
+        name: tmp_path_factory.mktemp(name) for name in ("build_py", "build_scripts", "sdist")
+    }
+    commands = zip(folders, ("--build-lib", "--build-dir", "--dist-dir"), strict=True)
+    words = [word for name, option in commands for word in (name, option, folders[name])]
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", *words], cwd=root, check=True, capture_output=True
+    )
+    return folders
+
+
+@pytest.fixture(scope="module")
+def layout(built):
     """All that a wheel installs, but for the compiled modules."""
-    target = tmp_path_factory.mktemp("layout")
-    setup(root, "build_py", "--build-lib", target)
-    return target
+    return built["build_py"]
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -96,16 +102,14 @@ def test_script_that_starts_java_is_installed_executable(layout):
     assert os.access(layout / "kafkastore" / "spark" / "java_home" / "bin" / "java", os.X_OK)
 
 
-def test_command_is_installed_executable_and_as_it_is(root, tmp_path):
-    setup(root, "build_scripts", "--build-dir", tmp_path)
-    (script,) = tmp_path.iterdir()
+def test_command_is_installed_executable_and_as_it_is(root, built):
+    (script,) = built["build_scripts"].iterdir()
     assert os.access(script, os.X_OK)
     assert script.read_bytes() == (root / "kafkastore/cli/launcher/kafkastore").read_bytes()
 
 
-def test_sdist_has_all_that_a_wheel_is_built_from(root, layout, tmp_path):
-    setup(root, "sdist", "--dist-dir", tmp_path)
-    (archive,) = tmp_path.iterdir()
+def test_sdist_has_all_that_a_wheel_is_built_from(root, built, layout):
+    (archive,) = built["sdist"].iterdir()
     with tarfile.open(archive) as tar:
         members = {Path(*Path(member.name).parts[1:]): member for member in tar if member.isfile()}
     folders = assigned(root, "PACKAGE_FOLDERS") | {"": "kafkastore/spark/top_level"}

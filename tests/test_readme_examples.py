@@ -1,4 +1,4 @@
-"""What README.md shows and claims, run."""
+"""What README.md shows and claims, and the examples of two pages that it leads to, run."""
 from __future__ import annotations
 
 import os
@@ -22,6 +22,8 @@ pytestmark = pytest.mark.timeout(300)  # Spark
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+FORMATS = ROOT / "docs" / "README.md"
+WRITING = ROOT / "docs" / "writing.md"
 TEXT = README.read_text(encoding="utf-8")
 
 Files = dict[str, tuple[bytes, int]]
@@ -41,9 +43,9 @@ def old_logs(tmp_path: Path) -> Path:
     return samples.unpack(tmp_path / "samples")[-1]
 
 
-def blocks(language: str) -> list[Block]:
-    """The README's blocks of one language."""
-    return [block for block in blocks_of(README) if block.language == language]
+def blocks(language: str, document: Path = README) -> list[Block]:
+    """A document's blocks of one language."""
+    return [block for block in blocks_of(document) if block.language == language]
 
 
 def test_the_tour_prints_what_it_shows(tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ def test_the_python_example_prints_what_its_comments_say(old_logs: Path) -> None
 
 
 def test_the_formats_example_prints_what_its_comments_say(tmp_path: Path) -> None:
-    (block,) = (block for block in blocks("python") if "offset_index" in block.text)
+    (block,) = (block for block in blocks("python", FORMATS) if "offset_index" in block.text)
     printed = run_python(block.text, tmp_path).splitlines()
     assert len(printed) == 2
     for line in printed:
@@ -74,7 +76,7 @@ def test_the_formats_example_prints_what_its_comments_say(tmp_path: Path) -> Non
 
 
 def test_the_writing_example_prints_what_its_comment_says(tmp_path: Path) -> None:
-    (block,) = (block for block in blocks("python") if "LogDirWriter" in block.text)
+    (block,) = (block for block in blocks("python", WRITING) if "LogDirWriter" in block.text)
     (line,) = run_python(block.text, tmp_path).splitlines()
     assert f"# {line}" in block.text
 

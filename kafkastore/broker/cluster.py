@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.formats.arguments import check_kind
+from kafkastore.arguments import check_kind
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.bounds import HighWatermark
 from kafkastore.log.log_store import LogStore

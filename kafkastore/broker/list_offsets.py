@@ -31,10 +31,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from kafkastore.arguments import check_kind, whole_number
 from kafkastore.broker.cluster import Broker, PartitionState
 from kafkastore.broker.replica_lookup import get_log_or_error
 from kafkastore.errors import UnsupportedFormatError, UnsupportedForMessageFormatError
-from kafkastore.formats.arguments import check_kind, whole_number
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.error_codes import ErrorCode
 from kafkastore.formats.file_names import TopicPartition

@@ -1,69 +1,101 @@
-"""Carry out a plan, or the rest of one that was interrupted.
+"""Apply a plan, or the rest of one that was interrupted.
 
 1. Refuse when a broker or another job of ours has the directory open, when an earlier plan is
    unfinished, when a file is neither as the plan says it is nor as it says it will be, or when a
-   file that the plan relies on has changed.  Nothing is touched until all have been looked at.
+   file that the plan relies on has changed.  Nothing is altered until all files were inspected.
 2. Write the plan into the undo area.  Then, for each file:
-   a. write the new bytes beside it under a name no broker looks at, and compare their digest with
-      the plan's; set owners, mode and modification time; fsync;
+   a. write the new bytes next to it under a name that no broker reads, and compare their digest
+      with the plan's; set owners, mode and modification time; fsync;
    b. give the old file a second name in the undo area (a copy where links do not reach); fsync;
-   c. look again whether anything moved; rename the new file over the old; fsync the directory;
+   c. check again that nothing has changed; rename the new file over the old; fsync the directory;
    d. write a line into the journal; fsync.
 3. Write into the journal that the plan is applied.
 
 A crash before the rename leaves the old file, after it the new one, and a rerun tells them apart by
 their digests.
+
+Step 2 is done by threads of this process, or by a runner, whose tasks may be on other machines:
+they have a journal for each partition, whose lines go into the plan's; see `partition_journals`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkastore.arguments import check_kind
 from kafkastore.changes.change_file import change_file
-from kafkastore.changes.journal import Journal, JournalWriter, each_journal, start_journal
-from kafkastore.changes.part_journals import close_parts
-from kafkastore.changes.plan import FileChange, Plan
-from kafkastore.changes.run import Progress, Run, by_partition, run_partitions
-from kafkastore.changes.sole_user import sole_user
-from kafkastore.changes.standing import Standing, look_at_all, refuse
-from kafkastore.changes.undo_area import area_of, check_area, check_trusted, kept_in
+from kafkastore.changes.directory_lock import DirectoryLock, locked_directory
+from kafkastore.changes.execution import Execution, run_partitions
+from kafkastore.changes.inspection import check_space, refuse
+from kafkastore.changes.journal import (
+    FailedPartition,
+    Journal,
+    JournalWriter,
+    each_journal,
+    start_journal,
+)
+from kafkastore.changes.partition_changes import (
+    InspectedPartition,
+    PartitionChanges,
+    apply_partition,
+    inspect_partition,
+    split,
+)
+from kafkastore.changes.partition_journals import (
+    close_partition_journals,
+    open_partition_journals,
+)
+from kafkastore.changes.plan import Plan
+from kafkastore.changes.runner import Progress, Runner
+from kafkastore.changes.undo_area import KEPT_DIRECTORY, area_of, check_area, check_trusted
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.arguments import check_kind
 from kafkastore.fs import FileSystem
+from kafkastore.log.side_by_side import SideBySide
 from kafkastore.paths import to_path
+
+#: How long tasks may take to end after an interruption; the next job waits longer for them.
+_SECONDS_AFTER_INTERRUPT = 5.0
 
 
 def apply(
     plan: Plan,
     undo_dir: str | os.PathLike[str] | None = None,
     *,
+    threads: int = 1,
+    runner: Runner | None = None,
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
-    threads: int = 1,
 ) -> Journal:
-    """Carry out a plan; or the rest of it, when a run was interrupted.
+    """Apply a plan; or the rest of it, when a run was interrupted.
 
     Parameters
     ----------
     plan : Plan
         What to change.
     undo_dir : path-like, optional
-        The directory in which the undo area is made; beside the log.dirs root if left out.
-    fs : FileSystem
-        The altering calls; for tests.
-    progress : callable, optional
-        Called with each `FileChange` once it is done, by one thread at a time.
+        The directory in which the undo area is made; next to the log.dirs root if left out.
     threads : int
-        How many partitions are worked on at once.
+        How many partitions are changed in parallel. The first error stops all, and is raised.
+    runner : callable, optional
+        Changes the partitions instead of threads, in other processes, on this machine or on others
+        that see the same storage under the same paths. A partition that fails does not stop the
+        others.
+    fs : FileSystem
+        The altering calls of this process; for tests.
+    progress : callable, optional
+        Called with the number of changes that are done, and of all, by one thread at a time.
 
     Returns
     -------
     Journal
-        Applied; give it to `undo` to go back.  Applying a plan twice is the same as once.
+        Applied; give it to `undo` to go back.  Applying a plan twice is the same as once.  With a
+        runner it is unfinished where `failures` has partitions.
 
     Raises
     ------
@@ -77,88 +109,56 @@ def apply(
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied")
-    with sole_user(to_path(plan.root)) as check:
-        recorded = check_places(plan, area, undo_dir, fs)
-        standings = _look_at(plan, Path(os.path.realpath(plan.root)), area, recorded, fs)
-        return _apply(start_journal(plan, area, fs), standings, fs, check, progress, threads)
+    with locked_directory(to_path(plan.root)) as lock:
+        recorded = _check_places(plan, area, undo_dir, fs)
+        root = Path(os.path.realpath(plan.root))
+        how = _How(lock, fs, threads, runner, progress)
+        inspected = _inspect(plan, root, area, recorded, how)
+        return _apply(start_journal(plan, area, fs), inspected, how)
 
 
 def resume_applying(
-    journal: Journal, *, fs: FileSystem, progress: Progress | None, threads: int
-) -> Journal:
-    """Finish a plan that was interrupted."""
-    root = journal.root
-    with sole_user(root) as check:
-        close_parts(journal.area, fs)
-        journal = journal.read_again()
-        standings = _look_at(journal.plan, root, journal.area, journal.changed, fs)
-        return _apply(journal, standings, fs, check, progress, threads)
-
-
-def _apply(
     journal: Journal,
-    standings: dict[str, Standing],
-    fs: FileSystem,
-    check: Callable[[], None],
-    progress: Progress | None,
+    *,
     threads: int,
+    runner: Runner | None,
+    fs: FileSystem,
+    progress: Progress | None,
 ) -> Journal:
-    """Carry out what is left; the caller is the sole user and has looked at every file."""
-    check_not_undoing(journal)
-    todo = [change for change in journal.plan.changes if standings[change.path] != "done"]
-    if not todo and journal.phase == "applied":
-        return journal
-    writer = JournalWriter.of(journal.area, fs)
-    try:
-        writer.phase("applying")
-        area, plan_id = journal.area, journal.plan.id
-        run = Run(journal.root, area, plan_id, writer, fs, check, progress)
-        run.make_directory(journal.area)
-
-        def step(change: FileChange) -> None:
-            if standings[change.path] == "unrecorded":
-                fs.fsync_directory(run.path(change).parent)
-                run.record("changed", change)
-            else:
-                change_file(run, change)
-
-        run_partitions(by_partition(todo), step, threads)
-        writer.phase("applied")
-    finally:
-        writer.close()
-    return journal.read_again()
+    """Apply the rest of a plan that was interrupted."""
+    with locked_directory(journal.root) as lock:
+        close_partition_journals(journal.area, fs)
+        journal = journal.read_again()
+        _check_not_undoing(journal)
+        how = _How(lock, fs, threads, runner, progress)
+        inspected = _inspect(journal.plan, journal.root, journal.area, journal.changed, how)
+        return _apply(journal, inspected, how)
 
 
-def check_places(
+class _How(NamedTuple):
+    """What is the same from the first step to the last."""
+
+    lock: DirectoryLock
+    fs: FileSystem
+    threads: int
+    runner: Runner | None
+    progress: Progress | None
+
+
+_Inspected = Sequence[tuple[PartitionChanges, InspectedPartition]]
+
+
+def _check_places(
     plan: Plan, area: Path, undo_dir: str | os.PathLike[str] | None, fs: FileSystem
 ) -> frozenset[str]:
-    """Refuse a plan that has no place for what is replaced, or comes before another is finished.
+    """Refuse a plan without a place for its undo area, or before an earlier one is finished.
 
-    Parameters
-    ----------
-    plan : Plan
-        What is going to be applied; the caller is the sole user of its root.
-    area : Path
-        Its undo area.
-    undo_dir : path-like or None
-        The directory that was chosen for it.
-    fs : FileSystem
-        The altering calls.
-
-    Returns
-    -------
-    frozenset of str
-        The paths that the plan's own journal has as changed, if it was begun before.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If that is not safe.
+    Returns the paths that the plan's own journal has as changed, if it was begun before.
     """
     check_area(plan, area, chosen=undo_dir is not None)
     with suppress(FileNotFoundError):
         check_trusted(area)
-    close_parts(area, fs)
+    close_partition_journals(area, fs)
     recorded: frozenset[str] = frozenset()
     for journal in each_journal(plan.root, undo_dir):
         if journal.area == area:
@@ -170,103 +170,102 @@ def check_places(
     return recorded
 
 
-def check_not_undoing(journal: Journal) -> None:
+def _check_not_undoing(journal: Journal) -> None:
     """Refuse to apply a plan whose undoing was interrupted."""
     if journal.phase == "undoing":
         raise ChangeRefusedError(f"{journal.area} is being undone: resume that first")
 
 
-def _look_at(
-    plan: Plan, root: Path, area: Path, recorded: frozenset[str], fs: FileSystem
-) -> dict[str, Standing]:
-    """Find out what is left to do, and refuse the whole plan if any file does not fit it."""
-    standings, refusals = look_at_all(root, plan.changes, recorded)
+def _inspect(
+    plan: Plan, root: Path, area: Path, recorded: frozenset[str], how: _How
+) -> _Inspected:
+    """Inspect all files, and refuse the whole plan if one of them does not fit."""
+    inodes = tuple((str(path), inode) for path, inode in how.lock.inodes.items())
+    like = PartitionChanges(0, str(root), str(area), plan.id, inodes, (), recorded)
+    partitions = list(split(plan.changes, like))
+    if how.runner is not None:
+        found = list(how.runner(inspect_partition, partitions, weigh=attrgetter("bytes")))
+    else:
+        with SideBySide(
+            inspect_partition, partitions, how.threads, "kafkastore-inspect"
+        ) as in_turn:
+            found = list(in_turn)
+    for each in found:
+        if each.error is not None:
+            raise each.error
+    refusals = [refusal for each in found for refusal in each.refusals]
     if refusals:
         refuse(refusals)
-    needs = needs_of(plan.changes, area, standings)
-    check_space(root, area, [needs], fs)
-    return standings
+    how.lock.check()
+    check_space(root, area, [each.needed for each in found], how.fs)
+    return list(zip(partitions, found, strict=True))
 
 
-class Needs(NamedTuple):
-    """What some changes need of their disks.
-
-    Parameters
-    ----------
-    new : int
-        Bytes of the new files.
-    replaced : int
-        Bytes of the old files that are not yet kept.
-    example : str or None
-        The path of one of those.
-    """
-
-    new: int
-    replaced: int
-    example: str | None
-
-
-def needs_of(
-    changes: Iterable[FileChange], area: Path, standings: Mapping[str, Standing]
-) -> Needs:
-    """Add up what the changes need that are still to do."""
-    new = replaced = 0
-    example = None
-    for change in changes:
-        if standings[change.path] != "to do":
-            continue
-        if change.after is not None:
-            new += change.after.size
-        if change.before is not None and not os.path.lexists(kept_in(area, change.path)):
-            replaced += change.before.size
-            example = example or change.path
-    return Needs(new, replaced, example)
+def _apply(journal: Journal, inspected: _Inspected, how: _How) -> Journal:
+    """Make the changes that are left, and record that the plan is applied."""
+    _check_not_undoing(journal)
+    todo = [(partition, found) for partition, found in inspected if found.left]
+    if not todo and journal.phase == "applied":
+        return journal
+    failures: tuple[FailedPartition, ...] = ()
+    with JournalWriter.of(journal.area, how.fs) as writer:
+        writer.phase("applying")
+        total = len(journal.plan.changes)
+        execution = Execution(
+            journal.root,
+            journal.area,
+            journal.plan.id,
+            writer,
+            how.fs,
+            how.lock.check,
+            progress=how.progress,
+            done=total - sum(found.left for _, found in todo),
+            total=total,
+        )
+        execution.make_directory(journal.area)
+        if how.runner is None:
+            _apply_here(execution, todo, how.threads)
+        else:
+            partitions = [partition for partition, _ in todo]
+            failures = _apply_elsewhere(execution, partitions, how.runner)
+        journal = journal.read_again()
+        if all(change.path in journal.changed for change in journal.plan.changes):
+            writer.phase("applied")
+    return replace(journal.read_again(), failures=failures)
 
 
-def check_space(root: Path, area: Path, needs: Iterable[Needs], fs: FileSystem) -> None:
-    """Refuse when the new files, or copies of the old ones, surely do not fit on their disks.
-
-    Parameters
-    ----------
-    root, area : Path
-        Where the files are, and where the old ones go.
-    needs : iterable of Needs
-        Of parts of the plan, or of all of it.
-    fs : FileSystem
-        The altering calls.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If they do not.
-    """
-    needs = list(needs)
-    new, copied = sum(each.new for each in needs), sum(each.replaced for each in needs)
-    example = next((each.example for each in needs if each.example is not None), None)
-    if example is None or _links_reach(root / example, area, fs):
-        copied = 0
-    if os.stat(area.parent).st_dev != os.stat(root).st_dev:
-        _check_free(area.parent, copied, "copies of the old files need")
-        copied = 0
-    what = "the new files and copies of the old ones need" if copied else "the new files need"
-    _check_free(root, new + copied, what)
+def _apply_here(execution: Execution, todo: _Inspected, threads: int) -> None:
+    """Change the files in threads of this process, which all write to the plan's journal."""
+    states = {path: state for _, found in todo for path, state in found.states.items()}
+    run_partitions(
+        [list(partition.changes) for partition, _ in todo],
+        lambda change: change_file(execution, change, states[change.path]),
+        threads,
+    )
 
 
-def _check_free(place: Path, needed: int, what: str) -> None:
-    disk = os.statvfs(place)
-    free = disk.f_bavail * disk.f_frsize
-    if needed > free:
-        raise ChangeRefusedError(f"{place} has {free} bytes left, {what} {needed}")
-
-
-def _links_reach(path: Path, area: Path, fs: FileSystem) -> bool:
-    """Find out whether a file can get a second name where the undo area is."""
-    trial = area.with_name(area.name + ".link")
-    if os.path.lexists(trial):  # of a run that was killed here
-        fs.unlink(trial)
+def _apply_elsewhere(
+    execution: Execution, partitions: Sequence[PartitionChanges], runner: Runner
+) -> tuple[FailedPartition, ...]:
+    """Have the files changed by a runner's tasks, each of which writes a journal of its own."""
+    area, fs = execution.area, execution.fs
+    failures: list[FailedPartition] = []
+    if any(change.before is not None for each in partitions for change in each.changes):
+        execution.make_directory(area / KEPT_DIRECTORY)
     try:
-        fs.link(path, trial)
-    except OSError:  # whatever it is: then copies may be needed
-        return False
-    fs.unlink(trial)
-    return True
+        with open_partition_journals(area, fs) as folder:
+            tasks = [each._replace(folder=folder) for each in partitions]
+            for each, error in zip(
+                tasks, runner(apply_partition, tasks, weigh=attrgetter("bytes")), strict=True
+            ):
+                if error is not None:
+                    failures.append(FailedPartition(each.directory, error))
+                else:
+                    execution.advance(len(each.changes))
+    except BaseException:
+        # Only as far as tasks end in time: the next job closes them in any case, and waits.
+        with suppress(ChangeRefusedError, OSError):
+            close_partition_journals(area, fs, patience=_SECONDS_AFTER_INTERRUPT)
+        raise
+    close_partition_journals(area, fs)
+    return tuple(failures)

@@ -1,94 +1,94 @@
-"""One file changed, so that it is wholly old or wholly new at any instant."""
+"""Change one file so that it is wholly old or wholly new at any instant."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 
-from kafkastore.changes.content import chunks_of
 from kafkastore.changes.copy_file import second_name
+from kafkastore.changes.execution import Execution, discard
 from kafkastore.changes.file_state import FileState, read_state, status_of
+from kafkastore.changes.inspection import ChangeState, check_reliances
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.run import Run, discard
-from kafkastore.changes.standing import check_reliances
 from kafkastore.errors import ChangeRefusedError
 
 
-def change_file(run: Run, change: FileChange) -> None:
-    """Change one file: new bytes beside it, the old file kept, one rename.
+def change_file(execution: Execution, change: FileChange, state: ChangeState) -> None:
+    """Bring one file to what the plan says, and record it; `state` says how far it is."""
+    match state:
+        case ChangeState.PENDING:
+            _change(execution, change)
+        case ChangeState.UNRECORDED:
+            execution.fs.fsync_directory(execution.path(change).parent)
+        case ChangeState.DONE:
+            return
+    execution.record("changed", change)
 
-    Parameters
-    ----------
-    run : Run
-        The run that it is part of.
-    change : FileChange
-        What becomes of the file, which is as before.
 
-    Raises
-    ------
-    ChangeRefusedError
-        If a broker has come, or the file or one that it is made from has changed.
-    """
-    path, temporary = run.path(change), run.temporary(change)
-    run.check_sole_user()
-    with run.directory(change) as here:
-        _check_unmoved(run, change, here)
-        run.remove_temporary(change, here)
+def _change(execution: Execution, change: FileChange) -> None:
+    """Write the new bytes next to the file, keep the old file, rename once."""
+    path, temporary = execution.path(change), execution.temporary(change)
+    execution.check_lock()
+    with execution.directory(change) as here:
+        _check_unchanged(execution, change, here)
+        execution.remove_temporary(change, here)
         try:
             if change.after is not None:
-                _write_temporary(run, change, change.after, here)
+                _write_temporary(execution, change, change.after, here)
             if change.before is not None:
-                _keep(run, change, change.before, here)
-            run.check_sole_user()
-            _check_unmoved(run, change, here)
+                _keep(execution, change, change.before, here)
+            execution.check_lock()
+            _check_unchanged(execution, change, here)
             if change.after is not None:
-                run.fs.rename(temporary, path, dir_fd=here)
+                execution.fs.rename(temporary, path, dir_fd=here)
             else:
-                run.fs.unlink(path, dir_fd=here)
+                execution.fs.unlink(path, dir_fd=here)
         except BaseException:
-            discard(temporary, run.fs, here)
+            discard(temporary, execution.fs, here)
             raise
-        run.fs.fsync_directory(path.parent, dir_fd=here)
-    run.record("changed", change)
+        execution.fs.fsync_directory(path.parent, dir_fd=here)
 
 
-def _check_unmoved(run: Run, change: FileChange, here: int) -> None:
-    """Refuse if the file, or one the change relies on, moved since it was looked at."""
-    status = status_of(run.path(change), here)
+def _check_unchanged(execution: Execution, change: FileChange, here: int) -> None:
+    """Refuse if the file, or one that the change relies on, has changed since the inspection."""
+    status = status_of(execution.path(change), here)
     if (status is not None) if change.before is None else not change.before.looks_same(status):
-        raise ChangeRefusedError(f"{run.path(change)} has changed since the plan was made")
-    check_reliances(run.root, change)
+        raise ChangeRefusedError(f"{execution.path(change)} has changed since the plan was made")
+    check_reliances(execution.root, change)
 
 
-def _write_temporary(run: Run, change: FileChange, after: FileState, here: int) -> None:
-    """Make the new file, durable, under its temporary name."""
-    temporary = run.temporary(change)
-    assert change.content is not None  # FileChange sees to it
-    descriptor = run.fs.create(temporary, 0o600, dir_fd=here)
+def _write_temporary(
+    execution: Execution, change: FileChange, after: FileState, here: int
+) -> None:
+    """Write the new file under its temporary name, and flush it."""
+    temporary = execution.temporary(change)
+    assert change.content is not None  # FileChange checks it
+    descriptor = execution.fs.create(temporary, 0o600, dir_fd=here)
     try:
         digest, size = hashlib.sha256(), 0
-        for chunk in chunks_of(change.content, run.path(change)):
-            run.fs.write_all(descriptor, chunk)
+        for chunk in chunks_of(change.content, execution.path(change)):
+            execution.fs.write_all(descriptor, chunk)
             digest.update(chunk)
             size += len(chunk)
         if (size, digest.hexdigest()) != (after.size, after.sha256):
             raise ChangeRefusedError(
-                f"{run.path(change)} would not become what the plan says: what "
+                f"{execution.path(change)} would not become what the plan says: what "
                 "it is made from has changed"
             )
-        run.dress(descriptor, change, after, here)
-        run.fs.fsync(descriptor)
+        execution.set_attributes(descriptor, change, after, here)
+        execution.fs.fsync(descriptor)
     finally:
-        run.fs.close(descriptor)
+        execution.fs.close(descriptor)
 
 
-def _keep(run: Run, change: FileChange, before: FileState, here: int) -> None:
-    """Give the old file a second name in the undo area, durable before the file is replaced."""
-    path, kept = run.path(change), run.kept(change)
-    run.make_directory(kept.parent)
-    with run.kept_directory(change) as there:
+def _keep(execution: Execution, change: FileChange, before: FileState, here: int) -> None:
+    """Give the old file a second name in the undo area, and flush it, before it is replaced."""
+    path, kept = execution.path(change), execution.kept(change)
+    execution.make_directory(kept.parent)
+    with execution.kept_directory(change) as there:
         if os.path.lexists(kept) and not before.same_bytes(read_state(kept)):
-            run.fs.unlink(kept, dir_fd=there)
+            execution.fs.unlink(kept, dir_fd=there)
         if not os.path.lexists(kept):
-            second_name(path, kept, run.fs, source_directory=here, target_directory=there)
-        run.fs.fsync_directory(kept.parent, dir_fd=there)
+            second_name(path, kept, execution.fs, source_directory=here, target_directory=there)
+        execution.fs.fsync_directory(kept.parent, dir_fd=there)

@@ -1,4 +1,4 @@
-"""One file's bytes under another name: blocks shared where that is possible, else copied."""
+"""Copy a file: share its blocks where that is possible, else copy its bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkastore.changes.file_state import PERMISSIONS
-from kafkastore.changes.opened_directory import open_file
+from kafkastore.changes.no_follow import open_file
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import NOT_SUPPORTED, FileSystem
 from kafkastore.reads import fetch_bytes, is_remote
@@ -24,27 +24,12 @@ def second_name(
     *,
     source_directory: int,
     target_directory: int,
-    dress: Callable[[int], None] = lambda descriptor: None,
+    set_attributes: Callable[[int], None] = lambda descriptor: None,
 ) -> bool:
-    """Give a file a second name: a hard link where possible, else a durable copy.
+    """Give a file a second name: a hard link where possible, else a flushed copy.
 
-    Parameters
-    ----------
-    source : Path
-        The file, which nobody writes to.
-    target : Path
-        The new name, which is free.
-    fs : FileSystem
-        The altering calls.
-    source_directory, target_directory : int
-        The directories that they are in, open.
-    dress : callable
-        Called with the descriptor of a copy, to give it what it could not take over.
-
-    Returns
-    -------
-    bool
-        Whether both names stand for one file.
+    Nobody writes to `source`, and `target` is free; their directories are open.  `set_attributes`
+    is called with the descriptor of a copy.  Returns whether both names stand for one file.
     """
     try:
         fs.link(source, target, src_dir_fd=source_directory, dst_dir_fd=target_directory)
@@ -55,7 +40,7 @@ def second_name(
         return True
     reading = open_file(source, source_directory)
     try:
-        _copy_open(source, reading, target, fs, target_directory, dress)
+        _copy_open(source, reading, target, fs, target_directory, set_attributes)
     finally:
         os.close(reading)
     return False
@@ -64,19 +49,8 @@ def second_name(
 def copy_file(source: Path, target: Path, fs: FileSystem) -> None:
     """Copy bytes, mode, modification time and, where allowed, owners; the target appears whole.
 
-    Parameters
-    ----------
-    source : Path
-        The file.
-    target : Path
-        The copy; replaced if it exists.
-    fs : FileSystem
-        The altering calls.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the source changes meanwhile, or the target's file system cannot keep modification times.
+    An existing target is replaced.  Refused if the source changes meanwhile, or the file system of
+    the target cannot keep modification times.
     """
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -91,9 +65,9 @@ def _copy_open(
     target: Path,
     fs: FileSystem,
     directory: int | None = None,
-    dress: Callable[[int], None] = lambda descriptor: None,
+    set_attributes: Callable[[int], None] = lambda descriptor: None,
 ) -> None:
-    """Copy an open file, into an open directory if there is one."""
+    """Copy an open file; `directory` is that of the target, if it is open."""
     part = target.with_name(target.name + ".part")
     if os.path.lexists(part):
         fs.unlink(part, dir_fd=directory)
@@ -101,13 +75,13 @@ def _copy_open(
     writing = fs.create(part, 0o600, dir_fd=directory)
     try:
         _copy_bytes(reading, writing, status.st_size, fs)
-        with suppress(PermissionError):  # a copy may belong to whoever makes it
+        with suppress(PermissionError):  # a copy may belong to the user who makes it
             if (status.st_uid, status.st_gid) != _owners(writing):
                 fs.chown(writing, status.st_uid, status.st_gid)
         fs.chmod(writing, status.st_mode & PERMISSIONS)
         fs.utime(writing, status.st_mtime_ns)
         written = os.fstat(writing)
-        dress(writing)
+        set_attributes(writing)
         fs.fsync(writing)
     finally:
         fs.close(writing)
@@ -131,8 +105,8 @@ def _owners(descriptor: int) -> tuple[int, int]:
 
 
 def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
-    """Copy a whole file: reflink, else extent by extent, so that preallocated zeros stay holes."""
-    is_sparse = is_remote(reading)  # its holes are bytes that are not here yet
+    """Copy all bytes: by a reflink, else by extents, so that preallocated zeros stay holes."""
+    is_sparse = is_remote(reading)  # its holes are bytes that were not fetched yet
     try:
         if not is_sparse:
             fs.clone(writing, reading)
@@ -154,7 +128,7 @@ def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
 
 
 def _next_extent(descriptor: int, position: int, size: int) -> tuple[int, int] | None:
-    """Find the next run of data at or after a position: its first byte, and the byte behind it."""
+    """Find the next extent of data at or after a position: first byte, and the one after it."""
     if position >= size:
         return None
     try:
@@ -169,7 +143,7 @@ def _next_extent(descriptor: int, position: int, size: int) -> tuple[int, int] |
 
 
 def _copy_extent(reading: int, writing: int, start: int, end: int, fs: FileSystem) -> None:
-    """Copy one run of bytes, in the kernel where it can."""
+    """Copy one extent, in the kernel where that is possible."""
     in_kernel = True
     while start < end:
         if in_kernel:
@@ -181,7 +155,7 @@ def _copy_extent(reading: int, writing: int, start: int, end: int, fs: FileSyste
                 if error.errno not in NOT_SUPPORTED:
                     raise
                 count = 0
-            # Some file systems answer 0 for files they cannot copy; reading tells if it is the end.
+            # Some file systems return 0 for files they cannot copy; reading shows if it is the end.
             in_kernel = count > 0
         else:
             chunk = os.pread(reading, min(end - start, _CHUNK_BYTES), start)

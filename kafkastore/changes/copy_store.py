@@ -1,4 +1,4 @@
-"""A whole copy of a log directory, to work on instead of the original.
+"""Copy a whole log directory, to work on the copy instead of the original.
 
 Blocks are shared where the file system can (reflinks), else copied; never hard links, because a
 broker started on the copy would write into the original too.  Every file appears whole under its
@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 from kafkastore.changes.copy_file import copy_file
-from kafkastore.changes.sole_user import check_no_broker
+from kafkastore.changes.directory_lock import check_no_broker
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
 from kafkastore.paths import open_path, refuse_remote, to_path
 
 COPYING_SUFFIX = ".kafkastore-copying"
 
-# Not a broker's, and often unreadable: what mkfs puts into the root of a file system.
+# Not a broker's; mkfs puts lost+found into the root of a file system, often unreadable.
 _SKIPPED = frozenset({".lock", "lost+found"})
 
 
@@ -37,7 +38,7 @@ class StoreCopy:
     files, bytes : int
         How many files, and their sizes together.
     skipped : tuple of str
-        Relative paths of what is no file of a log directory: ``.lock``, ``lost+found``, sockets.
+        Relative paths of what is not part of a log directory: ``.lock``, ``lost+found``, sockets.
     """
 
     destination: Path
@@ -51,7 +52,7 @@ def copy_store(
     destination: str | os.PathLike[str],
     *,
     fs: FileSystem = FileSystem(),
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> StoreCopy:
     """Copy a log.dirs root, or a partition directory.
 
@@ -64,7 +65,7 @@ def copy_store(
     fs : FileSystem
         The altering calls; for tests.
     progress : callable, optional
-        Called with the relative path of each file that is copied.
+        Called with the number of files that are copied, and of all.
 
     Returns
     -------
@@ -94,7 +95,8 @@ def copy_store(
     listing = list(files_of(source, skipped))
     if not working.is_dir():
         fs.mkdir(working)
-    copied = total = 0
+    copied = size = 0
+    files = sum(stat.S_ISREG(status.st_mode) for _, status in listing)
     for path, status in listing:
         if stat.S_ISDIR(status.st_mode):
             if not (working / path).is_dir():
@@ -102,9 +104,9 @@ def copy_store(
             continue
         if not _is_copied(working / path, status):
             copy_file(source / path, working / path, fs)
-            if progress is not None:
-                progress(path)
-        copied, total = copied + 1, total + status.st_size
+        copied, size = copied + 1, size + status.st_size
+        if progress is not None:
+            progress(copied, files)
     check_unchanged(source, listing)
     check_no_broker(source)
     _check_no_strangers(working, {path for path, _ in listing}, fs)
@@ -115,30 +117,15 @@ def copy_store(
             fs.fsync_directory(working / path)
     fs.rename(working, destination)
     fs.fsync_directory(destination.parent)
-    return StoreCopy(destination, copied, total, tuple(skipped))
+    return StoreCopy(destination, copied, size, tuple(skipped))
 
 
 def files_of(
     source: Path, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """List what is copied: directories before what is in them, and regular files.
+    """List what is copied by relative path: directories before what is in them, and regular files.
 
-    Parameters
-    ----------
-    source : Path
-        A directory.
-    skipped : list of str, optional
-        Gets the relative paths of what is not copied.
-
-    Yields
-    ------
-    tuple of str, os.stat_result
-        Relative path, and what it was when it was listed.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If a symbolic link leads to a directory it lies in.
+    Other paths are added to `skipped`.  A symbolic link to a directory that it lies in is refused.
     """
     yield from _walk(source, "", (), [] if skipped is None else skipped)
 
@@ -184,7 +171,7 @@ def _walk(
 
 
 def _is_copied(target: Path, status: os.stat_result) -> bool:
-    """Answer whether a file was wholly copied by an earlier run."""
+    """Return whether an earlier run copied a file."""
     try:
         there = os.lstat(target)
     except FileNotFoundError:
@@ -196,20 +183,7 @@ def _is_copied(target: Path, status: os.stat_result) -> bool:
 
 
 def check_unchanged(source: Path, listing: Sequence[tuple[str, os.stat_result]]) -> None:
-    """Refuse a copy if anything in the source changed since it was listed.
-
-    Parameters
-    ----------
-    source : Path
-        The directory.
-    listing : sequence of tuple of str, os.stat_result
-        What `files_of` yielded.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If something did.
-    """
+    """Refuse a copy if anything in the source has changed since `files_of` listed it."""
     for was, now in zip_longest(listing, files_of(source)):
         if was is None or now is None or _named_state(was) != _named_state(now):
             path = min(each[0] for each in (was, now) if each is not None)
@@ -222,7 +196,7 @@ def _named_state(listed: tuple[str, os.stat_result]) -> tuple[str, int, int]:
 
 
 def _check_no_strangers(working: Path, wanted: set[str], fs: FileSystem) -> None:
-    """Remove from an unfinished copy what an earlier run copied and the source no longer has."""
+    """Remove from an unfinished copy the files that the source no longer has."""
     for path, status in reversed(list(_walk(working, "", (), []))):
         if path not in wanted:
             (fs.rmdir if stat.S_ISDIR(status.st_mode) else fs.unlink)(working / path)

@@ -1,4 +1,4 @@
-"""What a file is at one moment: enough to tell later whether it is still the same."""
+"""The state of a file at one moment: enough to find out later whether it is still the same."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ class FileState:
         return cls(size, sha256, like.st_mtime_ns, mode, like.st_uid, like.st_gid)
 
     def same_bytes(self, other: FileState | None) -> bool:
-        """Answer whether the other file holds the same bytes."""
+        """Return whether the other file holds the same bytes."""
         return other is not None and (self.size, self.sha256) == (other.size, other.sha256)
 
     def same_file(self, other: FileState | None) -> bool:
-        """Answer whether the other holds the same bytes, last modified at the same moment.
+        """Return whether the other holds the same bytes, last modified at the same moment.
 
         Mode and owners do not count: giving a disk's files to another user changes no data.
         """
         return self.same_bytes(other) and other is not None and self.mtime_ns == other.mtime_ns
 
     def looks_same(self, status: os.stat_result | None) -> bool:
-        """Answer whether size and modification time still fit, without reading the bytes."""
+        """Return whether size and modification time are the same; the bytes are not read."""
         return status is not None and (self.size, self.mtime_ns) == (
             status.st_size,
             status.st_mtime_ns,
@@ -77,15 +77,10 @@ class FileState:
 
 
 def status_of(path: Path, dir_fd: int | None = None) -> os.stat_result | None:
-    """Return what `lstat` says of a regular file, None where there is nothing.
+    """Return the `lstat` of a regular file, None if it is missing.
 
-    With a `dir_fd` it is looked up by its name in that open directory.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the name stands for something else than a regular file: a symbolic link or a device is
-        never replaced.
+    With a `dir_fd` it is looked up by its name in that open directory.  Anything but a regular file
+    is refused: a symbolic link or a device is never replaced.
     """
     try:
         status = os.lstat(path if dir_fd is None else path.name, dir_fd=dir_fd)
@@ -97,22 +92,9 @@ def status_of(path: Path, dir_fd: int | None = None) -> os.stat_result | None:
 
 
 def read_state(path: str | os.PathLike[str]) -> FileState | None:
-    """Read a file's state.
+    """Read the state of a file; None if it is missing.
 
-    Parameters
-    ----------
-    path : path-like
-        The file.
-
-    Returns
-    -------
-    FileState or None
-        None when there is no such file.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the file changes while it is read, or is not a regular one.
+    Refused if it changes while it is read, or is not a regular file.
     """
     path = to_path(path)
     if status_of(path) is None:
@@ -127,7 +109,7 @@ def read_state(path: str | os.PathLike[str]) -> FileState | None:
 
 
 def _digest(descriptor: int) -> str:
-    """Digest the bytes of an open file."""
+    """Return the digest of an open file."""
     digest, position = hashlib.sha256(), 0
     while chunk := _read(descriptor, position):
         digest.update(chunk)
@@ -136,7 +118,7 @@ def _digest(descriptor: int) -> str:
 
 
 def _read(descriptor: int, position: int) -> bytes:
-    """Read on from a position; zeros up to the next sector where the disk can't."""
+    """Read from a position on; zeros up to the next sector that the disk cannot read."""
     fetch_bytes(descriptor, position, position + _CHUNK_BYTES)
     try:
         return os.pread(descriptor, _CHUNK_BYTES, position)

@@ -1,8 +1,8 @@
 """The journal of a plan that is applied: one JSON line a step, flushed before the next step.
 
-What counts is always the files themselves: each is wholly as before or wholly as planned, and a
-line that a crash cut short only means that the step has to be looked up there.  The journal tells
-which of the two a file is meant to be, and whether it was ever ours to change.
+The files themselves decide: each is wholly as before or wholly as planned, and a line that a crash
+truncated only means that the file has to be inspected.  The journal says which of the two a file
+should be, and whether it was ever ours to change.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
-from kafkastore.changes.opened_directory import opened_directory
+from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan
 from kafkastore.changes.undo_area import (
     AREA_MARK,
@@ -32,7 +32,12 @@ from kafkastore.changes.undo_area import (
     check_trusted,
     root_of,
 )
-from kafkastore.errors import ChangeRefusedError, NotAFileError, NoUndoPlaceError
+from kafkastore.errors import (
+    ChangeRefusedError,
+    KafkaStoreError,
+    NotAFileError,
+    NoUndoPlaceError,
+)
 from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem
 from kafkastore.segment.small_file import read_own_file
@@ -41,6 +46,21 @@ Phase = Literal["applying", "applied", "undoing", "undone"]
 Step = Literal["changed", "restored", "left"]
 
 _FINISHED = ("applied", "undone")
+
+
+class FailedPartition(NamedTuple):
+    """A partition whose changes a runner's task did not finish; no file is half changed.
+
+    Attributes
+    ----------
+    directory : str
+        The partition directory, relative to the plan's root; empty if it is the root.
+    error : KafkaStoreError or OSError
+        Why.
+    """
+
+    directory: str
+    error: KafkaStoreError | OSError
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +74,15 @@ class Journal:
     plan : Plan
         What is applied.
     phase : {"applying", "applied", "undoing", "undone"}
-        The two that end in *ing* were interrupted, or go on at this moment.
+        The two that end in *ing* were interrupted, or are at work at this moment.
     changed : frozenset of str
         Paths recorded as changed and not restored since.
     left : frozenset of str
-        Paths that `undo` left alone, because somebody else had changed them since.
+        Paths that `undo` left alone, because they were changed since.
     at_ms : int or None
         When that phase was recorded, in ms since 1970; None where it was not.
+    failures : tuple of FailedPartition
+        The partitions that the run that returned this journal did not finish.
     named_root : Path or None
         The directory that the caller has named; see `root`.
     """
@@ -71,6 +93,7 @@ class Journal:
     changed: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     at_ms: int | None = None
+    failures: tuple[FailedPartition, ...] = field(default=(), compare=False)
     named_root: Path | None = field(default=None, compare=False)
 
     @classmethod
@@ -89,16 +112,16 @@ class Journal:
             The undo area.
         root : path-like, optional
             The log directory, or partition directory, that was changed; needed if the area does
-            not lie beside it.
+            not lie next to it.
         dir_fd : int, optional
-            The area, open: its plan is read, whatever has become of the path.
+            The descriptor of the open area, whatever its path names by now.
 
         Raises
         ------
         InvalidPlanError
             If the plan in it cannot be read.
         FileNotFoundError
-            If there is no plan: nothing was ever changed by it.
+            If there is no plan: it never changed anything.
         """
         area = Path(area)
         named = None if root is None else Path(os.path.realpath(root))
@@ -110,13 +133,13 @@ class Journal:
 
     @property
     def root(self) -> Path:
-        """The directory that the plan's paths are relative to: where the area lies, or as named.
+        """The directory that the plan's paths are relative to: next to the area, or as named.
 
         Raises
         ------
         ChangeRefusedError
-            If the area lies beside another directory than the plan says, and none was named: what
-            a plan says alone may be anybody's word.
+            If the area lies next to another directory than the plan says, and none was named: the
+            plan alone is not trusted.
         """
         return root_of(self.plan, self.area, self.named_root)
 
@@ -144,11 +167,13 @@ class Journal:
                     left.discard(path)
                 case "left":
                     left.add(path)
-        return cls(area, plan, phase, frozenset(changed), frozenset(left), at_ms, named_root)
+        return cls(
+            area, plan, phase, frozenset(changed), frozenset(left), at_ms, named_root=named_root
+        )
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to resume."""
+        """Whether there is nothing to resume."""
         return self.phase in _FINISHED
 
 
@@ -158,21 +183,21 @@ def open_trusted(
     *,
     trust_area: bool,
 ) -> Journal:
-    """Read a journal by which files are about to be altered; see `undo` for the parameters."""
+    """Read a journal by which files are about to be altered; `undo` explains the parameters."""
     if isinstance(journal, Journal):
         area, root = journal.area, journal.named_root if root is None else root
     else:
         area = Path(journal)
     area = Path(os.path.realpath(area))
     if not area.is_dir():
-        return Journal.open(area, root)  # which says best what is wrong
+        return Journal.open(area, root)  # its error says best what is wrong
     with opened_directory(area) as descriptor:
         check_trusted(area, trust_area=trust_area, dir_fd=descriptor)
         return Journal.open(area, root, dir_fd=descriptor)
 
 
 def parse_line(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
-    """Read one line; None for one that a crash cut short."""
+    """Parse one line; None for one that a crash truncated."""
     try:
         value = parse_json(line)
         event, path, at_ms = value["event"], value.get("path", ""), value.get("at_ms")
@@ -184,41 +209,33 @@ def parse_line(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
 
 
 def _steps_of(area: Path) -> Iterator[tuple[Phase | Step, str, int | None]]:
-    """Read the steps of a journal, those of its parts last."""
-    # First the parts': their lines go into the journal before they are removed.
-    of_parts = _lines_of_parts(area)
+    """Read the steps of a journal, those of partitions' own journals last."""
+    # Read before the journal, into which their lines go before they are removed.
+    of_partitions = _lines_of_partitions(area)
     try:
         lines = read_own_file(area / JOURNAL_FILE).split(b"\n")
     except FileNotFoundError:
         lines = []
-    yield from filter(None, map(parse_line, [*lines, *of_parts]))
+    yield from filter(None, map(parse_line, [*lines, *of_partitions]))
 
 
-def _lines_of_parts(area: Path) -> list[bytes]:
-    """Read the journals of parts that are not yet in the journal itself; see `part_journals`."""
+def _lines_of_partitions(area: Path) -> list[bytes]:
+    """Read the journals of partitions that are not yet in the area's journal."""
     lines: list[bytes] = []
     for path in sorted(area.glob(f"{PARTS_MARK}*/*{LINES_SUFFIX}")):
-        with suppress(FileNotFoundError):  # they have just gone into the journal
+        with suppress(FileNotFoundError):  # its lines are in the journal by now
             lines += read_own_file(path).split(b"\n")
     return lines
 
 
 class JournalWriter:
-    """Adds lines to a journal, each durable before the call returns.
-
-    Parameters
-    ----------
-    path : Path
-        The journal.
-    fs : FileSystem
-        The altering calls.
-    """
+    """Adds lines to a journal, each flushed before the call returns."""
 
     def __init__(self, path: Path, fs: FileSystem) -> None:
         self._fs, self._lock = fs, threading.Lock()
         self._descriptor = fs.open_append(path)
         try:
-            # A crash may have cut the last line short; what follows begins a new one.
+            # A crash may have truncated the last line; the next one begins a new line.
             if _last_byte(path) not in (b"", b"\n"):
                 fs.write_all(self._descriptor, b"\n")
             fs.fsync_directory(path.parent)
@@ -249,8 +266,10 @@ class JournalWriter:
             self._fs.write_all(self._descriptor, lines)
             self._fs.fsync(self._descriptor)
 
-    def close(self) -> None:
-        """Close the file."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
         self._fs.close(self._descriptor)
 
 
@@ -265,15 +284,7 @@ def _last_byte(path: Path) -> bytes:
 
 
 def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
-    """Make a plan's undo area, or find it again, and return its journal.
-
-    The plan is the caller's own, and so is its root.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the area cannot be made there, or holds another plan.
-    """
+    """Make the undo area of the caller's own plan, or find it again, and return its journal."""
     try:
         fs.mkdir(area, AREA_MODE)
     except FileExistsError:
@@ -292,7 +303,7 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
 
 
 def _write_plan(text: bytes, area: Path, fs: FileSystem) -> None:
-    """Put the plan into its area, whole or not at all."""
+    """Write the plan into its area, whole or not at all."""
     temporary = area / (PLAN_FILE + ".new")
     if temporary.exists():
         fs.unlink(temporary)
@@ -323,12 +334,12 @@ def find_journals(
     root : path-like
         A log.dirs root, or a partition directory.
     undo_dir : path-like, optional
-        Where the undo areas are, if not beside the root.
+        Where the undo areas are, if not next to the root.
 
     Returns
     -------
     tuple of Journal
-        By name; areas without a plan, which never changed anything, are left out.
+        By name; areas without a plan, which never changed anything, are skipped.
     """
     return tuple(each_journal(root, undo_dir))
 
@@ -338,7 +349,7 @@ def each_journal(
 ) -> Iterator[Journal]:
     """Find the same journals, one at a time: a plan may be large."""
     real = Path(os.path.realpath(root))
-    for home, area in beside(real, undo_dir, AREA_MARK):
+    for home, area in list_areas(real, undo_dir, AREA_MARK):
         try:
             journal = Journal.open(area, home)
         except (FileNotFoundError, NotADirectoryError):
@@ -349,12 +360,12 @@ def each_journal(
 
 
 def find_unfinished(root: str | os.PathLike[str]) -> Iterator[tuple[Path, Phase]]:
-    """Find the undo areas beside a directory whose change was interrupted, or goes on.
+    """Find the undo areas of a directory whose change was interrupted, or is at work.
 
-    Plans, which may be large, are not read; what can't be read is left out: this is for those who
-    only look at the directory.
+    For commands that only read the directory: plans, which may be large, are not read, and an
+    unreadable journal is skipped.
     """
-    for _, area in beside(Path(os.path.realpath(root)), None, AREA_MARK):
+    for _, area in list_areas(Path(os.path.realpath(root)), None, AREA_MARK):
         with suppress(OSError, ValueError, NotAFileError):
             if (area / PLAN_FILE).exists():
                 phase: Phase = "applying"
@@ -366,10 +377,10 @@ def find_unfinished(root: str | os.PathLike[str]) -> Iterator[tuple[Path, Phase]
                     yield area, phase
 
 
-def beside(
+def list_areas(
     root: Path, undo_dir: str | os.PathLike[str] | None, mark: str
 ) -> Iterator[tuple[Path, Path]]:
-    """List what is named after a directory, or the one above it, and has a mark; after which."""
+    """List the areas with a mark of a directory and of the one above it, with the directory."""
     for home in (root, root.parent):
         place = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
         for path in sorted(place.glob(glob.escape(home.name) + mark + "*")):
@@ -379,13 +390,13 @@ def beside(
 def find_half_removed(
     root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
 ) -> tuple[Path, ...]:
-    """Find what is left of undo areas whose removal was interrupted; `remove` takes these too."""
-    found = beside(Path(os.path.realpath(root)), undo_dir, REMOVED_MARK)
+    """Find undo areas whose removal was interrupted; `remove` takes these too."""
+    found = list_areas(Path(os.path.realpath(root)), undo_dir, REMOVED_MARK)
     return tuple(path for _, path in found)
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Answer whether two roots are the same, or one is a partition directory in the other."""
+    """Return whether two roots are the same, or one is a partition directory of the other."""
     return one == other or one.parent == other or one == other.parent
 
 
@@ -395,14 +406,14 @@ def remove(
     trust_area: bool = False,
     fs: FileSystem = FileSystem(),
 ) -> None:
-    """Delete a finished undo area with the replaced files in it; they cannot be brought back then.
+    """Delete a finished undo area with the replaced files in it; `undo` is impossible then.
 
     Parameters
     ----------
     journal : Journal or path-like
         The journal, or its undo area.
     trust_area : bool
-        Whether an area is taken that others than this user and root may have written.
+        Whether to accept an area that others than this user and root may have written.
     fs : FileSystem
         The altering calls.
 
@@ -416,7 +427,7 @@ def remove(
     area = Path(os.path.realpath(area.parent), area.name)
     if AREA_MARK not in area.name and REMOVED_MARK not in area.name:
         raise ChangeRefusedError(f"{area} is not named as an undo area is: nothing was removed")
-    # Under its new name nobody takes a half-deleted area for one that can be undone.
+    # A half-deleted area must not look like one that can be undone.
     doomed = area.with_name(area.name.replace(AREA_MARK, REMOVED_MARK))
     if area != doomed and (area.exists() or not doomed.exists()):
         check_trusted(area, trust_area=trust_area)
@@ -433,7 +444,7 @@ def remove(
 
 
 def remove_tree(doomed: Path, fs: FileSystem) -> None:
-    """Delete a directory and all that is in it; a symbolic link goes itself, not what it names."""
+    """Delete a directory tree; symbolic links are removed, not followed."""
     with opened_directory(doomed) as descriptor:
         for inner, directories, names, here in os.fwalk(dir_fd=descriptor, topdown=False):
             for name in names:

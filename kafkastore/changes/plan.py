@@ -17,11 +17,11 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkastore.changes.file_state import PERMISSIONS, FileState
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats import file_names
 from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkastore.formats.json_text import parse_json
 from kafkastore.paths import is_url
 
@@ -31,8 +31,8 @@ PLAN_FORMAT = 1
 _MAX_OWNER = (1 << 32) - 2
 
 # What brokers write into a partition directory, and what they delete there by the end of the name.
-# A log directory's own files are not among them: a job that wrote those would vouch for bytes it
-# has not flushed, or take the broker's lock away.
+# A log directory's own files are not among them: a job that wrote those would declare bytes flushed
+# that are not, or take the broker's lock away.
 _FILE_OF_A_PARTITION = re.compile(
     r"[0-9]+(-[0-9]+){0,2}\.(log|index|timeindex|txnindex|snapshot|checkpoint)"
     r"(\.(deleted|cleaned|swap|part))?|[^/\0]+\.(deleted|cleaned|swap)"
@@ -59,7 +59,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """An index made again from its segment's ``.log``, as a broker's recovery makes it.
+    """An index rebuilt from its segment's ``.log``, as a broker's recovery rebuilds it.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The first bytes of the file as it is: a cut.
+    """The first bytes of the file as it is: a truncation.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ByteRange:
     """Some bytes of another file of the same directory.
 
     Parameters
@@ -105,7 +105,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The ``.log`` itself with messages of old formats as record batches; see `conversion`.
+    """The ``.log`` itself with messages of old formats rewritten as record batches.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Converted:
     is_only_epoch: bool = False
 
 
-Content = Inline | Rebuilt | Prefix | Part | Converted
+Content = Inline | Rebuilt | Prefix | ByteRange | Converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class FileChange:
         What the file is now; None: it is missing.
     after : FileState or None
         What it will be; None: it is removed (and kept in the undo area).
-    content : Inline, Rebuilt, Prefix, Part, Converted or None
+    content : Inline, Rebuilt, Prefix, ByteRange, Converted or None
         How the new bytes are made; None for a removal.
     reason : str
         Why, in one sentence.
@@ -179,9 +179,9 @@ class FileChange:
         self.check()
 
     def check(self) -> None:
-        """Refuse a change that contradicts itself, or is of no file of a partition directory.
+        """Refuse a change that contradicts itself, or is not of a file of a partition directory.
 
-        One that another process has sent was not made here, and is looked at by the `Plan`.
+        A `Plan` calls it too: a change that another process has sent was not made here.
         """
         _check_path(self.path)
         for reliance in self.relies_on:
@@ -201,10 +201,10 @@ class FileChange:
             self.before is None or not 0 <= self.content.length <= self.before.size
         ):
             raise InvalidPlanError(f"{self.path} cannot be cut to {self.content.length} bytes")
-        if isinstance(self.content, Part):
+        if isinstance(self.content, ByteRange):
             _check_path(self.content.source)
             if "/" in self.content.source:
-                raise InvalidPlanError(f"{self.content.source} does not lie beside {self.path}")
+                raise InvalidPlanError(f"{self.content.source} is not next to {self.path}")
             if not 0 <= self.content.start <= self.content.end:
                 raise InvalidPlanError(
                     f"{self.path} can't be made of bytes {self.content.start} to {self.content.end}"
@@ -262,6 +262,15 @@ class Plan:
                     "the root must be a log directory, or a partition directory"
                 )
             seen.add(change.path)
+
+    def __eq__(self, other: object) -> bool:
+        # Also to one with what its planning found, which is not kept with a plan.
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return (self.root, self.job, self.changes) == (other.root, other.job, other.changes)
+
+    def __hash__(self) -> int:
+        return hash((self.root, self.job, self.changes))
 
     @property
     def is_of_partition(self) -> bool:
@@ -340,7 +349,7 @@ class Plan:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that is not, by Kafka's own names, a file of a partition directory."""
+    """Refuse a path that is not, by Kafka's own names, that of a file of a partition directory."""
     *directories, name = path.split("/")
     is_named = (
         name in _SMALL_FILES_OF_A_PARTITION or _FILE_OF_A_PARTITION.fullmatch(name) is not None
@@ -351,7 +360,7 @@ def _check_path(path: str) -> None:
 
 @lru_cache(maxsize=1024)
 def is_partition_name(name: str) -> bool:
-    """Answer whether a broker takes a name, which is no path, for a partition directory's."""
+    """Return whether a broker takes a name for that of a partition directory."""
     try:
         parse_partition_directory(name)
     except InvalidNameError:
@@ -373,7 +382,7 @@ def change_to_json(change: FileChange) -> dict[str, Any]:
                 value["content"]["has_first_offsets"] = True
         case Prefix(length):
             value["content"] = {"kind": "prefix", "length": length}
-        case Part():
+        case ByteRange():
             value["content"] = {"kind": "part", **_fields(change.content)}
         case Converted():
             value["content"] = {"kind": "converted", **_fields(change.content)}
@@ -383,15 +392,15 @@ def change_to_json(change: FileChange) -> dict[str, Any]:
     return value
 
 
-def _fields(value: FileState | Reliance | Part | Converted) -> dict[str, Any]:
+def _fields(value: FileState | Reliance | ByteRange | Converted) -> dict[str, Any]:
     """Return a flat dataclass as a dictionary; `asdict` copies each value, which takes longer."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _change_or_object(value: dict[str, Any]) -> dict[str, Any] | FileChange:
-    """Make a change of an object as soon as it is read: as a dictionary it takes far more.
+    """Turn an object into a change as soon as it is read: a dictionary takes far more memory.
 
-    One that is no change of this version stays as it is; whether it should be is known at the end.
+    One that is not a change of this version stays as it is, and is refused at the end if needed.
     """
     if "relies_on" not in value:
         return value
@@ -446,7 +455,7 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
         case "prefix":
             return Prefix(_count(value["length"]))
         case "part":
-            return Part(_text(value["source"]), _count(value["start"]), _count(value["end"]))
+            return ByteRange(_text(value["source"]), _count(value["start"]), _count(value["end"]))
         case "converted":
             codec, untimed_ms = value["codec"], value["untimed_ms"]
             return Converted(
@@ -461,12 +470,12 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
 
 @lru_cache(maxsize=16)
 def _rebuilt(index_interval_bytes: int, has_first_offsets: bool) -> Rebuilt:
-    """Return the same for all changes of a plan."""
+    """Return one object for all changes of a plan."""
     return Rebuilt(index_interval_bytes, has_first_offsets)
 
 
 def _count(value: object, least: int = 0, most: int = INT64_MAX) -> int:
-    """Return an integer of JSON, refusing what only looks like one."""
+    """Return an integer of JSON; refuse anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidPlanError(f"{value!r} is not an integer from {least} to {most}")
     return value

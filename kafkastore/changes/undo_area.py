@@ -1,8 +1,8 @@
-"""Where a job keeps what it replaced, and the names it uses beside a broker's files.
+"""The undo area of a plan, and the names that a job uses next to a broker's files.
 
-The area is a directory beside the log.dirs root, never in it: a broker does not start with a
-directory in its root that is no partition.  It holds ``plan.json``, ``journal.jsonl`` and, below
-``kept/``, the replaced files under their own relative paths.
+The area is a directory next to the log.dirs root, never in it: a broker does not start with an
+unknown directory in its root.  It holds ``plan.json``, ``journal.jsonl`` and, below ``kept/``, the
+replaced files under their own relative paths.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import stat
 from pathlib import Path
 
-from kafkastore.changes.opened_directory import opened_directory
+from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan, is_partition_name
 from kafkastore.errors import ChangeRefusedError, NoUndoPlaceError
 from kafkastore.log.log_dir import MARKS
@@ -24,34 +24,17 @@ JOURNAL_FILE = "journal.jsonl"
 KEPT_DIRECTORY = "kept"
 PARTS_MARK = "parts-"
 LINES_SUFFIX = ".jsonl"
-#: Of the area and what is in it: nobody but its owner, and root, says what is undone.
+#: Of the area and all directories in it: only its owner, and root, may say what is undone.
 AREA_MODE = 0o755
 
 
-def temporary_beside(path: Path, plan_id: str) -> Path:
-    """Return the name under which a file's new bytes are written before they take its place.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    plan_id : str
-        The plan's id.
-
-    Notes
-    -----
-    Brokers choose by the end of a name: ``.log``, the indexes, ``.snapshot`` are loaded,
-    ``.deleted``, ``.cleaned`` and ``.swap`` deleted or moved.  That is not all: since 3.0,
-    finishing an interrupted compaction deletes *every* file whose name up to the first dot is an
-    offset within the compacted range.  So the name neither ends nor begins like one of theirs.
-
-    Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``; since 3.0 ``LogLoader.load``.
-
-    Examples
-    --------
-    >>> temporary_beside(Path("/d/t-0/00000000000000000042.timeindex"), "8a5e").name
-    'kafkastore-8a5e.00000000000000000042.timeindex.new'
-    """
+def temporary_file(path: Path, plan_id: str) -> Path:
+    """Return the name next to a file under which its new bytes are written."""
+    # Brokers choose by the end of a name: .log, the indexes and .snapshot are loaded, .deleted,
+    # .cleaned and .swap are deleted or moved. Since 3.0, finishing an interrupted compaction also
+    # deletes every file whose name up to the first dot is an offset within the compacted range
+    # (Log.removeTempFilesAndCollectSwapFiles; LogLoader.load). So the name neither ends nor begins
+    # like one of theirs.
     return path.with_name(f"kafkastore-{plan_id}.{path.name}.new")
 
 
@@ -75,23 +58,10 @@ def area_of(plan: Plan, undo_dir: str | os.PathLike[str] | None = None) -> Path:
 
 
 def root_of(plan: Plan, area: Path, named: Path | None) -> Path:
-    """Return what a plan's paths are relative to, as an undo area's place says, or the caller.
+    """Return the directory that a plan's paths are relative to.
 
-    Parameters
-    ----------
-    plan : Plan
-        The plan in the area; its own word counts for nothing but a partition's name.
-    area : Path
-        The undo area.
-    named : Path or None
-        The real path of the log directory, or of the partition directory.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If none is named, and the area does not lie beside the plan's root.
-    InvalidPlanError
-        If the plan's root has no partition directory's name, and its files are a partition's.
+    It is the one that the caller named, or the one next to the undo area; the plan itself is only
+    trusted for the name of a partition.
     """
     said = Path(os.path.realpath(plan.root))
     if plan.is_of_partition and not is_partition_name(said.name):
@@ -103,8 +73,8 @@ def root_of(plan: Plan, area: Path, named: Path | None) -> Path:
     name, _, _ = area.name.rpartition(AREA_MARK)
     if Path(os.path.realpath(area.parent)) / name != home:
         raise ChangeRefusedError(
-            f"{area} does not lie beside {home}, which its plan names: name the log directory that "
-            "is meant (--root)"
+            f"{area} does not lie next to {home}, which its plan names: name the log directory "
+            "that is meant (--root)"
         )
     return said
 
@@ -112,21 +82,9 @@ def root_of(plan: Plan, area: Path, named: Path | None) -> Path:
 def check_trusted(area: Path, *, trust_area: bool = False, dir_fd: int | None = None) -> None:
     """Refuse an undo area that others than this user and root may have written.
 
-    Parameters
-    ----------
-    area : Path
-        The undo area.
-    trust_area : bool
-        Whether the caller takes it all the same; symbolic links are never taken.
-    dir_fd : int, optional
-        The area, open: whatever has become of its path since, that one is looked at.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is, or a file or directory of its own in it; replaced files are known by digests.
-    FileNotFoundError
-        If there is none.
+    `trust_area` accepts it, but never symbolic links.  With `dir_fd`, the descriptor of the open
+    area, it does not matter what its path names by now.  Replaced files are checked by their
+    digests instead.
     """
     if dir_fd is None:
         with opened_directory(area) as descriptor:
@@ -141,7 +99,7 @@ def check_trusted(area: Path, *, trust_area: bool = False, dir_fd: int | None = 
             continue
         with opened_directory(path) as here, os.scandir(here) as entries:
             for entry in entries:
-                # In it are the replaced files, of a lone partition directory at once.
+                # Replaced files of a lone partition directory have no folder of their own.
                 is_kept = name == KEPT_DIRECTORY and entry.is_file(follow_symlinks=False)
                 if not is_kept:
                     check_own(
@@ -155,7 +113,7 @@ def check_trusted(area: Path, *, trust_area: bool = False, dir_fd: int | None = 
 def check_own(
     path: Path, status: os.stat_result, *, is_directory: bool, trust_area: bool = False
 ) -> None:
-    """Refuse one of our own files or directories, by what `lstat` says; see `check_trusted`."""
+    """Refuse a file or directory of ours that others may have written, by its `lstat`."""
     is_as_made = stat.S_ISDIR if is_directory else stat.S_ISREG
     if not is_as_made(status.st_mode):
         kind = "directory" if is_directory else "regular file"
@@ -175,22 +133,9 @@ def check_own(
 
 
 def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
-    """Refuse a place for the undo area that would harm a broker or not survive.
+    """Refuse a place for the undo area that would harm a broker, or would not survive.
 
-    Parameters
-    ----------
-    plan : Plan
-        What is going to be applied.
-    area : Path
-        The undo area, not yet made.
-    chosen : bool
-        Whether the caller named the place.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the place lies in a log.dirs root, does not exist, or, when nobody chose it, is on
-        another file system than the root (the root is a mount point).
+    `chosen` says whether the caller named the place; else it must be on the root's file system.
     """
     home, parent = log_dirs_root(plan), area.parent
     if not parent.is_dir():

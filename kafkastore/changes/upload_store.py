@@ -1,8 +1,8 @@
-"""A whole copy of a log directory in an object store, with a plan's changes made on the way.
+"""Copy a whole log directory into an object store, and make a plan's changes on the way.
 
 Objects can't be renamed all at once, so the copy has an object `COPYING` in it from its first byte
-until it is complete, and is read by nobody of ours meanwhile.  That object says of what it is a
-copy: the same copy goes on where it stopped.  Objects themselves appear whole.
+until it is complete; meanwhile this package does not read it.  That object identifies the copy: the
+same copy goes on where it stopped.  Objects themselves appear whole.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import groupby, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.changes.content import chunks_of
 from kafkastore.changes.copy_store import check_unchanged, files_of
+from kafkastore.changes.directory_lock import check_no_broker
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import Content, Plan, Prefix
-from kafkastore.changes.sole_user import check_no_broker
+from kafkastore.changes.runner import Progress, Runner
 from kafkastore.errors import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError
 from kafkastore.log.side_by_side import SideBySide, Stop
 from kafkastore.paths import is_url, list_again, open_path, to_path
@@ -37,7 +39,7 @@ PIECE_BYTES = 256 << 20
 
 
 class UploadedStore(NamedTuple):
-    """What was copied.
+    """A copy in an object store.
 
     Attributes
     ----------
@@ -94,11 +96,11 @@ class Piece(NamedTuple):
 
 
 class _NotWantedError(Exception):
-    """Somebody waits for the end, not for the rest."""
+    """The upload is to end, not to finish."""
 
 
 def unfinished_at(url: str) -> bool:
-    """Tell whether an unfinished copy lies somewhere; not, where nobody can tell."""
+    """Return whether there is an unfinished copy at a URL; False if that cannot be known."""
     try:
         return COPYING in NewStore(url).there()
     except RemoteStoreError:
@@ -116,8 +118,8 @@ def upload_store(
     url: str,
     plan: Plan,
     *,
-    spread: Callable[[Sequence[Piece]], Iterable[int]] | None = None,
-    progress: Callable[[int], None] = lambda files: None,
+    runner: Runner | None = None,
+    progress: Progress | None = None,
 ) -> UploadedStore:
     """Copy a log directory, or a partition directory, into an object store, changed by a plan.
 
@@ -129,11 +131,10 @@ def upload_store(
         The copy: nothing is there, or what an interrupted run with the same arguments left.
     plan : Plan
         Of the source.
-    spread : callable, optional
-        Has `upload` called with every piece, and yields what it returns; by threads here if it is
-        left out.
-    progress : callable
-        Called with how many files were copied just now.
+    runner : callable, optional
+        Uploads instead of threads of this process, as of `apply`.
+    progress : callable, optional
+        Called with the number of files that are copied, and of all.
 
     Returns
     -------
@@ -160,11 +161,17 @@ def upload_store(
     identity = _identity(files)
     known = _begin(new, identity)
     missing = [each for each in files if known.get(each.path) != each.size]
-    progress(len(files) - len(missing))
     pieces = [*_pieces(source, new.url, missing)]
-    with _by_threads(pieces) if spread is None else nullcontext(spread(pieces)) as uploaded:
+    with (
+        _by_threads(pieces)
+        if runner is None
+        else nullcontext(runner(upload, pieces, weigh=attrgetter("bytes")))
+    ) as uploaded:
+        done = len(files) - len(missing)
         for piece, _ in zip(pieces, uploaded, strict=True):
-            progress(len(piece.files))
+            done += len(piece.files)
+            if progress is not None:
+                progress(done, len(files))
     list_again(source)
     check_unchanged(source, listing)
     check_no_broker(source)
@@ -180,14 +187,14 @@ def upload_store(
 
 
 def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterator[str]:
-    """Yield the directories behind which the listing does not go on with what is in them."""
+    """Yield the directories that the listing has nothing in."""
     for (path, status), (following, _) in zip_longest(listing, listing[1:], fillvalue=("", None)):
         if status and stat.S_ISDIR(status.st_mode) and not following.startswith(f"{path}/"):
             yield path
 
 
 def upload(piece: Piece, is_wanted: Callable[[], bool] = lambda: True) -> int:
-    """Make the objects of a piece; return how many bytes they have."""
+    """Upload the files of a piece; return their bytes."""
     source = open_path(
         to_path(piece.root) / piece.directory, with_all_below=piece.directory != ""
     )
@@ -205,7 +212,7 @@ def upload(piece: Piece, is_wanted: Callable[[], bool] = lambda: True) -> int:
 def _checked(
     path: Path, file: _File, is_wanted: Callable[[], bool]
 ) -> Iterator[bytes | memoryview]:
-    """Yield a file's bytes; raise at their end if they are not those that were planned."""
+    """Yield a file's bytes; raise at the end if they are not as planned."""
     digest, size = hashlib.sha256(), 0
     for chunk in chunks_of(file.content, path):
         if not is_wanted():
@@ -219,20 +226,7 @@ def _checked(
 
 
 def check_place(source: str | os.PathLike[str], url: str) -> None:
-    """Refuse a place for a copy that is taken, and a source in use, before the source is read.
-
-    Parameters
-    ----------
-    source, url
-        As of `upload_store`.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is, or contains the other, or a broker has the source open.
-    RemoteStoreError
-        If it can't be listed.
-    """
+    """Refuse a place for a copy that is taken, and a source in use, before the source is read."""
     real = to_path(os.path.realpath(open_path(source)))
     _there(_place(real, url))
     check_no_broker(real)
@@ -259,7 +253,7 @@ def _there(new: NewStore) -> dict[str, RemoteObject]:
 def _files(
     plan: Plan, listing: Sequence[tuple[str, os.stat_result]]
 ) -> Iterator[_File]:
-    """Yield what the copy consists of; refuse a plan that is of another state."""
+    """Yield the files of the copy; refuse a plan of another state of the source."""
     there = {
         path: (status.st_size, status.st_mtime_ns)
         for path, status in listing
@@ -293,12 +287,12 @@ def _files(
 
 
 def _is_unfit(path: str) -> bool:
-    """Tell whether a path is not text, or s3fs would cut it."""
+    """Return whether a path is not text, or s3fs would truncate it."""
     return "?versionId=" in path or path != path.encode(errors="replace").decode()
 
 
 def _identity(files: Iterable[_File]) -> bytes:
-    """Return what tells this copy from others."""
+    """Return what identifies this copy."""
     digest = hashlib.sha256()
     for each in files:
         digest.update(json.dumps([each.path, each.size, each.sha256, each.mtime_ns]).encode())
@@ -306,18 +300,18 @@ def _identity(files: Iterable[_File]) -> bytes:
 
 
 def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
-    """Mark the place as ours; return what an earlier run has put there, with its size."""
+    """Mark the place as ours; return the sizes of what an earlier run has put there."""
     there = _there(new)
     mark = there.pop(COPYING, None)
     if mark is None and not new.put_new(COPYING, identity):
-        mark = new.there().get(COPYING)  # somebody was quicker
+        mark = new.there().get(COPYING)  # another process was faster
     if mark is not None:
         _check_mark(new, mark, identity)
     return {path: each.size for path, each in there.items()}
 
 
 def _finish(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
-    """Take the mark away; the same copy, made at the same time, may have done so."""
+    """Remove the mark; the same copy, made at the same time, may have done so."""
     try:
         _check_mark(new, mark, identity)
     except RemoteObjectChangedError:
@@ -337,7 +331,7 @@ def _check_mark(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
 
 
 def _pieces(source: Path, url: str, files: Iterable[_File]) -> Iterator[Piece]:
-    """Share files out, those of a directory together, but not too many bytes."""
+    """Group files by directory, up to a number of files and bytes."""
     by_directory = sorted(files, key=lambda each: (each.directory, each.path))
     for directory, group in groupby(by_directory, lambda each: each.directory):
         piece: list[_File] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafkastore.changes.plan import Content, Inline, Part, Prefix, Rebuilt
+from kafkastore.changes.plan import ByteRange, Content, Inline, Prefix, Rebuilt
 from kafkastore.checks.mending import Mending
 from kafkastore.errors import CorruptBatchError, CorruptCheckpointError, KafkaStoreError
 from kafkastore.formats.file_names import (
@@ -133,9 +133,9 @@ class _Cut:
             )
         content: Content
         if (copied := self.recovered.copied.get(name)) is not None:
-            content, why = Part(path.name, copied.start, copied.end), f"a part of {path.name}"
+            content, why = ByteRange(path.name, copied.start, copied.end), f"a part of {path.name}"
         elif path.name != name:
-            content = Part(path.name, 0, segment.valid_bytes)
+            content = ByteRange(path.name, 0, segment.valid_bytes)
             why = f"{path.name} takes the place of what it replaces"
         else:
             content = Prefix(segment.valid_bytes)
@@ -154,7 +154,7 @@ class _Cut:
                 self.mending.add(name, self._path(segment), data, content, why)
             elif name in self.sources:
                 path = self.path / self.sources[name]
-                self.mending.write(name, path, Part(path.name, 0, path.stat().st_size), why)
+                self.mending.write(name, path, ByteRange(path.name, 0, path.stat().st_size), why)
 
     def _plan_removals(self) -> None:
         replaced = [

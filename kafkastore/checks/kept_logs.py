@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from kafkastore.changes.plan import Content, Part, Prefix
+from kafkastore.changes.plan import ByteRange, Content, Prefix
 from kafkastore.checks.mending import Mending
 from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
 from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
@@ -90,7 +90,7 @@ def keep(mending: Mending) -> list[Piece]:
             content = Prefix(piece.end)
             why = f"what lies behind byte {piece.end} can't be read, or is kept elsewhere"
         else:
-            content = Part(log_path.name, piece.start, piece.end)
+            content = ByteRange(log_path.name, piece.start, piece.end)
             why = f"what can be read behind byte {piece.start} of {log_path.name}"
         mending.write(piece.name, log_path, content, why)
     for segment in {piece.segment.base_offset: piece.segment for piece in changed}.values():

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.changes.content import chunks_of
 from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import Content, FileChange
 from kafkastore.log.partition_log import PartitionLog
 
@@ -96,18 +96,9 @@ class Mending:
         self.left_alone.append(LeftAlone(self.log.path / name, error))
 
     def write(self, name: str, like: Path, content: Content, reason: str) -> None:
-        """Plan a log; its bytes are read to know their digest.
+        """Plan a log of some bytes, with the modification time, mode and owners of `like`.
 
-        Parameters
-        ----------
-        name : str
-            The file.
-        like : Path
-            Whose modification time, mode and owners it gets.
-        content : Prefix or Part
-            Which bytes.
-        reason : str
-            Why.
+        The bytes are read to know their digest.
         """
         path = self.log.path / name
         digest, size = hashlib.sha256(), 0
@@ -119,20 +110,9 @@ class Mending:
         self.changes.append(FileChange(self.place(name), before, after, content, reason))
 
     def add(self, name: str, like: Path, data: bytes, content: Content, reason: str) -> None:
-        """Plan a small file, unless it is as it should be.
+        """Plan a small file of some bytes, unless it holds them already.
 
-        Parameters
-        ----------
-        name : str
-            The file.
-        like : Path
-            Whose modification time, mode and owners it gets if it is not there yet.
-        data : bytes
-            What it will hold.
-        content : Content
-            How that is made.
-        reason : str
-            Why.
+        A new one gets the modification time, mode and owners of `like`. `content` makes the bytes.
         """
         path = self.log.path / name
         before = read_state(path)

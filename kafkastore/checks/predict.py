@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kafkastore.arguments import INT32_MAX, check_collection
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -37,7 +38,6 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
 from kafkastore.log.log_store import (
     AnyPartition,
@@ -140,8 +140,7 @@ def _chosen(
     there = {*store.partitions, *store.future_partitions}
     if partitions is None:
         return there
-    if isinstance(partitions, str):
-        raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
+    check_collection("partitions", partitions)
     chosen = {as_topic_partition(each) for each in partitions}
     for topic_partition in sorted(chosen - there):
         raise KeyError(f"no partition {topic_partition} here")

@@ -1,17 +1,17 @@
-"""Plans that make the indexes of segments anew from their logs, for whole directories.
+"""Plans that rebuild the indexes of segments from their logs, for whole directories.
 
 The files are those of a recovering broker, byte for byte: ``.index``, ``.timeindex`` and
-``.txnindex``.  A ``.log`` is never touched.  Of a log that is broken in the middle nothing is made
-unless asked for: indexes of what lies before the damage would hide what lies behind it.
+``.txnindex``.  A ``.log`` is never changed.  A log that is corrupt in the middle is not indexed
+unless asked for: indexes up to the corrupt batch would hide the records after it.
 
-Segments are gone over in parallel, each in one pass; the transactions, which reach from segment to
-segment, are put together afterwards.
+Segments are read in parallel, each in one pass; transactions, which span segments, are put together
+afterwards.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptIndexError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats import transaction_index
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.control_records import ControlRecord
 from kafkastore.formats.file_names import (
     OFFSET_INDEX_SUFFIX,
@@ -50,18 +51,18 @@ _NO_TXN = np.empty(0, ABORTED_TXN)
 
 
 class UnindexedBytes(NamedTuple):
-    """Bytes at the end of a log that no index can tell of.
+    """Bytes at the end of a log that no index can cover.
 
     Parameters
     ----------
     path : str
         The ``.log``, relative to the plan's root.
     valid_bytes, size : int
-        Where they begin, and where they end; a broker would cut them.
+        Where they begin, and where they end; a broker would truncate them.
     reason : str
         What they are.
     is_indexed : bool
-        Whether what lies before them is indexed; False: the segment is left alone.
+        Whether the bytes before them are indexed; False: the segment is left alone.
     """
 
     path: str
@@ -71,6 +72,19 @@ class UnindexedBytes(NamedTuple):
     is_indexed: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReindexPlan(Plan):
+    """A plan of `plan_reindex`.
+
+    Parameters
+    ----------
+    unindexed : tuple of UnindexedBytes
+        The ends of logs that no index covers; not kept with a plan.
+    """
+
+    unindexed: tuple[UnindexedBytes, ...] = ()
+
+
 def plan_reindex(
     path: AnyPath,
     rules: str = "2.4",
@@ -78,11 +92,10 @@ def plan_reindex(
     *,
     up_to_damage: bool = False,
     partitions: Collection[AnyPartition] | None = None,
-    found: Callable[[UnindexedBytes], None] | None = None,
     threads: int | None = None,
-    progress: Callable[[], None] | None = None,
-) -> Plan:
-    """Plan to make all indexes anew that are not as the logs have it.
+    progress: Progress | None = None,
+) -> ReindexPlan:
+    """Plan to rebuild the indexes that do not match their logs.
 
     Parameters
     ----------
@@ -94,21 +107,19 @@ def plan_reindex(
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
     up_to_damage : bool
-        Whether a log that is broken is indexed up to there; by default it is left alone, and so are
-        the transaction indexes of the segments behind it. A torn last batch, and preallocated
+        Whether a corrupt log is indexed up to the corrupt batch; by default it is left alone, and
+        so are the transaction indexes of the segments after it. A torn last batch, and preallocated
         space, are no damage where nothing follows.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
-    found : callable, optional
-        Called with each `UnindexedBytes`.
     threads : int, optional
-        How many segments are read at once; by default as many as there are processors.
+        How many segments are read in parallel; by default as many as there are processors.
     progress : callable, optional
-        Called after each segment.
+        Called with the number of segments that are read, and of all.
 
     Returns
     -------
-    Plan
+    ReindexPlan
         For `kafkastore.apply`; only files that differ are in it. Files that are replaced keep their
         modification times, new ones get their log's.
 
@@ -140,52 +151,44 @@ def plan_reindex(
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
 
     def read(work: tuple[PartitionLog, LogSegment]) -> _SegmentRead:
-        done = _read_segment(*work, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
-        if progress is not None:
-            progress()
-        return done
+        return _read_segment(*work, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
 
     changes: list[FileChange] = []
+    unindexed: list[UnindexedBytes] = []
+    total = 0
+    if progress is not None:
+        total = sum(len(log.segments) for log in store.logs_of(partitions))
+    done = 0
     segments = ((log, segment) for log in logs for segment in log.segments)
     with SideBySide(read, segments, threads, "kafkastore-reindex") as reads:
         for _, of_partition in groupby(reads, lambda each: each.path.parent):
-            of_log = [*of_partition]
+            of_log = []
+            for each in of_partition:
+                of_log.append(each)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
             changes += _changes(of_log, broker_rules)
-            for each in of_log:
-                if found is not None and each.unindexed is not None:
-                    found(each.unindexed)
-    return reindex_plan(root, rules, changes)
+            unindexed += [each.unindexed for each in of_log if each.unindexed is not None]
+    return reindex_plan(root, rules, changes, unindexed)
 
 
-def reindex_plan(root: Path, rules: str, changes: Iterable[FileChange]) -> Plan:
-    """Make one plan of the changes of some partitions.
-
-    Parameters
-    ----------
-    root : Path
-        What their paths are relative to.
-    rules : str
-        The Kafka version whose recovery makes the files.
-    changes : iterable of FileChange
-        By partition and segment.
-
-    Returns
-    -------
-    Plan
-        As of `plan_reindex`.
-    """
-    return Plan(str(root), f"reindex (like {rules})", tuple(changes))
+def reindex_plan(
+    root: Path, rules: str, changes: Iterable[FileChange], unindexed: Iterable[UnindexedBytes]
+) -> ReindexPlan:
+    """Make one plan of what was found in partitions, by partition and segment."""
+    return ReindexPlan(str(root), f"reindex (like {rules})", tuple(changes), tuple(unindexed))
 
 
 class ReindexedPartition(NamedTuple):
-    """What a plan has for one partition.
+    """The part of a plan that is for one partition.
 
     Parameters
     ----------
     changes : tuple of FileChange
         Of the files that differ.
     unindexed : tuple of UnindexedBytes
-        What no index can tell of.
+        The ends of logs that no index covers.
     """
 
     changes: tuple[FileChange, ...]
@@ -199,19 +202,9 @@ def reindex_partition(
     *,
     up_to_damage: bool = False,
 ) -> ReindexedPartition:
-    """Plan one partition; what `plan_reindex` does for each, and a worker of a cluster for one.
+    """Plan one partition: what `plan_reindex` does for each, and a task of a cluster for one.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    rules, index_interval_bytes, up_to_damage : str, int, bool
-        As for `plan_reindex`.
-
-    Returns
-    -------
-    ReindexedPartition
-        Paths are relative to the log directory, or to the partition where it lies in none.
+    Paths are relative to the log directory, or to the partition if it is in none.
     """
     broker_rules = rules_of(rules)
     reads = [
@@ -225,7 +218,7 @@ def reindex_partition(
 
 @dataclass(slots=True)
 class _SegmentRead:
-    """What came of reading one segment."""
+    """One segment, read and compared with its indexes."""
 
     path: Path
     place: str
@@ -236,14 +229,14 @@ class _SegmentRead:
     unindexed: UnindexedBytes | None
 
     def left_alone(self, size: int, reason: str) -> _SegmentRead:
-        """Plan nothing for this segment, and say why."""
+        """Plan nothing for this segment, and note why."""
         self.changes, self.transactions = [], None
         self.unindexed = UnindexedBytes(f"{self.place}.log", 0, size, reason, False)
         return self
 
 
 class _TransactionSteps:
-    """The batches of a segment that begin or end transactions, for a `ProducerState` to go over.
+    """The batches of a segment that begin or end transactions, for a `ProducerState`.
 
     Of each producer only the first batch between two markers is kept, in each run that is read.
     """
@@ -255,7 +248,7 @@ class _TransactionSteps:
     def replay(
         self, headers: NDArray[np.void], controls: Sequence[ControlRecord | None] = ()
     ) -> NDArray[np.void]:
-        """Keep what matters of some batches."""
+        """Keep the batches that matter for transactions."""
         self.controls += controls
         is_marker = is_control(headers)
         is_followed = is_marker | (headers["attributes"] & _TRANSACTIONAL != 0)
@@ -271,7 +264,7 @@ class _TransactionSteps:
         """Do nothing: what is replicated does not matter here."""
 
     def aborted(self, state: ProducerState) -> NDArray[np.void]:
-        """Carry a partition's producers on over this segment; return what was aborted in it."""
+        """Advance a partition's producers over this segment; return what was aborted in it."""
         if not self.headers:
             return _NO_TXN
         state.on_high_watermark(int(self.headers[-1]["last_offset"][-1]))
@@ -337,7 +330,7 @@ def _read_segment(
 def _damage(
     rebuilt: RebuiltIndexes, segment: LogSegment, size: int
 ) -> tuple[bool, str | None]:
-    """Tell whether a log is broken, and what its last bytes are; None if all are indexed."""
+    """Return whether a log is damaged, and what its last bytes are; None if all are indexed."""
     if rebuilt.reason is not None:
         return True, rebuilt.reason
     if rebuilt.valid_bytes == size:
@@ -348,7 +341,7 @@ def _damage(
 
 
 def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[FileChange]:
-    """Put together the changes of one partition, with the transaction indexes."""
+    """Yield the changes of one partition, with the transaction indexes."""
     state = ProducerState(rules=rules)
     is_known = True
     for each in reads:
@@ -365,7 +358,7 @@ def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[File
 def _change(
     read: _SegmentRead, suffix: str, data: bytes, content: Content
 ) -> Iterator[FileChange]:
-    """Plan one file if it is not as it should be."""
+    """Plan one file if it does not match its log."""
     path = read.path.with_name(read.path.name + suffix)
     if has_bytes(path, data, CorruptIndexError):  # most have, and need no digest
         return

@@ -19,8 +19,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.changes.plan import FileChange, Inline, Plan, Rebuilt
+from kafkastore.changes.runner import Progress
 from kafkastore.checks.cut_logs import cut
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.kept_logs import Piece, keep, whole
@@ -40,7 +43,6 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
     segment_file_name,
 )
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
@@ -58,17 +60,31 @@ KEEP = "keep"
 _NOT_TRUE = "it is not what the log says"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RepairPlan(Plan):
+    """A plan of `plan_repair`.
+
+    Parameters
+    ----------
+    damages : tuple of Damage
+        The bytes that leave logs; not kept with a plan.
+    left_alone : tuple of LeftAlone
+        What cannot be repaired, such as a FIFO with the name of an index; not kept with a plan.
+    """
+
+    damages: tuple[Damage, ...] = ()
+    left_alone: tuple[LeftAlone, ...] = ()
+
+
 def plan_repair(
     path: AnyPath,
     like: str = "2.4",
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
-    found: Callable[[Damage], None] | None = None,
-    left: Callable[[LeftAlone], None] | None = None,
-    progress: Callable[[], None] | None = None,
-) -> Plan:
-    """Plan to mend damaged logs and indexes.
+    progress: Progress | None = None,
+) -> RepairPlan:
+    """Plan to repair damaged logs and indexes.
 
     Parameters
     ----------
@@ -81,19 +97,14 @@ def plan_repair(
         The topics' ``index.interval.bytes``, for indexes that are made.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
-    found : callable, optional
-        Called with each `Damage`.
-    left : callable, optional
-        Called with each `LeftAlone`: what can't be mended, such as a FIFO with the name of an
-        index; the rest is. By default its error is raised.
     progress : callable, optional
-        Called after each partition.
+        Called with the number of partitions that are done, and of all.
 
     Returns
     -------
-    Plan
+    RepairPlan
         For `kafkastore.apply`; without changes where nothing is damaged. What it changes of a
-        ``.log`` is in the undo area first.
+        ``.log`` is in the undo area first. What cannot be repaired is in `left_alone`.
 
     Raises
     ------
@@ -120,23 +131,23 @@ def plan_repair(
     root = to_path(os.path.abspath(open_path(path)))
     store = open_store(root)
     changes: list[FileChange] = []
-    for log in store.logs_of(partitions):
+    damages: list[Damage] = []
+    left_alone: list[LeftAlone] = []
+    total = len(store.partitions if partitions is None else store.chosen(partitions))
+    for done, log in enumerate(store.logs_of(partitions), 1):
         mending = Mending(log, index_interval_bytes)
         try:
             _Repair(mending, like).mend()
         except (KafkaStoreError, OSError) as error:
             mending.leave("", error)
-        for alone in mending.left_alone:
-            if left is None:
-                raise alone.error
-            left(alone)
         changes += mending.changes
-        for damage in mending.damages:
-            if found is not None:
-                found(damage)
+        damages += mending.damages
+        left_alone += mending.left_alone
         if progress is not None:
-            progress()
-    return Plan(str(root), f"repair ({like})", tuple(changes))
+            progress(done, total)
+    return RepairPlan(
+        str(root), f"repair ({like})", tuple(changes), tuple(damages), tuple(left_alone)
+    )
 
 
 class _Repair:

@@ -13,13 +13,13 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.checks.batch_faults import findings_of_faults
 from kafkastore.checks.findings import Finding, Severity, command
 from kafkastore.checks.index_check import OffsetIndexCheck, TimeIndexCheck
 from kafkastore.checks.transaction_check import TransactionCheck
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.batch_sequence import BatchSequence
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import LogFile

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.checks.findings import Finding, Severity, command, no_file
 from kafkastore.errors import CorruptIndexError, CorruptionError, NotAFileError
 from kafkastore.formats.control_records import (
@@ -23,7 +24,6 @@ from kafkastore.formats.control_records import (
     ControlRecordType,
     first_control_record,
 )
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ENTRY_SIZE

@@ -19,7 +19,7 @@ from kafkastore.log.partition_log import PartitionLog
 def check_sample(sample: float) -> None:
     """Refuse a sample that is no share."""
     if not 0 < sample <= 1:
-        raise ValueError(f"sample is a share above 0 and up to 1, not {sample}")
+        raise ValueError(f"sample must be above 0 and at most 1, got {sample}")
 
 
 def verify_log(log: PartitionLog) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.bytes_shown import PIECE_BYTES, json_pieces, show_bytes, shown_pieces
 from kafkastore.cli.dump_log import json_record, show_headers
 from kafkastore.cli.failures import note
@@ -30,7 +31,6 @@ from kafkastore.cli.times import (
     zone_option,
 )
 from kafkastore.cli.visible import visible
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import Record
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log.damage import OnCorrupt, SkippedBytes

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from kafkastore.changes.cut_areas import (
-    RECOVERY_JOB,
-    CutArea,
-    find_cut_areas,
-    is_cut_area,
-    kept_files,
-    remove_cut_area,
-)
 from kafkastore.changes.journal import Journal, find_half_removed, find_journals, remove
+from kafkastore.changes.recovery_areas import (
+    RECOVERY_JOB,
+    RecoveryArea,
+    find_recovery_areas,
+    is_recovery_area,
+    kept_files,
+    remove_recovery_area,
+)
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
-from kafkastore.cli.applied import finish, go_back, open_journal
+from kafkastore.cli.apply_plans import finish, go_back, open_journal
 from kafkastore.cli.confirm import check_can_confirm, confirm
 from kafkastore.cli.failures import note
 from kafkastore.cli.few_lines import verbose_option
@@ -74,11 +74,11 @@ def command() -> None:
 def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) -> None:
     """List the changes to log directories or partition directories."""
     journals: dict[Path, Journal] = {}
-    cut_areas: dict[Path, CutArea] = {}
+    recovery_areas: dict[Path, RecoveryArea] = {}
     for path in paths:
         open_store(path)  # complains about what is no log directory
         journals |= {each.area: each for each in find_journals(path, undo_dir)}
-        cut_areas |= {each.area: each for each in find_cut_areas(path, undo_dir)}
+        recovery_areas |= {each.area: each for each in find_recovery_areas(path, undo_dir)}
         for each in find_half_removed(path, undo_dir):
             note(
                 f"the removal of an undo area was interrupted; kafkastore changes remove "
@@ -99,21 +99,21 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
                     "at_ms": journal.at_ms,
                 }
             )
-        for cut in cut_areas.values():
+        for recovered in recovery_areas.values():
             write_json(
                 {
-                    "undo_area": str(cut.area),
-                    "root": str(cut.root),
+                    "undo_area": str(recovered.area),
+                    "root": str(recovered.root),
                     "job": RECOVERY_JOB,
                     "phase": "applied",
-                    "files": cut.files,
-                    "changed": cut.files,
+                    "files": recovered.files,
+                    "changed": recovered.files,
                     "left": [],
-                    "kept_bytes": _kept_bytes(cut.area),
-                    "at_ms": cut.at_ms,
+                    "kept_bytes": _kept_bytes(recovered.area),
+                    "at_ms": recovered.at_ms,
                 }
             )
-    elif not journals and not cut_areas:
+    elif not journals and not recovery_areas:
         print("nothing was changed, or its undo area is gone or elsewhere (--undo-dir)")
     else:
         print_table(
@@ -134,14 +134,14 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
                 ),
                 *(
                     [
-                        str(cut.area),
+                        str(recovered.area),
                         RECOVERY_JOB,
                         "applied",
-                        show_time(cut.at_ms),
-                        f"{cut.files:,}",
-                        show_size(_kept_bytes(cut.area)),
+                        show_time(recovered.at_ms),
+                        f"{recovered.files:,}",
+                        show_size(_kept_bytes(recovered.area)),
                     ]
-                    for cut in cut_areas.values()
+                    for recovered in recovery_areas.values()
                 ),
             ],
             right="files,kept",
@@ -203,17 +203,17 @@ def remove_change(areas: tuple[Path, ...], trust_area: bool, yes: bool) -> None:
             remove(area, trust_area=trust_area)
             print(visible(f"removed {area}"))
             continue
-        is_of_recovery = is_cut_area(area)
+        is_of_recovery = is_recovery_area(area)
         files = kept_files(area) if is_of_recovery else len(open_journal(area).plan.changes)
         if not yes:
             check_can_confirm("changes remove")
             kept = show_size(_kept_bytes(area))
             confirm(f"Delete {area} with {kept} of replaced files for ever?", "nothing was removed")
-        (remove_cut_area if is_of_recovery else remove)(area, trust_area=trust_area)
+        (remove_recovery_area if is_of_recovery else remove)(area, trust_area=trust_area)
         print(visible(f"removed {area}, {counted(files, 'file')} can't be undone any more"))
 
 
 def _kept_bytes(area: Path) -> int:
     """Return the size of the replaced files in an undo area."""
-    kept = area if is_cut_area(area) else area / KEPT_DIRECTORY
+    kept = area if is_recovery_area(area) else area / KEPT_DIRECTORY
     return sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""The command that goes on with a change, or back, as it is shown to the user."""
+"""The command that resumes or undoes a change, as users are shown it."""
 from __future__ import annotations
 
 import os
@@ -9,16 +9,9 @@ from kafkastore.changes.undo_area import AREA_MARK
 
 
 def changes_command(verb: str, area: Path, root: str | os.PathLike[str]) -> str:
-    """Write out a command on an undo area.
+    """Return the ``kafkastore changes`` command that resumes or undoes an undo area.
 
-    Parameters
-    ----------
-    verb : str
-        ``undo`` or ``resume``.
-    area : path
-        The undo area.
-    root : path-like
-        What the plan is of: named in the command where the area does not lie next to it.
+    It names `root`, the directory that was changed, if the area does not lie next to it.
     """
     command = f"kafkastore changes {verb} {shlex.quote(str(area))}"
     name, _, _ = area.name.rpartition(AREA_MARK)

@@ -1,4 +1,4 @@
-"""Asking before something is altered."""
+"""Ask before anything is altered."""
 from __future__ import annotations
 
 import sys
@@ -10,18 +10,7 @@ from kafkastore.errors import ChangeRefusedError
 
 
 def check_can_confirm(option: str) -> None:
-    """Refuse where nobody sits at a terminal.
-
-    Parameters
-    ----------
-    option : str
-        What would have to be confirmed.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If stdin is no terminal.
-    """
+    """Refuse an option that has to be confirmed if stdin is not a terminal."""
     if not sys.stdin.isatty():
         raise ChangeRefusedError(
             f"nothing was changed: nobody can be asked here; {option} needs --yes"
@@ -29,19 +18,6 @@ def check_can_confirm(option: str) -> None:
 
 
 def confirm(question: str, otherwise: str) -> None:
-    """Ask a question that is answered by yes or no.
-
-    Parameters
-    ----------
-    question : str
-        The question.
-    otherwise : str
-        What to say if the answer is no.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is.
-    """
+    """Ask a question; refuse, with a message, if the answer is no."""
     if not click.confirm(visible(question), err=True):
         raise ChangeRefusedError(otherwise)

@@ -1,31 +1,22 @@
 """``kafkastore convert``: messages of old formats as record batches."""
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from kafkastore.changes.plan import Plan
-from kafkastore.cli.copies import make_copy
+from kafkastore.arguments import INT32_MAX
+from kafkastore.cli.apply_plans import apply_plans
+from kafkastore.cli.change_options import ChangeOptions, change_options, index_interval_option
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.plan_options import (
-    carry_out,
-    check_yes,
-    index_interval_option,
-    refuse_urls,
-    rewriting_options,
-)
 from kafkastore.cli.plans import print_plan
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import counting, progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.visible import visible
 from kafkastore.formats.compression import Codec
-from kafkastore.formats.java_text import INT32_MAX
-from kafkastore.migration import UNTIMED, UnconvertedSegment, Untimed, plan_convert
+from kafkastore.migration import UNTIMED, ConvertPlan, Untimed, plan_convert
 
 
 @click.command()
@@ -45,7 +36,7 @@ from kafkastore.migration import UNTIMED, UnconvertedSegment, Untimed, plan_conv
     "Default: as they were.",
 )
 @index_interval_option("Kafka's setting of that name.")
-@rewriting_options("convert")
+@change_options("convert")
 @verbose_option
 @json_option
 def command(
@@ -56,11 +47,7 @@ def command(
     untimed: Untimed,
     leader_epoch: int | None,
     index_interval_bytes: int,
-    dry_run: bool,
-    copy_to: Path | None,
-    in_place: bool,
-    yes: bool,
-    undo_dir: Path | None,
+    options: ChangeOptions,
     verbose: bool,
     as_json: bool,
 ) -> int:
@@ -70,30 +57,17 @@ def command(
     epochs are made with the logs. What is replaced is kept, and kafkastore changes undo brings it
     back. No broker should start on a directory before its plan is finished.
     """
-    if dry_run and in_place:
-        raise click.UsageError("--dry-run goes without --in-place")
-    if copy_to is not None and (in_place or len(paths) > 1):
-        raise click.UsageError("--copy-to goes with one PATH, without --in-place")
-    check_yes(yes, dry_run=dry_run, copy_to=copy_to, in_place=in_place)
-    if in_place:
-        refuse_urls(paths)
+    options.check(paths)
     for path in paths:
         select([path], topics, partitions)  # complains before anything is read or copied
-    work = paths
-    if copy_to is not None and not dry_run:
-        make_copy(paths[0], copy_to, as_json=as_json)
-        work = (copy_to,)
-    unconverted: list[UnconvertedSegment] = []
     plans = []
-    for path in work:
+    for path in options.directories(paths, as_json=as_json):
         planned = _plan(
-            path, topics, partitions, codec, untimed, leader_epoch, index_interval_bytes,
-            unconverted,
+            path, topics, partitions, codec, untimed, leader_epoch, index_interval_bytes
         )
-        if copy_to is not None:
-            planned = replace(planned, root=os.path.abspath(copy_to))
-        print_plan(planned, as_json=as_json, verbose=verbose)
-        plans.append(planned)
+        plans.append(options.rooted(planned))
+        print_plan(plans[-1], as_json=as_json, verbose=verbose)
+    unconverted = [each for planned in plans for each in planned.unconverted]
     if as_json:
         for each in unconverted:
             write_json({"kind": "unconverted", **each._asdict()})
@@ -101,14 +75,8 @@ def command(
         lines = ((None, f"{each.path} is left as it is: {each.reason}") for each in unconverted)
         for line in few_lines(lines, verbose=verbose):
             print(visible(line))
-    code = FOUND_PROBLEMS if unconverted else 0
-    changes = sum(len(planned.changes) for planned in plans)
-    if not changes or (work is paths and not in_place):
-        if changes and not as_json:
-            print("nothing was changed; --copy-to DEST converts a copy, --in-place this directory")
-        return code
-    carry_out(paths, plans, undo_dir, asks=work is paths and not yes, as_json=as_json)
-    return code
+    apply_plans(options, paths, plans, as_json=as_json)
+    return FOUND_PROBLEMS if unconverted else 0
 
 
 def _plan(
@@ -119,20 +87,18 @@ def _plan(
     untimed: Untimed,
     leader_epoch: int | None,
     index_interval_bytes: int,
-    unconverted: list[UnconvertedSegment],
-) -> Plan:
-    """Plan one directory, and note what is left as it is."""
+) -> ConvertPlan:
+    """Plan one directory."""
     chosen = select([path], topics, partitions)
     segments = sum(len(log.segments) for log in chosen.store.logs_of(chosen.topic_partitions))
     with progress(f"reading {path.name}", segments) as advance:
-        planned: Plan = plan_convert(
+        planned: ConvertPlan = plan_convert(
             path,
             codec,
             untimed=untimed,
             leader_epoch=leader_epoch,
             index_interval_bytes=index_interval_bytes,
             partitions=frozenset(chosen.topic_partitions),
-            found=unconverted.append,
-            progress=lambda: advance(1),
+            progress=counting(advance),
         )
     return planned

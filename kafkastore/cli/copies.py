@@ -1,19 +1,18 @@
-"""A copy of a whole directory: on a disk, for a job to work on, or in an object store, done."""
+"""Copies of a whole directory: on a disk, for a job to work on, or in an object store."""
 from __future__ import annotations
 
 import os
 import shlex
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.upload_store import check_place, unfinished_at, upload, upload_store
+from kafkastore.changes.upload_store import check_place, unfinished_at, upload_store
 from kafkastore.cli.failures import left_behind_is_told, note
 from kafkastore.cli.json_lines import write_json
 from kafkastore.cli.on_spark import executor
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import counting, progress
 from kafkastore.cli.tables import counted
 from kafkastore.cli.visible import visible
 from kafkastore.errors import ChangeRefusedError
@@ -23,20 +22,7 @@ from kafkastore.paths import is_url
 
 
 def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
-    """Copy a directory and say so.
-
-    Parameters
-    ----------
-    source, destination : path
-        The directory, and what the copy is called.
-    as_json : bool
-        Say nothing.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If there is no place for it.
-    """
+    """Copy a directory, and print that unless `as_json`."""
     _check_name(source, destination.name)
     if not destination.parent.is_dir():
         raise ChangeRefusedError(f"{destination.parent} is no directory; make it first")
@@ -44,7 +30,7 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
         progress(f"copying {source.name}", None) as advance,
         left_behind_is_told(partial(_left_behind, destination)),
     ):
-        copied = copy_store(source, destination, progress=lambda path: advance(1))
+        copied = copy_store(source, destination, progress=counting(advance))
     if not as_json:
         files = counted(copied.files, "file")
         print(visible(f"copied {files} of {source} to {copied.destination}"))
@@ -65,37 +51,18 @@ def upload_copy(
     master: str | None = None,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Copy a directory into an object store, changed by a plan, and say so.
+    """Copy a directory into an object store, changed by a plan, and print that.
 
-    Parameters
-    ----------
-    source : path
-        The directory.
-    url : str
-        What the copy is called.
-    plan : Plan
-        Of the source.
-    as_json : bool
-        Say it as JSON.
-    master : str, optional
-        The Spark whose executors do it; else threads do.
-    mtimes_are_kept : bool
-        Whether the user has a list of the modification times.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the place is taken, or the directory changes meanwhile.
+    `master` is the Spark whose executors do it; without it threads do.  `mtimes_are_kept` says
+    whether the user has a list of the modification times, which objects do not keep.
     """
     what, left_behind = f"copying {source.name}", partial(_unfinished, url)
     if master is None:
         with progress(what, None) as advance, left_behind_is_told(left_behind):
-            copied = upload_store(source, url, plan, progress=advance)
+            copied = upload_store(source, url, plan, progress=counting(advance))
     else:
-        with executor(master, what) as run, left_behind_is_told(left_behind):
-            copied = upload_store(
-                source, url, plan, spread=partial(run, upload, weigh=attrgetter("bytes"))
-            )
+        with executor(master, what) as runner, left_behind_is_told(left_behind):
+            copied = upload_store(source, url, plan, runner=runner)
     if as_json:
         write_json({"kind": "copied", "root": url, "files": copied.files, "bytes": copied.bytes})
     else:
@@ -114,7 +81,7 @@ def upload_copy(
 
 
 def _unfinished(url: str) -> str | None:
-    """Say that an unfinished copy is there; None if there is none."""
+    """Return where an unfinished copy is; None if there is none."""
     if not unfinished_at(url):
         return None
     return (
@@ -124,7 +91,7 @@ def _unfinished(url: str) -> str | None:
 
 
 def _check_name(source: Path, name: str) -> None:
-    """Refuse a name under which the copy of one partition could not be opened."""
+    """Refuse a name under which the copy of one partition cannot be opened."""
     if is_partition_directory(source):
         try:
             parse_partition_directory(name)
@@ -136,7 +103,7 @@ def _check_name(source: Path, name: str) -> None:
 
 
 def _left_behind(destination: Path) -> str | None:
-    """Say where an unfinished copy lies; None if there is none."""
+    """Return where an unfinished copy is; None if there is none."""
     real = Path(os.path.realpath(destination))
     working = real.with_name(real.name + COPYING_SUFFIX)
     if not working.is_dir():

@@ -5,7 +5,7 @@ import re
 
 import click
 
-from kafkastore.formats.java_text import INT64_MAX
+from kafkastore.arguments import INT64_MAX
 
 _UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdw]))+")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kafkastore.changes.runner import Runner
 from kafkastore.cli.durations import parse_duration
 from kafkastore.cli.failures import FOUND_PROBLEMS, note, tell
 from kafkastore.cli.json_lines import json_option, write_json
@@ -21,7 +22,7 @@ from kafkastore.formats.group_metadata import OffsetCommitKey
 from kafkastore.jobs.failover import FailoverJob
 from kafkastore.jobs.group_positions import GroupPosition, position_items
 from kafkastore.jobs.latency import LatencyJob
-from kafkastore.jobs.runner import Failed, Runner
+from kafkastore.jobs.runner import Failed
 from kafkastore.kip_33.failover import FailoverError, Method, PartitionFailover
 from kafkastore.kip_33.failover_check import FailoverCheck
 from kafkastore.kip_33.fingerprints import Match

@@ -127,7 +127,7 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         return _sentence_of_os_error(error)
     if isinstance(error, NoUndoPlaceError):
-        said = f"{error.problem}: name another place for what is replaced (--undo-dir)"
+        said = f"{error.problem}; choose another directory for replaced files with --undo-dir"
     else:
         said = str(error)
     if isinstance(error.__cause__, PermissionError) and not isinstance(error, RemoteStoreError):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kafkastore.changes.runner import Runner
 from kafkastore.cli.durations import show_duration
 from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
@@ -17,7 +18,7 @@ from kafkastore.cli.tables import print_table
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.jobs.latency import LatencyJob, MeasuredPartition, latency_row
-from kafkastore.jobs.runner import Failed, Runner
+from kafkastore.jobs.runner import Failed
 from kafkastore.kip_33.latency import Latency, combined
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.log_store import LogStore, open_store

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.failures import sentence
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
@@ -27,7 +28,6 @@ from kafkastore.errors import (
     SegmentGoneError,
 )
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.log.bounds import find_log_end, find_log_start
 from kafkastore.log.log_dir import LogDir

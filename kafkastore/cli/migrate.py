@@ -1,19 +1,18 @@
 """``kafkastore migrate``: time indexes for directories from before them."""
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
 from kafkastore.changes.plan import Plan
-from kafkastore.cli.applied import finish, go_back, unfinished
-from kafkastore.cli.copies import check_upload, make_copy, upload_copy
+from kafkastore.cli.apply_plans import apply_plans, finish, go_back, unfinished
+from kafkastore.cli.change_options import ChangeOptions, change_options, index_interval_option
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.few_lines import FEW, few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
@@ -26,15 +25,8 @@ from kafkastore.cli.mtimes import (
 )
 from kafkastore.cli.on_spark import executor, session_of, spark_option
 from kafkastore.cli.output_file import check_output
-from kafkastore.cli.plan_options import (
-    carry_out,
-    check_yes,
-    index_interval_option,
-    refuse_urls,
-    rewriting_options,
-)
 from kafkastore.cli.plans import print_plan
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import counting, progress
 from kafkastore.cli.selection import ANY_PATH, paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import show_time
@@ -56,6 +48,7 @@ from kafkastore.migration import (
     survey,
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
+from kafkastore.paths import refuse_remote
 
 
 @click.command()
@@ -78,7 +71,7 @@ from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
     help="Compare brokers' answers before and after for so many times of each partition; of many "
     "partitions, some.",
 )
-@rewriting_options("migrate", copies_to_urls=True)
+@change_options("migrate", copies_to_urls=True)
 @click.option("--resume", is_flag=True, help="Finish what was interrupted in PATH.")
 @click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
               help="Put everything back that lies in this undo area.")
@@ -95,11 +88,7 @@ def command(
     mtimes_file: Path | None,
     save_mtimes: Path | None,
     samples: int,
-    dry_run: bool,
-    copy_to: Path | str | None,
-    in_place: bool,
-    yes: bool,
-    undo_dir: Path | None,
+    options: ChangeOptions,
     resume: bool,
     undo_area: Path | None,
     master: str | None,
@@ -115,51 +104,35 @@ def command(
         return go_back(undo_area, leave_changed=False, as_json=as_json)
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'")
-    if dry_run and (in_place or resume):
-        raise click.UsageError("--dry-run goes without --in-place and --resume")
-    if copy_to is not None and (in_place or resume or len(paths) > 1):
-        raise click.UsageError("--copy-to goes with one PATH, without --in-place and --resume")
-    if not resume:
-        check_yes(yes, dry_run=dry_run, copy_to=copy_to, in_place=in_place)
-    if in_place or resume:
-        refuse_urls(paths)
     if resume:
-        return _resume(paths, undo_dir, as_json, master)
+        if options.dry_run or options.copy_to is not None:
+            raise click.UsageError("--resume goes without --dry-run and --copy-to")
+        return _resume(paths, options.undo_dir, as_json, master)
+    options.check(paths)
     chosen = select(paths, topics, partitions)  # complains before anything is read or copied
     if save_mtimes is not None:
         check_output(save_mtimes, chosen.store)
         write_mtimes(save_mtimes, chosen.logs())
     mtimes = load_mtimes(mtimes_file, chosen)
-    work = paths
-    if isinstance(copy_to, str):
-        check_upload(paths[0], copy_to)
-    elif copy_to is not None and not dry_run:
-        make_copy(paths[0], copy_to, as_json=as_json)
-        work = (copy_to,)
+    work = options.directories(paths, as_json=as_json)
     how = _How(mode, entry_offset, index_interval_bytes, mtimes, samples, master)
     with nullcontext() if master is None else session_of(master):
         found = [_look_at(path, chosen.topic_partitions, how) for path in work]
         if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
             note_unnamed(mtimes_file)
-        if isinstance(copy_to, Path):
-            found = [each.moved_to(copy_to) for each in found]
+        found = [each._replace(plan=options.rooted(each.plan)) for each in found]
         for each in found:
             _show(each, mode, as_json=as_json, verbose=verbose)
-        plans = [each.plan for each in found]
-        changes = sum(len(planned.changes) for planned in plans)
-        is_done = not dry_run and (copy_to is not None or in_place)
-        if isinstance(copy_to, str) and is_done:
-            upload_copy(
-                paths[0], copy_to, plans[0],
-                as_json=as_json, master=master, mtimes_are_kept=save_mtimes is not None,
-            )
-        elif is_done:
-            asks = work is paths and not yes
-            carry_out(work, plans, undo_dir, asks=asks, as_json=as_json, master=master)
-    if changes and not is_done and not as_json:
-        print("nothing was changed; --copy-to DEST migrates a copy, --in-place this directory")
+        apply_plans(
+            options,
+            paths,
+            [each.plan for each in found],
+            as_json=as_json,
+            master=master,
+            mtimes_are_kept=save_mtimes is not None,
+        )
     left = [segment for each in found for segment in left_segments(each.survey, mode)]
-    if is_done and not as_json:
+    if not options.is_plan_only and not as_json:
         _print_left(left)
     return FOUND_PROBLEMS if any(each.reason is LeftReason.UNREAD for each in left) else 0
 
@@ -188,10 +161,6 @@ class _Found(NamedTuple):
         """Whether any modification time that was given is of a segment here."""
         return any(each.mtime_is_given for part in self.survey.partitions for each in part.segments)
 
-    def moved_to(self, root: Path) -> _Found:
-        """Return the same for a copy, there or to be made."""
-        return self._replace(plan=replace(self.plan, root=os.path.abspath(root)))
-
 
 def _look_at(path: Path, chosen: Collection[TopicPartition], how: _How) -> _Found:
     """Survey the partitions chosen in a directory, plan, and ask for sample times."""
@@ -201,7 +170,7 @@ def _look_at(path: Path, chosen: Collection[TopicPartition], how: _How) -> _Foun
     if not how.samples or not planned.changes:
         return _Found(surveyed, planned, None)
     with progress("asking for sample times", None) as advance:
-        found = answers(surveyed, planned, how.samples, progress=lambda done: advance(1))
+        found = answers(surveyed, planned, how.samples, progress=counting(advance))
     return _Found(surveyed, planned, found)
 
 
@@ -227,7 +196,7 @@ def _survey(path: Path, here: Collection[TopicPartition], how: _How) -> Survey:
             index_interval_bytes=how.index_interval_bytes,
             read_logs=read_logs,
             partitions=here,
-            progress=lambda done: advance(1),
+            progress=counting(advance),
         )
     return found
 
@@ -332,6 +301,8 @@ def _resume(
     paths: Sequence[Path], undo_dir: Path | None, as_json: bool, master: str | None
 ) -> int:
     """Finish the plans that were interrupted in some directories."""
+    for path in paths:
+        refuse_remote(path)
     for path in paths:
         journals = unfinished(path, undo_dir)
         if not journals:

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkastore.changes.runner import Runner
 from kafkastore.cli import interrupts
 from kafkastore.cli.failures import sentence
 from kafkastore.cli.progress import progress
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs.runner import Runner, run_here
+from kafkastore.jobs.runner import run_here
 from kafkastore.spark.spread import spread
 from kafkastore.spark.watch import SparkFailedError, borrowed_session, failures_of_spark
 

@@ -1,4 +1,4 @@
-"""Plans, as people and machines read them."""
+"""Print plans, for people and as JSON."""
 from __future__ import annotations
 
 import re
@@ -12,16 +12,9 @@ from kafkastore.cli.tables import counted, print_table, show_size
 
 
 def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
-    """Print a plan: what would be altered.
+    """Print what a plan would alter: all files if `verbose`, else a few of those alike.
 
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-    as_json : bool
-        As JSON: a line for the plan, and a line for each change as the plan itself keeps it.
-    verbose : bool
-        Name every file; else, of those that change alike, a few.
+    As JSON: a line for the plan, and a line for each change as the plan itself keeps it.
     """
     if as_json:
         write_json(
@@ -52,7 +45,7 @@ def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
 
 
 def _rows(plan: Plan, groups: Sequence[Alike[FileChange]]) -> Iterator[list[str]]:
-    """Yield a row for each file to be shown, in the plan's order, then one for those left out."""
+    """Yield a row for each file that is shown, in the plan's order, then one for the others."""
     shown = {each.path for group in groups for each in group.shown}
     for each in plan.changes:
         if each.path in shown:
@@ -71,7 +64,7 @@ def _kind(change: FileChange) -> tuple[str, str, str]:
 
 
 def action(change: FileChange) -> str:
-    """Say in a word what becomes of a file."""
+    """Return what becomes of a file, in a word."""
     if change.before is None:
         return "create"
     return "remove" if change.after is None else "replace"

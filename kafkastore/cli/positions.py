@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.cli.selection import ANY_PATH
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.group_metadata import OffsetCommitKey
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

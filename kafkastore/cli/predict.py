@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from kafkastore.checks.predict import Outcome, Prediction
+from kafkastore.cli.change_options import index_interval_option
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.few_lines import alike, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.on_spark import executor, spark_option
-from kafkastore.cli.plan_options import index_interval_option
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
 from kafkastore.cli.unfinished import note_unfinished

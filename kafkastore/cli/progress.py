@@ -43,6 +43,18 @@ def progress(what: str, total: int | None, *, while_printing: bool = False) -> I
         yield lambda steps: shown.advance(task, steps)
 
 
+def counting(advance: Advance) -> Callable[[int, int | None], None]:
+    """Return the callback that moves a bar on to the number of steps that are done."""
+    before = 0
+
+    def show(done: int, _: int | None) -> None:
+        nonlocal before
+        advance(done - before)
+        before = done
+
+    return show
+
+
 def track(
     items: Iterable[Item], what: str, total: int, *, while_printing: bool = False
 ) -> Iterator[Item]:

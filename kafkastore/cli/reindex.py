@@ -1,32 +1,25 @@
-"""``kafkastore reindex``: indexes made anew from the logs."""
+"""``kafkastore reindex``: rebuild indexes from their logs."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
-from kafkastore.changes.plan import Plan
-from kafkastore.checks.reindex import UnindexedBytes, plan_reindex
-from kafkastore.cli.confirm import check_can_confirm
+from kafkastore.checks.reindex import ReindexPlan, UnindexedBytes, plan_reindex
+from kafkastore.cli.apply_plans import apply_plans
+from kafkastore.cli.change_options import ChangeOptions, change_options, index_interval_option
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.on_spark import executor, session_of, spark_option
-from kafkastore.cli.plan_options import (
-    carry_out,
-    index_interval_option,
-    mending_options,
-    refuse_urls,
-)
 from kafkastore.cli.plans import print_plan
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import counting, progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted
 from kafkastore.cli.visible import visible
-from kafkastore.formats.file_names import TopicPartition
 from kafkastore.versions import rules_of
 
 
@@ -40,7 +33,7 @@ from kafkastore.versions import rules_of
 @index_interval_option("Kafka's setting of that name.")
 @click.option("--up-to-damage", is_flag=True,
               help="Index a log that is broken up to there, rather than leave it alone.")
-@mending_options
+@change_options("reindex", copies_to_urls=True)
 @spark_option
 @verbose_option
 @json_option
@@ -51,35 +44,33 @@ def command(
     rules: str,
     index_interval_bytes: int,
     up_to_damage: bool,
-    dry_run: bool,
-    yes: bool,
-    undo_dir: Path | None,
+    options: ChangeOptions,
     master: str | None,
     verbose: bool,
     as_json: bool,
 ) -> int:
-    """Make .index, .timeindex and .txnindex anew where they are not what the log gives.
+    """Plan to rebuild indexes that do not match their logs, and rebuild them where asked to.
 
-    What a recovering broker would write, and no more: logs stay as they are, bytes that a broker
-    would cut are told, and files that are right are left alone. What is replaced is kept, and
-    kafkastore changes undo brings it back.
+    They become what a recovering broker would write: .index, .timeindex and .txnindex. Logs stay as
+    they are, bytes that a broker would truncate are reported, and files that are right are left
+    alone. Replaced files are kept, and kafkastore changes undo restores them.
     """
-    if not dry_run:
-        refuse_urls(paths)
     rules_of(rules)
+    options.check(paths)
+    for path in paths:
+        select([path], topics, partitions)  # complains before anything is read or copied
     how = _How(rules, index_interval_bytes, up_to_damage, master)
-    unindexed: list[UnindexedBytes] = []
     with nullcontext() if master is None else session_of(master):
-        plans = [_plan(path, topics, partitions, how, unindexed.append) for path in paths]
+        plans = [
+            options.rooted(_plan(path, topics, partitions, how))
+            for path in options.directories(paths, as_json=as_json)
+        ]
         for planned in plans:
             print_plan(planned, as_json=as_json, verbose=verbose)
+        unindexed = [each for planned in plans for each in planned.unindexed]
         _show(unindexed, as_json=as_json, verbose=verbose)
-        code = FOUND_PROBLEMS if any(not each.is_indexed for each in unindexed) else 0
-        if not dry_run and any(planned.changes for planned in plans):
-            if not yes:
-                check_can_confirm("reindex")
-            carry_out(paths, plans, undo_dir, asks=not yes, as_json=as_json, master=master)
-    return code
+        apply_plans(options, paths, plans, as_json=as_json, master=master)
+    return FOUND_PROBLEMS if any(not each.is_indexed for each in unindexed) else 0
 
 
 class _How(NamedTuple):
@@ -92,16 +83,22 @@ class _How(NamedTuple):
 
 
 def _plan(
-    path: Path,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    how: _How,
-    found: Callable[[UnindexedBytes], None],
-) -> Plan:
-    """Plan one directory, and tell what is not indexed."""
+    path: Path, topics: tuple[str, ...], partitions: tuple[int, ...], how: _How
+) -> ReindexPlan:
+    """Plan one directory, in threads or by the executors of a Spark."""
     chosen = select([path], topics, partitions)
     if how.master is not None:
-        return _plan_on_spark(path, chosen.topic_partitions, how, how.master, found)
+        from kafkastore.jobs import planning
+
+        with executor(how.master, f"reading {path.name}") as run:
+            return planning.plan_reindex(
+                run,
+                path,
+                how.rules,
+                how.index_interval_bytes,
+                up_to_damage=how.up_to_damage,
+                partitions=frozenset(chosen.topic_partitions),
+            )
     segments = sum(len(log.segments) for log in chosen.store.logs_of(chosen.topic_partitions))
     with progress(f"reading {path.name}", segments) as advance:
         return plan_reindex(
@@ -110,35 +107,12 @@ def _plan(
             how.index_interval_bytes,
             up_to_damage=how.up_to_damage,
             partitions=frozenset(chosen.topic_partitions),
-            found=found,
-            progress=lambda: advance(1),
-        )
-
-
-def _plan_on_spark(
-    path: Path,
-    chosen: Collection[TopicPartition],
-    how: _How,
-    master: str,
-    found: Callable[[UnindexedBytes], None],
-) -> Plan:
-    """Plan one directory whose partitions executors read."""
-    from kafkastore.jobs import planning
-
-    with executor(master, f"reading {path.name}") as run:
-        return planning.plan_reindex(
-            run,
-            path,
-            how.rules,
-            how.index_interval_bytes,
-            up_to_damage=how.up_to_damage,
-            partitions=frozenset(chosen),
-            found=found,
+            progress=counting(advance),
         )
 
 
 def _show(unindexed: Sequence[UnindexedBytes], *, as_json: bool, verbose: bool) -> None:
-    """Say what is behind the indexed parts of logs."""
+    """Print the ends of logs that no index covers."""
     if as_json:
         for each in unindexed:
             write_json({"kind": "unindexed", **each._asdict()})

@@ -1,43 +1,45 @@
-"""``kafkastore repair``: damaged logs and indexes mended, with everything kept that leaves."""
+"""``kafkastore repair``: repair damaged logs and indexes, and keep all bytes that leave."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
-from kafkastore.changes.plan import Plan
 from kafkastore.checks.mending import Damage, LeftAlone
-from kafkastore.checks.repair import KEEP, plan_repair
-from kafkastore.cli.confirm import check_can_confirm
+from kafkastore.checks.repair import KEEP, RepairPlan, plan_repair
+from kafkastore.cli.apply_plans import apply_plans
+from kafkastore.cli.change_options import ChangeOptions, change_options, index_interval_option
 from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, sentence, tell
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
-from kafkastore.cli.plan_options import (
-    carry_out,
-    index_interval_option,
-    mending_options,
-    refuse_urls,
-)
 from kafkastore.cli.plans import print_plan
-from kafkastore.cli.progress import progress
+from kafkastore.cli.progress import counting, progress
 from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.visible import visible
 from kafkastore.versions import rules_of
 
-#: The broker whose way is shown beside `KEEP` where none is chosen.
+#: The broker whose way is shown next to `KEEP` where none is chosen.
 _BROKER = "2.4"
 
 
-@dataclass
-class _Outcome:
-    """What one way of mending does to all the directories."""
+class _Outcome(NamedTuple):
+    """What one way of repair does to all the directories."""
 
     like: str
-    plans: list[Plan] = field(default_factory=list)
-    damages: list[Damage] = field(default_factory=list)
-    left_alone: list[LeftAlone] = field(default_factory=list)
+    plans: list[RepairPlan]
+
+    @property
+    def damages(self) -> list[Damage]:
+        """What leaves logs."""
+        return [each for plan in self.plans for each in plan.damages]
+
+    @property
+    def left_alone(self) -> list[LeftAlone]:
+        """What is not repaired."""
+        return [each for plan in self.plans for each in plan.left_alone]
 
     @property
     def files(self) -> int:
@@ -66,7 +68,7 @@ class _Outcome:
     "where that broker would end it. Needed where a log is damaged; without it both are shown.",
 )
 @index_interval_option("Kafka's setting of that name.")
-@mending_options
+@change_options("repair")
 @verbose_option
 @json_option
 def command(
@@ -75,34 +77,39 @@ def command(
     partitions: tuple[int, ...],
     like: str | None,
     index_interval_bytes: int,
-    dry_run: bool,
-    yes: bool,
-    undo_dir: Path | None,
+    options: ChangeOptions,
     verbose: bool,
     as_json: bool,
 ) -> int:
-    """Mend damaged logs, and the files beside them that are not what their logs say.
+    """Plan to repair damaged logs and the files that do not match them; repair where asked to.
 
-    With --like keep just the broken bytes leave, and what can be read behind them becomes a segment
-    of its own. With --like 2.4 a log ends at its first broken batch, and later segments go. Without
-    --like nothing is taken from a log: where one is damaged, both outcomes are shown and nothing is
-    changed. The old files are kept first, and kafkastore changes undo brings them back.
+    With --like keep only the corrupt bytes leave a log, and the batches after them become a segment
+    of their own. With --like 2.4 a log ends at its first corrupt batch, and later segments are
+    removed. Without --like nothing is taken from a log: where one is damaged, both outcomes are
+    shown and nothing is changed. Old files are kept, and kafkastore changes undo restores them.
     """
     if like not in (None, KEEP):
         rules_of(like or "")
-    if not dry_run:
-        refuse_urls(paths)
+    options.check(paths)
 
-    def planned(way: str) -> _Outcome:
-        outcome = _Outcome(way)
-        for path in paths:
-            _plan(outcome, path, topics, partitions, index_interval_bytes)
-        return outcome
+    def planned(directories: Sequence[Path], like: str) -> _Outcome:
+        return _Outcome(
+            like,
+            [
+                options.rooted(_plan(path, topics, partitions, like, index_interval_bytes))
+                for path in directories
+            ],
+        )
 
-    outcome = planned(like or KEEP)
-    if like is None and outcome.damages:
-        _show_choice([outcome, planned(_BROKER)], as_json=as_json, verbose=verbose)
-        return max(FOUND_PROBLEMS, outcome.exit_code)
+    if like is None:
+        outcome = planned(paths, KEEP)
+        if outcome.damages:
+            choices = [outcome, planned(paths, _BROKER)]
+            _show_choice(choices, as_json=as_json, verbose=verbose)
+            return max(FOUND_PROBLEMS, outcome.exit_code)
+    work = options.directories(paths, as_json=as_json)
+    if like is not None or work is not paths:
+        outcome = planned(work, like or KEEP)
     if as_json:
         for damage in outcome.damages:
             write_json({"kind": "damage", **damage._asdict()})
@@ -111,38 +118,31 @@ def command(
     for plan in outcome.plans:
         print_plan(plan, as_json=as_json, verbose=verbose)
     _tell_left(outcome, as_json=as_json)
-    if not dry_run and outcome.files:
-        if not yes:
-            check_can_confirm("repair")
-        carry_out(paths, outcome.plans, undo_dir, asks=not yes, as_json=as_json)
+    apply_plans(options, paths, outcome.plans, as_json=as_json)
     return outcome.exit_code
 
 
 def _plan(
-    outcome: _Outcome,
     path: Path,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
+    like: str,
     index_interval_bytes: int,
-) -> None:
+) -> RepairPlan:
     """Plan one directory."""
     chosen = select([path], topics, partitions)
     with progress(f"reading {path.name}", len(chosen.topic_partitions)) as advance:
-        outcome.plans.append(
-            plan_repair(
-                path,
-                outcome.like,
-                index_interval_bytes=index_interval_bytes,
-                partitions=frozenset(chosen.topic_partitions),
-                found=outcome.damages.append,
-                left=outcome.left_alone.append,
-                progress=lambda: advance(1),
-            )
+        return plan_repair(
+            path,
+            like,
+            index_interval_bytes=index_interval_bytes,
+            partitions=frozenset(chosen.topic_partitions),
+            progress=counting(advance),
         )
 
 
 def _show_choice(outcomes: list[_Outcome], *, as_json: bool, verbose: bool) -> None:
-    """Say what either way costs."""
+    """Print what either way costs."""
     for outcome in outcomes:
         if as_json:
             write_json(
@@ -171,7 +171,7 @@ def _show_choice(outcomes: list[_Outcome], *, as_json: bool, verbose: bool) -> N
 
 
 def _tell_left(outcome: _Outcome, *, as_json: bool) -> None:
-    """Say what is not mended."""
+    """Print what is not repaired."""
     for each in outcome.left_alone:
         reason = sentence(each.error)
         if as_json:
@@ -181,7 +181,7 @@ def _tell_left(outcome: _Outcome, *, as_json: bool) -> None:
 
 
 def _print_damages(outcome: _Outcome, indent: str = "", *, verbose: bool) -> None:
-    """Say what is broken, and what becomes of it."""
+    """Print what is corrupt, and what becomes of it."""
     lines = ((None, _line(each)) for each in outcome.damages)
     for line in few_lines(lines, verbose=verbose):
         print(visible(f"{indent}{line}"))

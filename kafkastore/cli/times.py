@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.failures import note
 from kafkastore.cli.selection import NotInStoreError, Selection
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
@@ -26,7 +27,7 @@ _UNITS_MS = {
 _DURATION = re.compile(r"-((?:[0-9]{1,15}(?:ms|[smhdw]))+)")
 _PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _NUMBER = re.compile(r"[0-9]{1,19}")
-LARGEST_TIMESTAMP = (1 << 63) - 1
+LARGEST_TIMESTAMP = INT64_MAX
 
 
 class Moment(NamedTuple):

@@ -1,4 +1,4 @@
-"""A word on changes that were interrupted, for commands that only look at a directory."""
+"""Notes on interrupted changes, for commands that only read a directory."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from kafkastore.cli.failures import note
 
 
 def note_unfinished(paths: Iterable[Path]) -> None:
-    """Say of each change beside some directories that is unfinished how it goes on."""
+    """Print how to go on with each unfinished change of some directories."""
     areas = {area: (phase, path) for path in paths for area, phase in find_unfinished(path)}
     for area, (phase, path) in areas.items():
         resume, undo = (changes_command(verb, area, path) for verb in ("resume", "undo"))

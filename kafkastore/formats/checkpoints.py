@@ -25,10 +25,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.java_text import (
-    INT64_MAX,
     lines_with_positions,
     parse_int32,
     parse_int64,

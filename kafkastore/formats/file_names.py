@@ -23,8 +23,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX, parse_int32
+from kafkastore.formats.java_text import parse_int32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -82,7 +82,7 @@ cdef bint maybe_add_time_entry(Indexes* built, uint8_t* entries) noexcept nogil:
 cdef inline BuildStatus add(
     Indexes* built, const BatchHeader* header, uint8_t* offset_entries, uint8_t* time_entries
 ) noexcept nogil:
-    """Go on with one header; the buffers have room for an entry."""
+    """Continue with one header; the buffers have room for an entry."""
     cdef int64_t last_offset = header.last_offset
     if header.crc_valid == 0:
         return WRONG_CRC
@@ -115,7 +115,7 @@ cdef BuildStatus build(
     Indexes* built, const BatchHeader* headers, Py_ssize_t count, Py_ssize_t* taken,
     uint8_t* offset_entries, uint8_t* time_entries
 ) noexcept nogil:
-    """Go on with `count` headers; the buffers have room for an entry of each."""
+    """Continue with `count` headers; the buffers have room for an entry of each."""
     cdef BuildStatus status = BUILT
     cdef Py_ssize_t i = 0
     cdef const BatchHeader* header
@@ -124,7 +124,7 @@ cdef BuildStatus build(
     while i < count and status == BUILT:
         header = &headers[i]
         # Most batches are only asked for their timestamp: in registers, and without a branch for
-        # what nobody can foretell.
+        # what cannot be predicted.
         if unlikely(
             (header.crc_valid == 0)
             | (<uint64_t> header.last_offset - <uint64_t> built.base_offset > INT32_MAX)
@@ -157,16 +157,8 @@ cdef BuildStatus build(
 cdef class IndexBuilder:
     """Both indexes of one segment, growing run by run.
 
-    Parameters
-    ----------
-    base_offset : int
-        Of the segment.
-    index_interval_bytes : int
-        The topic's ``index.interval.bytes``.
-    has_first_offsets : bool
-        Whether the offset index has first offsets, as up to 1.1.
-    stops_behind_markers : bool
-        Whether `append` returns behind each control batch of a producer.
+    `has_first_offsets` gives the offset index first offsets, as up to 1.1; with
+    `stops_behind_markers` `append` returns after each control batch of a producer.
 
     Attributes
     ----------
@@ -177,9 +169,9 @@ cdef class IndexBuilder:
     largest_epoch : int
         Largest leader epoch of the record batches so far; -1 where none has one.
     valid_bytes, next_offset : int
-        Behind the last batch so far; 0 and the base offset where there is none.
+        After the last batch so far; 0 and the base offset without one.
     record_batches_end : int
-        Offset behind the last batch of magic 2; -1 where there is none.
+        Offset after the last batch of magic 2; -1 without one.
     has_producers : bool
         Whether any batch of the last `append` has a producer id.
     is_behind_marker : bool
@@ -233,24 +225,12 @@ cdef class IndexBuilder:
         return bool(self.built.has_producers)
 
     def append(self, headers not None):
-        """Go on with the headers of the next batches, in the order of the log, without the GIL.
+        """Continue with the headers of the next batches, in the order of the log, without the GIL.
 
-        Parameters
-        ----------
-        headers : numpy.ndarray of BATCH_HEADER
-
-        Returns
-        -------
-        int
-            How many were taken: all, or those before the first with a wrong checksum, or up to a
-            marker.
-
-        Raises
-        ------
-        OffsetOverflowError
-            If an offset does not fit the 31 bits above the base offset.
-        OutOfOrderAppendError
-            If an entry's offset is not above the one before it; a recovering broker gives up there.
+        Returns how many were taken: all, or those before the first with a wrong checksum, or up to
+        a marker. Raises `OffsetOverflowError` if an offset does not fit the 31 bits above the base
+        offset, and `OutOfOrderAppendError` if an entry's offset is not above the one before it: a
+        recovering broker gives up there.
         """
         cdef const uint8_t[::1] header_bytes = bytes_of(headers)
         cdef const BatchHeader* first
@@ -274,12 +254,7 @@ cdef class IndexBuilder:
         return taken
 
     def finish(self):
-        """Add the last time entry and return both files.
-
-        Returns
-        -------
-        offset_index, time_index : bytes
-        """
+        """Add the last time entry; return the content of the offset index and the time index."""
         PyByteArray_Resize(self.offset_entries, self.built.offset_bytes)
         PyByteArray_Resize(self.time_entries, self.built.time_bytes + TIME_ENTRY_SIZE)
         if not maybe_add_time_entry(

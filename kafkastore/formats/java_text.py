@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-INT32_MAX = 2**31 - 1
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 
 # Character.digit knows every decimal digit, but parseInt looks at one UTF-16 unit after another,
 # so that digits beyond U+FFFF are none.

@@ -11,6 +11,7 @@ Source: Kafka 2.4.0 and 3.9.0 ``ProducerStateEntry``, ``ProducerAppendInfo``, ``
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
+from kafkastore.arguments import check_choice
 from kafkastore.formats.batch_header cimport CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 
 from typing import NamedTuple
@@ -340,9 +341,7 @@ def prepare(
     cdef Rules known = _rules(rules)
     cdef ProducerEntry entry, current
     cdef int slot
-    if origin not in ORIGINS:
-        raise ValueError(f"origin is one of {', '.join(ORIGINS)}, not {origin!r}")
-    cdef Origin source = ORIGINS[origin]
+    cdef Origin source = ORIGINS[check_choice("origin", origin, tuple(ORIGINS))]
     appended, steps = {}, []
     if not header_bytes.shape[0]:
         return appended, steps, None

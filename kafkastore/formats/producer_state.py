@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.formats import producer_entry
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_entry import BatchMetadata, ProducerEntry, TransactionStep
 from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
 from kafkastore.formats.transaction_index import ABORTED_TXN

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from kafkastore.changes.runner import Runner
 from kafkastore.errors import KafkaStoreError
 from kafkastore.jobs.places import (
     Copies,
@@ -18,7 +19,7 @@ from kafkastore.jobs.places import (
     place_fields,
     weight,
 )
-from kafkastore.jobs.runner import Failed, Runner, attempt
+from kafkastore.jobs.runner import Failed, attempt
 from kafkastore.log.log_store import AnyPartition, LogStore
 from kafkastore.paths import name_url
 
@@ -72,7 +73,7 @@ class Job(ABC, Generic[ItemT, ResultT]):
 
     def results(self, items: Iterable[ItemT], runner: Runner) -> Iterator[ResultT]:
         """Yield the result of each item; raise what is raised for one in its turn."""
-        return runner(self.run, items, weigh=self.weigh)
+        return iter(runner(self.run, items, weigh=self.weigh))
 
     def rows_of(self, item: ItemT) -> Iterator[Row]:
         """Yield the rows of an item's table; what fails is the ``error`` of the last one."""

@@ -11,15 +11,17 @@ from functools import partial
 from typing import TypeVar
 
 from kafkastore import migration
-from kafkastore.changes.plan import FileChange, InvalidPlanError, Plan
+from kafkastore.changes.plan import FileChange, InvalidPlanError
+from kafkastore.changes.runner import Runner
 from kafkastore.checks.reindex import (
     ReindexedPartition,
+    ReindexPlan,
     UnindexedBytes,
     reindex_partition,
     reindex_plan,
 )
 from kafkastore.jobs.places import FAILURES, Place, open_place, place_of
-from kafkastore.jobs.runner import Failed, Runner, attempt
+from kafkastore.jobs.runner import Failed, attempt
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.migration import PartitionSurvey, Survey
@@ -111,23 +113,22 @@ def plan_reindex(
     *,
     up_to_damage: bool = False,
     partitions: Collection[AnyPartition] | None = None,
-    found: Callable[[UnindexedBytes], None] | None = None,
     failed: Fail | None = None,
-) -> Plan:
+) -> ReindexPlan:
     """Plan as `kafkastore.plan_reindex` does.
 
     Parameters
     ----------
     run : callable
         Does the work on the partitions: `spread` with a session.
-    path, rules, index_interval_bytes, up_to_damage, partitions, found
+    path, rules, index_interval_bytes, up_to_damage, partitions
         As there.
     failed : callable, optional
         Told of each partition that can't be read, which is left out; by default that is raised.
 
     Returns
     -------
-    Plan
+    ReindexPlan
         The same.
     """
     rules_of(rules)
@@ -136,13 +137,12 @@ def plan_reindex(
         reindex_place, rules=rules, index_interval_bytes=interval, up_to_damage=up_to_damage
     )
     changes: list[FileChange] = []
+    unindexed: list[UnindexedBytes] = []
     for place, each in _told(run, job, places_in(path, partitions), lambda place: place, failed):
         _check_within(place, (os.path.dirname(change.path) for change in each.changes))
         changes += each.changes
-        if found is not None:
-            for unindexed in each.unindexed:
-                found(unindexed)
-    return reindex_plan(to_path(os.path.abspath(open_path(path))), rules, changes)
+        unindexed += each.unindexed
+    return reindex_plan(to_path(os.path.abspath(open_path(path))), rules, changes, unindexed)
 
 
 def reindex_place(

@@ -2,30 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
+from kafkastore.changes.runner import Runner
 from kafkastore.log.side_by_side import SideBySide, Stop
 from kafkastore.paths import name_url
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-#: Called with how many units are done, and of how many, where that is known.
-Progress = Callable[[int, int | None], None]
-
-
-class Runner(Protocol):
-    """Calls a function with each of many items."""
-
-    def __call__(
-        self,
-        work: Callable[[Item], Result],
-        items: Iterable[Item],
-        /,
-        *,
-        weigh: Callable[[Item], int],
-    ) -> Iterator[Result]:
-        """Yield the results in the order of `items`; `weigh` says how many bytes an item reads."""
 
 
 class Failed(NamedTuple):

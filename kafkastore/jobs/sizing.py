@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkastore.formats.arguments import whole_number
+from kafkastore.arguments import whole_number
 from kafkastore.jobs.job import PartitionJob, Row
 from kafkastore.jobs.places import Copies, Paths, open_copies, open_paths
 from kafkastore.jobs.runner import run_here

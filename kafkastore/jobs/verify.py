@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkastore.arguments import whole_number
+from kafkastore.changes.runner import Progress
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.name_check import check_topic_id
 from kafkastore.checks.partition_check import CheckedPartition, check_partition
 from kafkastore.checks.store_check import check_log_dirs
 from kafkastore.checks.verify import check_sample, differing_topic_id, logs_to_check
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row
 from kafkastore.jobs.places import (
@@ -27,7 +28,6 @@ from kafkastore.jobs.places import (
     store_around,
     weight,
 )
-from kafkastore.jobs.runner import Progress
 from kafkastore.log.log_store import AnyPartition, LogStore
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.log.side_by_side import SideBySide, Stop

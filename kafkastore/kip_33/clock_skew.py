@@ -42,7 +42,7 @@ def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:
     1499999700000
     """
     if clock_skew_ms < 0:
-        raise ValueError(f"a clock skew is at least 0, not {clock_skew_ms}")
+        raise ValueError(f"clock_skew_ms must be at least 0, got {clock_skew_ms}")
     return max(create_time - clock_skew_ms, 0)
 
 

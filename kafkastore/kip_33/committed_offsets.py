@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import check_collection
 from kafkastore.errors import CorruptBatchError, CorruptionError, KafkaStoreError
 from kafkastore.formats.control_records import ControlRecordType
 from kafkastore.formats.file_names import TopicPartition
@@ -80,8 +81,7 @@ def committed_offsets(
     CorruptionError
         If a batch, a key or a value is broken: later commits are then not known.
     """
-    if isinstance(groups, str):
-        raise TypeError(f"groups is a sequence of names, not one: [{groups!r}]")
+    check_collection("groups", groups)
     logs = [store.partitions[each] for each in store.partitions if each.topic == CONSUMER_OFFSETS]
     if not logs:
         raise NoCommittedOffsetsError(f"there is no partition of {CONSUMER_OFFSETS} here")

@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import check_choice
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import TopicPartition
@@ -111,8 +112,7 @@ class PartitionFailover(NamedTuple):
 
 def check_method(by: str) -> None:
     """Refuse what is no `Method`."""
-    if by not in get_args(Method):
-        raise ValueError(f"by is 'create-time' or 'log-append-time', not {by!r}")
+    check_choice("by", by, get_args(Method))
 
 
 def failover_of(

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import check_choice
 from kafkastore.kip_33.fingerprints import Fingerprints, Hashes, Match
 from kafkastore.kip_33.latency import LOG_APPEND_TIME, keeps_create_times
 from kafkastore.kip_33.record_times import runs_between
@@ -82,8 +83,7 @@ def check_failover(
     it. In cluster 1 it is what a consumer sees, which mirrors send on; or there too the create
     time, if more records are the same by that: producers wrote to both clusters.
     """
-    if match not in ("timestamp", "content"):
-        raise ValueError(f"match is 'timestamp' or 'content', not {match!r}")
+    check_choice("match", match, ("timestamp", "content"))
     start, end = source.log_start_offset, source.log_end_offset
     there = (
         _fingerprints(target, target.log_start_offset, offset, match, as_created=True)[0],

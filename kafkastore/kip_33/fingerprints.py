@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.formats.record_columns import RecordColumns
-from kafkastore.kip_33.record_times import LocatedRun
+from kafkastore.log.range_scan import ScannedRun
 
 #: By what two records are the same: time, key and value, or key and value.
 Match = Literal["timestamp", "content"]
@@ -51,12 +51,12 @@ class Fingerprints:
         self._powers = np.empty(0, np.uint64)
         self._inverses = np.empty(0, np.uint64)
 
-    def of(self, located: LocatedRun) -> Iterator[tuple[NDArray[np.int64], Hashes]]:
+    def of(self, scanned: ScannedRun) -> Iterator[tuple[NDArray[np.int64], Hashes]]:
         """Compute the fingerprints of batches.
 
         Parameters
         ----------
-        located : LocatedRun
+        scanned : ScannedRun
             What its headers say of timestamps counts.
 
         Yields
@@ -70,7 +70,7 @@ class Fingerprints:
         CorruptionError
             If a batch's records break their format, and that is not skipped.
         """
-        for rows, taken in located.decoded(self._columns):
+        for rows, taken in scanned.decoded(self._columns):
             found = _mixed(self._of_binary(taken["key"], rows))
             found = _mixed(found + self._of_binary(taken["value"], rows))
             micros = np.frombuffer(taken["timestamp"][2], np.int64, rows)

@@ -28,7 +28,6 @@ from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.formats.transactions import is_control
 from kafkastore.kip_33.fingerprints import Fingerprints
 from kafkastore.kip_33.record_times import (
-    LocatedRun,
     Times,
     new_columns,
     runs_between,
@@ -37,6 +36,7 @@ from kafkastore.kip_33.record_times import (
 from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.log_store import LogStore
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.range_scan import ScannedRun
 
 #: The attribute of batches, and of v1 messages, whose timestamps are the broker's.
 LOG_APPEND_TIME = 0x08
@@ -103,7 +103,7 @@ class Latency(NamedTuple):
             ms; None where none is known.
         """
         if not 0 < percent <= 100:
-            raise ValueError(f"a percentile is above 0 and at most 100, not {percent}")
+            raise ValueError(f"a percentile must be above 0 and at most 100, got {percent}")
         if not len(self.values):
             return None
         # In thousandths of a percent: a product of floats could fall just beside a whole number.
@@ -156,14 +156,14 @@ class _Piece(NamedTuple):
     create_time_batches: int
 
 
-def create_times(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]:
+def create_times(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
     """Decode the create times that batches with LogAppendTime have kept.
 
     Parameters
     ----------
     columns : RecordColumns
         As from `new_columns`.
-    located : LocatedRun
+    scanned : ScannedRun
         Its headers are of batches that `keeps_create_times`.
 
     Yields
@@ -171,9 +171,9 @@ def create_times(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]
     offsets, timestamps : numpy.ndarray of int64
         -1 where the producer gave none.
     """
-    headers = located.headers.copy()
+    headers = scanned.headers.copy()
     headers["attributes"] &= ~LOG_APPEND_TIME  # then records have what their producer wrote
-    yield from times_of(columns, located.of(headers))
+    yield from times_of(columns, scanned.of(headers))
 
 
 def keeps_create_times(headers: NDArray[Any]) -> NDArray[np.bool_]:

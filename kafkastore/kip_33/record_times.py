@@ -2,70 +2,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.errors import CorruptionError
+from kafkastore.arguments import INT64_MAX
 from kafkastore.formats.record_columns import RecordColumns
-from kafkastore.log.batch_reading import SegmentsInTurn
 from kafkastore.log.damage import Damage
 from kafkastore.log.partition_log import PartitionLog
-from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun
-from kafkastore.segment.log_segment import LogSegment
+from kafkastore.log.range_scan import RangeScan, ScannedRun
 
 #: What a timestamp counts as whose microseconds do not fit 64 bits.
-FAR_FUTURE = ((1 << 63) - 1) // 1000
-
-_SMALL_RANGE = 1000
+FAR_FUTURE = INT64_MAX // 1000
 
 Times = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-
-class LocatedRun(NamedTuple):
-    """Successive batches, where they are, and what is done at corrupt ones.
-
-    `headers` may be some of the run's only.
-    """
-
-    segment: LogSegment
-    run: BatchRun
-    headers: NDArray[Any]
-    damage: Damage
-
-    def of(self, headers: NDArray[Any]) -> LocatedRun:
-        """Return the same with other headers of the run."""
-        return self._replace(headers=headers)
-
-    def readable(self, headers: NDArray[Any]) -> NDArray[Any]:
-        """Return the headers of batches before the one at which decoding stopped, if it did."""
-        stopped_at = self.damage.stopped_at
-        return headers if stopped_at is None else headers[headers["position"] < stopped_at]
-
-    def decoded(self, columns: RecordColumns) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Decode the batches; yield rows and buffers.
-
-        Columns must begin empty, and are emptied by each step.
-
-        Raises
-        ------
-        CorruptionError
-            If a batch's records break their format, and that is not skipped.
-        """
-        done = 0
-        while done < len(self.headers):
-            try:
-                done = columns.append(
-                    self.run.data, self.headers, done, position=self.run.position
-                )
-            except CorruptionError as error:
-                done = int(np.searchsorted(self.headers["position"], error.position or 0))
-                self.damage.skip_batch(error, self.segment, self.headers[done])
-                done = len(self.headers) if self.damage.has_stopped else done + 1
-            rows, taken = columns.take()
-            if rows:
-                yield rows, taken
 
 
 def runs_between(
@@ -75,7 +25,7 @@ def runs_between(
     *,
     verify: bool = True,
     damage: Damage | None = None,
-) -> Iterator[LocatedRun]:
+) -> Iterator[ScannedRun]:
     """Scan the batches between two offsets, a run at a time.
 
     Parameters
@@ -91,7 +41,7 @@ def runs_between(
 
     Yields
     ------
-    LocatedRun
+    ScannedRun
         With the headers of at least one batch, none wholly below the start or behind the end.
 
     Raises
@@ -99,29 +49,23 @@ def runs_between(
     CorruptionError
         At the first batch that is broken, behind all before it.
     """
-    segments = SegmentsInTurn(log, start_offset, end_offset, damage)
-    for segment, file in segments:
-        position = segment.position_before(segments.first_offset, file)
-        is_small = position > 0 or end_offset - start_offset < _SMALL_RANGE
-        first_read = SMALLEST_READ if is_small else LARGEST_READ
-        for run in segments.runs(
-            segment, file, position, verify_crc=verify, first_read=first_read
-        ):
-            # Of a wrapper only the last offset is known.
-            within = run.headers["last_offset"] >= segments.first_offset
-            within &= run.headers["base_offset"] < end_offset
-            if within.any():
-                yield LocatedRun(segment, run, run.headers[within], segments.damage)
+    scan = RangeScan(log, start_offset, end_offset, damage)
+    for scanned in scan.runs(verify_crc=verify):
+        # Of a wrapper only the last offset is known.
+        within = scanned.headers["last_offset"] >= scan.first_offset
+        within &= scanned.headers["base_offset"] < end_offset
+        if within.any():
+            yield scanned.of(scanned.headers[within])
 
 
-def times_of(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]:
+def times_of(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
     """Decode the offsets and timestamps of batches.
 
     Parameters
     ----------
     columns : RecordColumns
         As from `new_columns`.
-    located : LocatedRun
+    scanned : ScannedRun
         What its headers say of timestamps counts.
 
     Yields
@@ -134,7 +78,7 @@ def times_of(columns: RecordColumns, located: LocatedRun) -> Iterator[Times]:
     CorruptionError
         If a batch's records break their format, and that is not skipped.
     """
-    for rows, taken in located.decoded(columns):
+    for rows, taken in scanned.decoded(columns):
         nulls, validity, micros = taken["timestamp"]
         timestamps = np.frombuffer(micros, np.int64, rows) // 1000
         if nulls:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.log.log_config import LogConfig

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import OffsetOverflowError
 from kafkastore.formats import append_sets
 from kafkastore.formats.append_sets import AppendSets
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 # The log end offset, one more than a record's, is a number of 63 bits too.
-_LAST_OFFSET = (1 << 63) - 1
+_LAST_OFFSET = INT64_MAX
 _CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
 
 

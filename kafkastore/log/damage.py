@@ -8,8 +8,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import next_batch

@@ -9,11 +9,11 @@ import operator
 from collections.abc import Iterable
 from pathlib import Path
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import InvalidLeaderEpochError
 from kafkastore.formats.append_sets import AppendSets
 from kafkastore.formats.checkpoints import EpochStart, pack_leader_epoch_checkpoint
 from kafkastore.formats.file_names import LEADER_EPOCH_CHECKPOINT
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.leader_epochs import LeaderEpochs
 from kafkastore.fs import FileSystem
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
 from kafkastore.formats import producer_snapshot
 from kafkastore.formats.control_records import ControlRecord, first_control_record
@@ -17,13 +18,12 @@ from kafkastore.formats.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     segment_file_name,
 )
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.transaction_index import ABORTED_TXN
 from kafkastore.formats.transactions import AbortedBatches, is_control
-from kafkastore.log.batch_reading import SegmentsInTurn
 from kafkastore.log.damage import Damage
+from kafkastore.log.range_scan import RangeScan
 from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
@@ -241,32 +241,30 @@ def _replayed(
 
     What lies before a broken batch has been taken in when that is raised.
     """
-    segments = SegmentsInTurn(log, start, end_offset, damage)
+    scan = RangeScan(log, start, end_offset, damage)
     next_offset = start
-    for segment, file in segments:
-        position = segment.position_before(start, file)
-        for run in segments.runs(segment, file, position, verify_crc=verify):
-            first, last = run.headers["base_offset"], run.headers["last_offset"]
-            offsets = np.where(first < 0, last, first)  # of a wrapper only the last is known
-            within = (offsets >= start) & (offsets < end_offset)
-            controls: list[ControlRecord | None] = []
-            broken = None
-            for index in np.flatnonzero(is_control(run.headers) & within).tolist():
-                batch = RecordBatch(run.batch(index), int(run.headers["position"][index]))
-                try:
-                    controls.append(first_control_record(batch))
-                except CorruptionError as error:
-                    broken = error
-                    within[index:] = False
-                    break
-            headers = run.headers[within]
-            if len(headers):
-                next_offset = int(headers["last_offset"][-1]) + 1
-            yield producers.replay(headers, controls), next_offset
-            if broken is not None:
-                segments.damage.skip_batch(broken, segment, run.headers[index])
-                if segments.damage.has_stopped:
-                    return
+    for segment, run, headers, _ in scan.runs(verify_crc=verify):
+        first, last = headers["base_offset"], headers["last_offset"]
+        offsets = np.where(first < 0, last, first)  # of a wrapper only the last is known
+        within = (offsets >= scan.first_offset) & (offsets < end_offset)
+        controls: list[ControlRecord | None] = []
+        broken = None
+        for index in np.flatnonzero(is_control(headers) & within).tolist():
+            batch = RecordBatch(run.batch(index), int(headers["position"][index]))
+            try:
+                controls.append(first_control_record(batch))
+            except CorruptionError as error:
+                broken = error
+                within[index:] = False
+                break
+        replayed = headers[within]
+        if len(replayed):
+            next_offset = int(replayed["last_offset"][-1]) + 1
+        yield producers.replay(replayed, controls), next_offset
+        if broken is not None:
+            scan.damage.skip_batch(broken, segment, headers[index])
+            if scan.damage.has_stopped:
+                return
 
 
 def newest_snapshot(log: PartitionLog, up_to: int) -> tuple[int, ProducerState]:

@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import LOG_SUFFIX, SWAP_SUFFIX
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.segment_split import LogPart
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import InvalidConfigError
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS

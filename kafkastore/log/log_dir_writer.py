@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import (
     ChangeRefusedError,
     CorruptBatchError,
@@ -43,7 +44,6 @@ from kafkastore.formats.file_names import (
     is_topic_name,
     segment_file_name,
 )
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.fs import FileSystem, LockFile
 from kafkastore.log.applied_recovery import apply_recovery, cuts_of

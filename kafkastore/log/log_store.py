@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import (
     LOG_SUFFIX,

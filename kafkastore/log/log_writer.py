@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import OffsetOutOfRangeError, WriterFailedError
 from kafkastore.formats.append_sets import AppendSets
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.checkpoints import EpochStart
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.file_names import TopicPartition

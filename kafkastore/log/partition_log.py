@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX, whole_number
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import (
     CorruptCheckpointError,
@@ -19,7 +20,6 @@ from kafkastore.errors import (
     KafkaStoreError,
     SegmentGoneError,
 )
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
@@ -29,7 +29,6 @@ from kafkastore.formats.file_names import (
     SWAP_SUFFIX,
     TopicPartition,
 )
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.formats.record_batch import Record, RecordBatch
 from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log.batch_reading import read_batches

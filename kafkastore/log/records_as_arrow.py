@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from kafkastore.errors import CorruptBatchError, CorruptionError, KafkaStoreError, SegmentGoneError
-from kafkastore.formats.arguments import whole_number
+from kafkastore.arguments import whole_number
+from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
     BATCH_BYTES,
@@ -18,19 +18,15 @@ from kafkastore.formats.record_columns import (
     OTHER_COLUMNS,
     RecordColumns,
 )
-from kafkastore.log.batch_reading import SegmentsInTurn
 from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
+from kafkastore.log.range_scan import SMALL_RANGE, RangeScan
 from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes, known_indexes
-from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 
 if TYPE_CHECKING:
     from kafkastore.formats.transactions import AbortedBatches
     from kafkastore.log.partition_log import PartitionLog
     from kafkastore.segment.log_segment import LogSegment
-
-#: Up to so many offsets are read in small pieces.
-SMALL_RANGE = 1000
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COLUMN_TYPES = {
@@ -199,10 +195,10 @@ def read(
         **limits,
     )
     arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
-    segments = SegmentsInTurn(log, start, end, damage)
+    scan = RangeScan(log, start, end, damage, known_end_offset=known_end_offset)
     batches = _read(
-        segments, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
-        known_end_offset, broken, indexes,
+        scan, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
+        broken, indexes,
     )
     return pa.RecordBatchReader.from_batches(
         chosen, batches if limit is None else _first_rows(batches, limit)
@@ -210,7 +206,7 @@ def read(
 
 
 def _read(
-    segments: SegmentsInTurn,
+    scan: RangeScan,
     arrow: _ArrowBatches,
     start: int,
     end: int,
@@ -219,67 +215,36 @@ def _read(
     aborted: AbortedBatches | None,
     verify: bool,
     binary_view: bool,
-    known_end_offset: int | None,
     broken: CorruptionError | None,
     indexes: Indexes,
 ) -> Iterator[pa.RecordBatch]:
-    columns, damage = arrow.columns, segments.damage
+    columns, may_reach = arrow.columns, None
     # A record without a timestamp has -1.
-    has_trusted_times = (
-        indexes == "trust" and start_timestamp is not None and start_timestamp >= 0
-    )
+    if indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
+        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
+    most_records = end - start if limit is None else min(limit, end - start)
     try:
-        for segment, file in segments:
-            if has_trusted_times and not _may_reach(segment, start_timestamp or 0):
-                continue
-            first = segment.position_before(segments.first_offset, file)
-            # A whole segment is read in large pieces, few records in small ones.
-            most_records = end - start if limit is None else min(limit, end - start)
-            bounded = first > 0 or most_records < SMALL_RANGE
-            for run in segments.runs(
-                segment,
-                file,
-                first,
-                verify_crc=verify,
-                first_read=SMALLEST_READ if bounded else LARGEST_READ,
-                mapped=binary_view,
-                room=columns.room,
-            ):
-                headers, position, decoded = run.headers, None, 0
-                if segments.first_offset > start:
-                    unread = headers["last_offset"] >= segments.first_offset
-                    headers, position = headers[unread], run.position
-                if aborted is not None:
-                    headers, position = headers[~aborted.of(headers)], run.position
-                while decoded < len(headers):
-                    try:
-                        decoded = columns.append(run.data, headers, decoded, position=position)
-                    except CorruptionError as error:
-                        decoded = int(np.searchsorted(headers["position"], error.position or 0))
-                        damage.skip_batch(error, segment, headers[decoded])
-                        if damage.has_stopped:
-                            break
-                        decoded += 1
-                    if decoded < len(headers):
-                        yield from arrow.take()
-            if known_end_offset is not None and segment.is_active and not damage.has_stopped:
-                _check_known_end(segments, segment, file, known_end_offset)
+        for scanned in scan.runs(
+            verify_crc=verify,
+            few=most_records < SMALL_RANGE,
+            mapped=binary_view,
+            room=columns.room,
+            is_wanted=may_reach,
+        ):
+            headers = scanned.headers
+            if scan.first_offset > start:
+                headers = headers[headers["last_offset"] >= scan.first_offset]
+            if aborted is not None:
+                headers = headers[~aborted.of(headers)]
+            for is_full in scanned.of(headers).decode(columns):
+                if is_full:
+                    yield from arrow.take()
     except (KafkaStoreError, OSError):
         yield from arrow.take()
         raise
     yield from arrow.take()
     if broken is not None:  # and behind it nothing is decided
         raise broken
-
-
-def _check_known_end(
-    segments: SegmentsInTurn, segment: LogSegment, file: LogFile, known_end_offset: int
-) -> None:
-    """Raise where bytes that were cut short before an offset now stand at the log's end."""
-    if segments.next_offset < known_end_offset and segments.position < file.size:
-        reason = f"the last {file.size - segments.position} bytes are no whole batch"
-        error = CorruptBatchError(reason, path=segment.log_path, position=segments.position)
-        segments.damage.skip_bytes(error, segment, file, segments.next_offset)
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkastore.arguments import check_kind
 from kafkastore.errors import CorruptCheckpointError
-from kafkastore.formats.arguments import check_kind
 from kafkastore.formats.checkpoints import EpochStart
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_loader import LogLoader

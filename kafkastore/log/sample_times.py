@@ -7,9 +7,8 @@ from contextlib import suppress
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX, whole_number
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.arguments import whole_number
-from kafkastore.formats.java_text import INT64_MAX
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.log.partition_log import PartitionLog
 from kafkastore.segment.log_file import SMALLEST_READ

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import CorruptBatchError, OffsetOverflowError
 from kafkastore.formats.indexes import offset_index, time_index
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.segment.log_file import LogFile
 
 LARGEST_RELATIVE_OFFSET = INT32_MAX

@@ -1,7 +1,7 @@
-"""Small log directories that real brokers wrote, to try things on.
+"""Small log directories of real brokers, to try things on.
 
-Each is what one broker from before the time index left in its ``log.dirs`` after a clean shutdown:
-the topics ``up`` (two partitions), ``up-compressed`` and ``up-empty``. They are named by the
+Each is the ``log.dirs`` directory of one broker from before the time index, after a clean shutdown:
+the topics ``up`` (two partitions), ``up-compressed`` and ``up-empty``. They are named after the
 broker's version. 0.8.2.2 and 0.9.0.1 wrote messages without timestamps (magic 0), 0.10.0.1 with
 timestamps (magic 1); none has a ``.timeindex``.
 """
@@ -20,12 +20,12 @@ _SUFFIX = ".tar.xz"
 
 
 def names() -> tuple[str, ...]:
-    """Name the samples, oldest broker first.
+    """Return the names of the samples, the oldest broker first.
 
     Returns
     -------
     tuple of str
-        Kafka versions; also the names of the directories that `unpack` makes.
+        Kafka versions; also the names of the directories that `unpack` creates.
 
     Examples
     --------
@@ -37,18 +37,18 @@ def names() -> tuple[str, ...]:
 
 
 def unpack(destination: Path) -> list[Path]:
-    """Unpack every sample, with its mtimes.
+    """Unpack every sample, with its modification times.
 
     Parameters
     ----------
     destination : path
-        A directory that is empty or does not exist yet. One directory per sample appears in it,
-        each whole or not at all.
+        An empty or missing directory. It gets one directory per sample, each of them complete or
+        not at all.
 
     Returns
     -------
     list of path
-        The samples' ``log.dirs`` roots, in the order of `names`.
+        The log directories of the samples, in the order of `names`.
 
     Raises
     ------
@@ -64,16 +64,18 @@ def unpack(destination: Path) -> list[Path]:
     """
     destination = Path(destination)
     if destination.exists() and not destination.is_dir():
-        raise ChangeRefusedError(f"samples need a directory, {destination} is a file")
+        raise ChangeRefusedError(f"destination must be a directory, {destination} is a file")
     destination.mkdir(parents=True, exist_ok=True)
     present = sorted(path.name for path in destination.iterdir())
     if present:
-        raise ChangeRefusedError(f"samples need an empty directory, {destination} has {present[0]}")
+        raise ChangeRefusedError(
+            f"destination must be an empty directory, {destination} has {present[0]}"
+        )
     return [_unpack_sample(name, destination) for name in names()]
 
 
 def _unpack_sample(name: str, destination: Path) -> Path:
-    """Unpack one sample beside its place and move it there when it is whole."""
+    """Unpack one sample next to its place and move it there when it is complete."""
     root = destination / name
     partial = destination / f".{name}.partial"
     partial.mkdir()

@@ -1,8 +1,8 @@
-"""Archives of log directories, unpacked with every mtime to the nanosecond.
+"""Archives of log directories, unpacked with every modification time to the nanosecond.
 
-mtimes are data in a log directory: a broker dates a segment without time index entries by its
-``.log`` file's mtime. An archive keeps them as decimal text in its pax headers; `tarfile` reads
-that text as a float, which cannot hold today's nanoseconds, so the text is parsed again here.
+Modification times are data: a broker uses that of the ``.log`` as the time of a segment without
+time index entries. An archive has them as decimal text in its pax headers; `tarfile` parses that
+text as a float, which is too short for nanoseconds, so the text is parsed again here.
 """
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 
 def modified_ns(member: tarfile.TarInfo) -> int:
-    """Return a member's mtime, exactly.
+    """Return the exact modification time of a member.
 
     Parameters
     ----------
     member : tarfile.TarInfo
-        As read from an archive.
+        The member, as read from an archive.
 
     Returns
     -------
@@ -29,14 +29,14 @@ def modified_ns(member: tarfile.TarInfo) -> int:
 
 
 def unpack_archive(archive: Path, destination: Path) -> None:
-    """Unpack a tar archive into a directory and date every file and directory as the archive says.
+    """Unpack a tar archive into a directory, with the modification times of its members.
 
     Parameters
     ----------
     archive : path
-        A tar file, compressed by anything `tarfile` knows.
+        A tar file, with any compression that `tarfile` supports.
     destination : path
-        An existing directory. Members that would land outside of it are refused.
+        An existing directory. Members that would lie outside of it are refused.
 
     Raises
     ------

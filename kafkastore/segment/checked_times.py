@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import check_choice
 from kafkastore.errors import CorruptionError
 from kafkastore.paths import to_path
 from kafkastore.segment.log_file import LogFile
@@ -63,17 +64,8 @@ _remembered: dict[tuple[_Identity, bool], CheckedTimes] = {}
 
 
 def known_indexes(indexes: str) -> Indexes:
-    """Return how far indexes are trusted, if it is a way.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
-    for known in INDEXES:
-        if indexes == known:
-            return known
-    raise ValueError(f"indexes must be 'check', 'trust' or 'ignore', got {indexes!r}")
+    """Return how far to trust indexes; another text is a ValueError."""
+    return check_choice("indexes", indexes, INDEXES)
 
 
 def check_times(

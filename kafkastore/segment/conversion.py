@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.batch_header import RECORD_BATCH_FIELDS
 from kafkastore.formats.compression import Codec
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.formats.record_builder import (
     build_batch,

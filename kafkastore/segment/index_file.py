@@ -25,8 +25,8 @@ from typing import ClassVar, Generic, Self
 import numpy as np
 import numpy.typing as npt
 
+from kafkastore.arguments import INT32_MAX, whole_number
 from kafkastore.errors import CorruptIndexError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import EntryT, OffsetPosition, TimestampOffset
 from kafkastore.formats.file_names import (
     LOG_SUFFIX,
@@ -36,7 +36,6 @@ from kafkastore.formats.file_names import (
     parse_segment_file,
 )
 from kafkastore.formats.indexes import IndexFormat, offset_index, time_index
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.paths import to_path
 from kafkastore.reads import fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular

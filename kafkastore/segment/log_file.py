@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFormatError
 from kafkastore.formats import batch_header
 from kafkastore.formats.batch_header import BATCH_HEADER
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.entries import LogOffsetPosition
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular

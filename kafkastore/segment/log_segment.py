@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX, whole_number
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
 from kafkastore.formats.indexes import time_index
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.segment import segment_glimpse
 from kafkastore.segment.checked_times import (
     DEFAULT_INDEXES,

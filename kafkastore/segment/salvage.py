@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats import batch_header
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.reads import fetch_bytes
 
 if TYPE_CHECKING:

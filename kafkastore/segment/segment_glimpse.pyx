@@ -141,20 +141,8 @@ cdef bint find_last_entry(
 def last_time_entry(path, int64_t base_offset, *, bint with_padding):
     """Read the last entry of a time index file, and nothing else of it but padding.
 
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    base_offset : int
-        Of the segment.
-    with_padding : bool
-        Whether zero padding counts as entries.
-
-    Returns
-    -------
-    TimestampOffset or None
-        As `TimeIndex.last_entry` and `TimeIndex.last_entry_with_padding`; None where the file is
-        missing or can't be read.
+    Returns a `TimestampOffset`, as `TimeIndex.last_entry` or, if padding counts as entries,
+    `last_entry_with_padding`; None where the file is missing or cannot be read.
     """
     cdef bytes name = os.fsencode(path)
     cdef const char* c_name = name
@@ -334,32 +322,13 @@ cdef Outcome look(
 
 
 def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""):
-    """Find a segment's largest timestamp, if its time index can be shown to be right.
+    """Find a segment's largest timestamp in ms, if its time index can be shown to be right.
 
-    Parameters
-    ----------
-    path : str
-        Of its files, without what stands behind the base offset in their names.
-    base_offset : int
-        Of the segment.
-    open_log : callable
-        Returns its `LogFile`; asked where only Python can tell what stands there: in an old
-        format's compressed batch, in zeros behind the last one.
-    temporary : str
-        What stands behind the names of all its files, such as ``.swap``.
-
-    Returns
-    -------
-    int or None
-        ms. None where an entry is out of order, the first or the last does not fit the log, or a
-        file is missing or can't be read.
-
-    Raises
-    ------
-    CorruptBatchError, UnsupportedFormatError
-        At a frame that can't be one.
-    SegmentGoneError
-        If the log is not there when it is to be opened.
+    `path` has the base offset last, and `temporary` follows the suffix, such as ``.swap``.
+    `open_log` is called only where Python has to decide: at a compressed batch of an old format,
+    and at zeros after the last batch. Returns None where an entry is out of order, the first or the
+    last does not fit the log, or a file is missing or cannot be read. Raises `CorruptBatchError` or
+    `UnsupportedFormatError` at an impossible frame, and `SegmentGoneError`.
     """
     cdef bytes log = os.fsencode(f"{path}.log{temporary}")
     cdef bytes offsets = os.fsencode(f"{path}.index{temporary}")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptBatchError
 from kafkastore.formats import transaction_index
 from kafkastore.formats.append_sets import AppendSets
@@ -38,7 +39,7 @@ SEGMENT_SUFFIXES = (
 #: Index entries are written when they are so many bytes, or at a flush: about 25 of each index. A
 #: recovery, which a crash calls for anyway, makes the rest anew; a reader goes on from the last.
 INDEX_WRITE_BYTES = 512
-_FAR_OFFSET = (1 << 63) - 1
+_FAR_OFFSET = INT64_MAX
 
 
 class SegmentLimits(NamedTuple):

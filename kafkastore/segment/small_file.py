@@ -9,6 +9,7 @@ import errno
 import os
 from os import PathLike
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import CorruptionError, NotAFileError
 from kafkastore.formats.file_names import (
     LOG_SUFFIX,
@@ -20,7 +21,6 @@ from kafkastore.formats.file_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.formats.json_text import MAX_JSON_BYTES
 from kafkastore.paths import to_path
 from kafkastore.reads import fetch_bytes

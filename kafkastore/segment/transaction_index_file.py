@@ -12,10 +12,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import whole_number
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats import transaction_index
-from kafkastore.formats.arguments import whole_number
 from kafkastore.formats.transaction_index import TxnIndexSearchResult
 from kafkastore.paths import to_path
 from kafkastore.segment.index_file import base_offset_of

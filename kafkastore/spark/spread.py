@@ -16,9 +16,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import KafkaStoreError
 from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.runner import Progress
 from kafkastore.paths import name_url
 from kafkastore.spark.watch import is_connect, watch
 

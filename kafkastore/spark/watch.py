@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs.runner import Progress
 from kafkastore.spark.session import reason, session
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import time
 
 from kafkastore.cli.__main__ import main
 
-for name in ("applied", "changes", "convert", "migrate", "reindex", "repair"):
+for name in ("apply_plans", "changes", "convert", "migrate", "reindex", "repair"):
     importlib.import_module(f"kafkastore.cli.{name}")
 
 

@@ -14,9 +14,9 @@ from changes.faults import Crash, CrashingFileSystem
 from changes.small_store import MTIME_NS, change, contents, write
 
 from kafkastore.changes.apply import apply
+from kafkastore.changes.directory_lock import locked_directory
 from kafkastore.changes.journal import Journal, find_half_removed, find_journals, remove
-from kafkastore.changes.plan import FileChange, Inline, InvalidPlanError, Plan
-from kafkastore.changes.sole_user import sole_user
+from kafkastore.changes.plan import Inline, InvalidPlanError, Plan
 from kafkastore.changes.undo import resume, undo
 from kafkastore.errors import ChangeRefusedError, NoUndoPlaceError
 from kafkastore.fs import FileSystem
@@ -100,17 +100,25 @@ def test_apply_redoes_what_a_restored_backup_took_back(root, plan, planned):
 def test_threads_do_the_same(root, plan, planned):
     before = contents(root)
     seen = []
-    journal = apply(plan, threads=4, progress=lambda each: seen.append(each.path))
+    journal = apply(plan, threads=4, progress=lambda done, total: seen.append((done, total)))
     assert contents(root) == planned
-    assert sorted(seen) == sorted(each.path for each in plan.changes)
+    assert seen == [(done, 10) for done in range(1, 11)]
     undo(journal, threads=4)
     assert contents(root) == before
 
 
-def test_progress_is_told_of_each_change(plan):
+def test_progress_counts_each_change(plan):
     seen = []
-    apply(plan, progress=seen.append)
-    assert seen == list(plan.changes)
+    journal = apply(plan, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(done, 10) for done in range(1, 11)]
+    undo(journal, progress=lambda done, total: seen.append((done, total)))
+    assert seen[10:] == seen[:10]
+
+
+def test_progress_of_a_run_that_resumes_counts_what_was_done_before(plan):
+    seen = []
+    resume(interrupted(plan), progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(done, 10) for done in range(4, 11)]
 
 
 def test_an_empty_plan_touches_nothing(root, tmp_path):
@@ -236,7 +244,7 @@ def test_a_broker_cannot_start_while_a_plan_is_applied(root, plan):
     )
     results = []
 
-    def start_broker(_: FileChange) -> None:
+    def start_broker(*_: int) -> None:
         results.append(
             subprocess.run(
                 [sys.executable, "-c", code, str(root / ".lock")],
@@ -248,7 +256,7 @@ def test_a_broker_cannot_start_while_a_plan_is_applied(root, plan):
     plan = Plan(plan.root, plan.job, plan.changes[:2])
     apply(plan, progress=start_broker)
     assert results == [1, 1]
-    start_broker(plan.changes[0])
+    start_broker()
     assert results[-1] == 0
 
 
@@ -256,7 +264,7 @@ def test_a_broker_that_makes_its_lock_meanwhile_stops_the_run(root, plan):
     (root / ".lock").unlink()
     started = []
 
-    def start_broker(_: FileChange) -> None:
+    def start_broker(*_: int) -> None:
         if not started:
             started.append(broker(root))
 
@@ -273,7 +281,7 @@ def test_a_broker_that_makes_its_lock_meanwhile_stops_the_run(root, plan):
 def test_two_jobs_do_not_work_on_one_directory(root, plan):
     refusals = []
 
-    def second(_: FileChange) -> None:
+    def second(*_: int) -> None:
         with pytest.raises(ChangeRefusedError) as refusal:
             apply(plan)
         refusals.append(str(refusal.value))
@@ -285,11 +293,9 @@ def test_two_jobs_do_not_work_on_one_directory(root, plan):
 
 def interrupted(plan: Plan) -> Journal:
     """Apply a plan and stop after the third file."""
-    seen = []
 
-    def stop(each: FileChange) -> None:
-        seen.append(each)
-        if len(seen) == 3:
+    def stop(done: int, _: int) -> None:
+        if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -403,9 +409,9 @@ def test_a_job_of_a_partition_keeps_one_of_the_whole_root_out_and_none_of_anothe
     (root / ".lock").unlink()  # else that alone would do
     one, other = [each for each in sorted(root.iterdir()) if each.is_dir()][:2]
     refused = pytest.raises(ChangeRefusedError, match="another job alters")
-    with sole_user(one), sole_user(other), refused, sole_user(root):
+    with locked_directory(one), locked_directory(other), refused, locked_directory(root):
         pass
-    with sole_user(root), refused, sole_user(one):
+    with locked_directory(root), refused, locked_directory(one):
         pass
 
 
@@ -661,7 +667,7 @@ def test_a_place_that_may_not_be_written_to_is_refused_in_one_sentence(root, pla
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr(os, "mkdir", read_only)
-    with pytest.raises(ChangeRefusedError, match="name another place for what is replaced"):
+    with pytest.raises(NoUndoPlaceError):
         apply(plan)
     assert contents(root) == before
 

@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from kafkastore.changes.content import chunks_of
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import Inline, InvalidPlanError, Prefix, Rebuilt
 from kafkastore.segment.recovery import rebuild_indexes
 

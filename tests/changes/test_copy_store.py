@@ -13,6 +13,7 @@ from changes.faults import (
 )
 from changes.small_store import MTIME_NS, contents, write
 
+from kafkastore.changes import copy_store as copy_store_module
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem, LockFile
@@ -153,8 +154,8 @@ def test_a_directory_that_a_broker_has_open_is_not_copied(root, destination):
 
 
 def test_a_source_that_changes_meanwhile_is_refused(root, destination):
-    def change(path):
-        if path.endswith("orders-1/00000000000000000000.log"):
+    def change(done, total):
+        if done == total - 1:
             write(root / "orders-0" / "00000000000000000000.log", b"appended" * 60, MTIME_NS + 99)
 
     with pytest.raises(ChangeRefusedError, match="changed while it was copied"):
@@ -166,27 +167,32 @@ def test_a_source_that_changes_meanwhile_is_refused(root, destination):
 
 def test_a_file_that_vanished_since_an_interrupted_copy_is_not_in_the_copy(root, destination):
     with pytest.raises(KeyboardInterrupt):
-        copy_store(root, destination, progress=stop_at("orders-1/00000000000000000000.log"))
+        copy_store(root, destination, progress=stop_at_the_last)
     (root / "orders-0" / "00000000000000000042.log").unlink()
     copy_store(root, destination)
     assert contents(destination) == wanted(root)
 
 
-def stop_at(name):
-    def progress(path):
-        if path == name:
-            raise KeyboardInterrupt
-
-    return progress
+def stop_at_the_last(done, total):
+    if done == total - 1:
+        raise KeyboardInterrupt
 
 
-def test_an_interrupted_copy_goes_on_where_it_stopped(root, destination):
+def test_an_interrupted_copy_goes_on_where_it_stopped(root, destination, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
-        copy_store(root, destination, progress=stop_at("orders-1/00000000000000000000.log"))
+        copy_store(root, destination, progress=stop_at_the_last)
     assert not destination.exists()
-    seen = []
-    copy_store(root, destination, progress=seen.append)
-    assert "orders-0/00000000000000000000.log" not in seen
+    seen, copied = [], []
+
+    def copy_file(source, target, fs):
+        copied.append(source.relative_to(root))
+        return real(source, target, fs)
+
+    real = copy_store_module.copy_file
+    monkeypatch.setattr(copy_store_module, "copy_file", copy_file)
+    copy_store(root, destination, progress=lambda *counts: seen.append(counts))
+    assert len(copied) == 1
+    assert seen == [(done, len(wanted(root))) for done in range(1, len(wanted(root)) + 1)]
     assert contents(destination) == wanted(root)
 
 

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.timeout(300)  # many processes
 INTERVAL = ["--index-interval-bytes", str(jobs.INDEX_INTERVAL_BYTES)]
 COMMANDS = {
     "migrate auto": ["migrate", "ROOT", "--in-place", "--yes", *INTERVAL],
-    "reindex": ["reindex", "ROOT", "--yes", *INTERVAL],
-    "repair keep": ["repair", "ROOT", "--like", "keep", "--yes", *INTERVAL],
+    "reindex": ["reindex", "ROOT", "--in-place", "--yes", *INTERVAL],
+    "repair keep": ["repair", "ROOT", "--like", "keep", "--in-place", "--yes", *INTERVAL],
     "convert": ["convert", "ROOT", "--codec", "gzip", "--in-place", "--yes", *INTERVAL],
 }
 PARTITIONS = 4

@@ -64,7 +64,7 @@ def test_what_a_plan_says_of_its_root_counts_for_nothing(
     area = apply(plan).area if verb is undo else interrupted(plan)
     before, there = contents(root), contents(elsewhere)
     rewrite(area, lambda value: value.update(root=str(elsewhere)))
-    with pytest.raises(ChangeRefusedError, match="does not lie beside"):
+    with pytest.raises(ChangeRefusedError, match="does not lie next to"):
         verb(area)
     assert (contents(root), contents(elsewhere)) == (before, there)
 

@@ -82,7 +82,7 @@ def run_remedy(finding: Finding) -> None:
     """Run the command that a finding names."""
     program, *arguments = shlex.split(finding.remedy)
     assert program == "kafkastore", finding.remedy
-    result = CliRunner().invoke(cli, [*arguments, "--yes"], catch_exceptions=False)
+    result = CliRunner().invoke(cli, [*arguments, "--in-place", "--yes"], catch_exceptions=False)
     assert result.exit_code == 0, (finding.remedy, result.output)
 
 

@@ -30,11 +30,10 @@ def indexes_of(root):
 
 def reindexed(root, **options):
     """Plan, and apply if there is anything to change; return the plan and what was not indexed."""
-    unindexed = []
-    plan = plan_reindex(root, found=unindexed.append, **options)
+    plan = plan_reindex(root, **options)
     if plan.changes:
         kafkastore.apply(plan)
-    return plan, unindexed
+    return plan, list(plan.unindexed)
 
 
 def written(tmp_path, *segments):
@@ -231,13 +230,15 @@ def test_a_partition_directory_and_single_partitions_can_be_chosen(tmp_path):
 
 def test_the_same_plan_by_any_number_of_threads(golden):
     root = golden("2.4.0", "transactions", "answers").logs
-    done = []
+    seen = []
     plans = [
-        plan_reindex(root, threads=count, progress=lambda: done.append(1)) for count in (1, 2, 7)
+        plan_reindex(root, threads=count, progress=lambda *counts: seen.append(counts))
+        for count in (1, 2, 7)
     ]
     assert plans[0] == plans[1] == plans[2]
     assert plans[0].changes
-    assert len(done) == 3 * sum(len(log.segments) for log in kafkastore.open(root))
+    total = sum(len(log.segments) for log in kafkastore.open(root))
+    assert seen == [(done, total) for done in range(1, total + 1)] * 3
 
 
 def test_a_log_that_grows_meanwhile_is_left_alone(tmp_path, monkeypatch):

@@ -39,9 +39,9 @@ def harm(root, base_offset, position, size=1):
 
 def repaired(root, like, **options):
     """Plan and apply; return the damages and the journal."""
-    damages = []
-    plan = plan_repair(root, like, found=damages.append, **options)
-    return damages, kafkastore.apply(plan)
+    plan = plan_repair(root, like, **options)
+    assert not plan.left_alone
+    return list(plan.damages), kafkastore.apply(plan)
 
 
 def offsets(root):

@@ -10,7 +10,6 @@ from models.recovered_directory import files_after, files_of, indexes_and_logs
 
 import kafkastore
 from kafkastore.checks.repair import plan_repair
-from kafkastore.errors import KafkaStoreError
 from kafkastore.log.recovery import recover_log
 
 INTERVAL = 200
@@ -42,10 +41,8 @@ def mended(directory, version):
     expected = indexes_and_logs(files_after(recovered))
     before = {path.name: (data, (directory / path.name).stat().st_mtime_ns)
               for path in directory.iterdir() for data in [path.read_bytes()]}
-    damages = []
-    plan = plan_repair(
-        directory.parent, version, index_interval_bytes=INTERVAL, found=damages.append
-    )
+    plan = plan_repair(directory.parent, version, index_interval_bytes=INTERVAL)
+    assert not plan.left_alone
     journal = kafkastore.apply(plan)
     after = files_of(directory)
     assert {name: data for name, data in indexes_and_logs(after).items() if data} == {
@@ -56,7 +53,7 @@ def mended(directory, version):
     assert before == {
         path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()
     }
-    return after, damages
+    return after, list(plan.damages)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -108,10 +105,9 @@ def test_a_segment_whose_offsets_do_not_fit_is_split(tmp_path, version):
 def test_a_log_that_a_broker_would_delete_whole_is_left_alone(tmp_path):
     root = Log(tuple(segments(0, 10)), checkpointed_start=100).write(tmp_path / "logs")
     os.truncate(root / "t-0" / f"{10:020}.log", 30 * SIZE - 5)
-    left = []
-    plan = plan_repair(root, "2.4", left=left.append)
+    plan = plan_repair(root, "2.4")
     assert not [change for change in plan.changes if change.path.endswith(".log")]
-    assert "deletes all of" in str(left[0].error)
+    assert "deletes all of" in str(plan.left_alone[0].error)
     (cut,) = (each for each in plan_repair(root, "2.2").changes if each.path.endswith(".log"))
     assert cut.after.size == 29 * SIZE
 
@@ -119,15 +115,12 @@ def test_a_log_that_a_broker_would_delete_whole_is_left_alone(tmp_path):
 def test_what_a_broker_fails_on_is_told_and_no_log_is_changed(directory):
     os.truncate(directory / f"{10:020}.log", 10 * SIZE - 9)
     (directory / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
-    left = []
-    plan = plan_repair(directory.parent, "2.4", left=left.append)
+    plan = plan_repair(directory.parent, "2.4")
     paths = {change.path for change in plan.changes}
     assert "t-0/leader-epoch-checkpoint" in paths
     assert not [path for path in paths if path.endswith(".log")]
-    (alone,) = left
+    (alone,) = plan.left_alone
     assert "does not start on it" in str(alone.error)
-    with pytest.raises(KafkaStoreError, match="does not start on it"):
-        plan_repair(directory.parent, "2.4")
     kafkastore.apply(plan)
     mended(directory, "2.4")
 
@@ -170,9 +163,9 @@ def test_a_log_that_ends_below_its_start_once_it_is_cut_is_left_alone(tmp_path):
     root = Log(tuple(segments(0, 10, 20)), checkpointed_start=25).write(tmp_path / "logs")
     path = root / "t-0" / f"{10:020}.log"
     path.write_bytes(path.read_bytes()[:-5])
-    left = []
-    assert not plan_repair(root, "2.4", left=left.append).changes
-    assert "the log ends at 19, below its start 25" in str(left[0].error)
+    plan = plan_repair(root, "2.4")
+    assert not plan.changes
+    assert "the log ends at 19, below its start 25" in str(plan.left_alone[0].error)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -39,9 +39,9 @@ def findings(root):
 
 
 def repaired(root, like="keep", **options):
-    left = []
-    kafkastore.apply(plan_repair(root, like, left=left.append, **options))
-    return left
+    plan = plan_repair(root, like, **options)
+    kafkastore.apply(plan)
+    return list(plan.left_alone)
 
 
 @pytest.mark.parametrize("like", ["keep", "2.4"])
@@ -122,10 +122,10 @@ def test_a_torn_tail_is_cut_and_preallocated_space_is_not(root):
     (root / ".kafka_cleanshutdown").unlink()
     assert not plan_repair(root, "keep").changes
     path.write_bytes(data + THIRTY[0].data[:60])
-    damages = []
-    kafkastore.apply(plan_repair(root, "keep", found=damages.append))
+    plan = plan_repair(root, "keep")
+    kafkastore.apply(plan)
     assert path.read_bytes() == data
-    assert [(each.position, each.size) for each in damages] == [(10 * SIZE, 60)]
+    assert [(each.position, each.size) for each in plan.damages] == [(10 * SIZE, 60)]
 
 
 def test_a_segment_without_anything_readable_still_holds_its_offsets(root):

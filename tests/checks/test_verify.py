@@ -306,7 +306,7 @@ def test_a_sample_reads_the_same_segments_of_every_copy(golden, writable_copy):
 
 @pytest.mark.parametrize("sample", [0, -0.5, 1.01, float("nan")])
 def test_a_share_of_nothing_or_more_than_all_is_refused(golden, sample):
-    with pytest.raises(ValueError, match="sample is a share"):
+    with pytest.raises(ValueError, match="sample must be above 0"):
         list(verify(golden("2.4.0", "codecs", "answers").logs, sample=sample))
 
 

@@ -72,7 +72,7 @@ def test_a_job_that_stops_says_how_far_it_came_and_how_it_goes_on(
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "kafkastore.cli.applied.apply",
+            "kafkastore.cli.apply_plans.apply",
             lambda *arguments, **options: apply(*arguments, fs=fs, **options),
         )
         ran = run("migrate", sample_copy, "--in-place", "--yes")

@@ -24,12 +24,12 @@ LINES = {
     "compare": ["compare {root} --samples 2"],
     "verify": ["verify {root} --verbose"],
     "predict": ["predict {root} --verbose"],
-    "reindex": ["reindex {root} --dry-run --verbose", "reindex {root} --yes"],
+    "reindex": ["reindex {root} --dry-run --verbose", "reindex {root} --in-place --yes"],
     "migrate": [
         "migrate {root} --dry-run", "migrate {root} --in-place --yes",
         "migrate {root} --copy-to {out} --yes",
     ],
-    "repair": ["repair {root}", "repair {root} --like 2.4 --yes --verbose"],
+    "repair": ["repair {root}", "repair {root} --like 2.4 --in-place --yes --verbose"],
     "convert": ["convert {root} --dry-run", "convert {root} --copy-to {out} --yes"],
     "changes": ["changes list {root}", "changes undo {area}", "changes remove {area} --yes"],
     "lag": ["lag {root} --offsets g:{topic}:0:3 --offsets g:gone{topic}:0:3"],
@@ -78,7 +78,7 @@ def test_a_name_is_never_an_order_to_the_terminal(
     line: str, run: Run, places: dict[str, Path]
 ) -> None:
     if line.startswith("changes"):
-        run("repair", places["root"], "--like", "keep", "--yes")
+        run("repair", places["root"], "--like", "keep", "--in-place", "--yes")
         (places["area"],) = places["root"].parent.glob("*.kafkastore-undo-*")
     ran = run(*(word.format(**places) for word in line.split()))
     said = ran.out + ran.err

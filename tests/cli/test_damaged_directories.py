@@ -167,7 +167,7 @@ def test_cat_skips_what_repair_leaves_out_and_names_the_bytes(
         (line,) = [line for line in ran.err.splitlines() if name in line]
         assert {str(harm.position), str(harm.end_position - 1)} <= set(re.findall(r"\d+", line))
     kept = copy_directory(directories.damaged, directories.damaged.parents[1] / "kept" / "logs")
-    assert run("repair", kept, "--like", "keep", "--yes").code == 0
+    assert run("repair", kept, "--like", "keep", "--in-place", "--yes").code == 0
     (undo_area,) = [path for path in kept.parent.iterdir() if path != kept]
     undo_area.rename(kept.parents[1] / "undo")
     repaired, expected = cat(run, kept, form)
@@ -482,13 +482,12 @@ def test_logs_are_converted_and_indexed_where_they_can_be_read(
     run: Run, directories: Directories, command: str
 ) -> None:
     before = files_of(directories.damaged, *PARTITIONS)
-    how = ["--in-place"] if command == "convert" else []
     for root in directories[:2]:
         planned = run(command, root, "--dry-run", "--json")
         assert files_of(root, *SOUND) == files_of(directories.intact, *SOUND)
     assert files_of(directories.damaged, *PARTITIONS) == before
-    assert run(command, directories.intact, *how, "--yes").code == 0
-    ran = run(command, directories.damaged, *how, "--yes", "--json")
+    assert run(command, directories.intact, "--in-place", "--yes").code == 0
+    ran = run(command, directories.damaged, "--in-place", "--yes", "--json")
     assert (planned.code, ran.code) == (1, 1)
     # What is of format 2 is left alone by convert, whatever its checksums are.
     concerned = {"b-0", *directories.broken_frames} if command == "convert" else set(DAMAGED)
@@ -507,7 +506,7 @@ def test_repair_shows_both_outcomes_and_changes_only_the_damaged_partitions(
     assert shown.code == 1
     assert [row["like"] for row in shown.lines if row["kind"] == "choice"] == ["keep", "2.4"]
     assert files_of(directories.damaged, *PARTITIONS) == before
-    done = run("repair", directories.damaged, "--like", "keep", "--json", "--yes")
+    done = run("repair", directories.damaged, "--like", "keep", "--json", "--in-place", "--yes")
     assert done.code == 0
     assert kinds(done, "damage") == paths_of(directories, *DAMAGED)
     logs = {path: data for path, data in before.items() if path.endswith(".log")}

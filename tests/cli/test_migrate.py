@@ -186,7 +186,7 @@ def test_at_a_terminal_one_is_asked(
     run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch, answer: str, files: int
 ) -> None:
     monkeypatch.setattr("kafkastore.cli.confirm.check_can_confirm", lambda option: None)
-    monkeypatch.setattr("kafkastore.cli.plan_options.check_can_confirm", lambda option: None)
+    monkeypatch.setattr("kafkastore.cli.change_options.check_can_confirm", lambda option: None)
     ran = run("migrate", sample_copy, "--in-place", stdin=answer)
     assert f"Change 11 files in {sample_copy}?" in ran.err
     assert len(time_indexes(sample_copy)) == files
@@ -196,7 +196,7 @@ def test_at_a_terminal_one_is_asked(
 def test_nothing_is_asked_where_there_is_nothing_to_change(run: Run, golden: Any,
         writable_copy: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     logs = writable_copy(golden("2.4.0", "create-time-monotonic", "answers").logs)
-    monkeypatch.setattr("kafkastore.cli.plan_options.check_can_confirm", lambda option: None)
+    monkeypatch.setattr("kafkastore.cli.change_options.check_can_confirm", lambda option: None)
     ran = run("migrate", logs, "--in-place")
     assert ran.code == 0
     assert ran.out.endswith("migrate (auto): nothing to change\n")
@@ -408,7 +408,7 @@ def test_what_is_cut_short_can_be_finished_or_undone(
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "kafkastore.cli.applied.apply",
+            "kafkastore.cli.apply_plans.apply",
             lambda *arguments, **options: apply(*arguments, fs=Failing(4, failure), **options),
         )
         ran = run("migrate", sample_copy, "--in-place", "--yes")

@@ -37,10 +37,10 @@ def test_the_plan_is_applied_and_undone_and_a_second_one_is_empty(
 ) -> None:
     before = files_of(sample_copy)
     options = ["--index-interval-bytes", 200]
-    ran = run("reindex", sample_copy, *options, "--yes")
+    ran = run("reindex", sample_copy, *options, "--in-place", "--yes")
     assert ran.code == 0
     assert files_of(sample_copy) != before
-    again = run("reindex", sample_copy, *options, "--yes")
+    again = run("reindex", sample_copy, *options, "--in-place", "--yes")
     assert (again.code, again.out) == (0, "reindex (like 2.4): nothing to change\n")
     assert run("verify", sample_copy, "--fail-on", "style").code == 0
     (area,) = sample_copy.parent.glob("*.kafkastore-undo-*")
@@ -53,38 +53,54 @@ def test_a_root_and_a_partition_in_it_are_not_changed_together(
 ) -> None:
     before = files_of(sample_copy)
     (partition, *_) = sorted(path for path in sample_copy.iterdir() if path.is_dir())
-    ran = run("reindex", sample_copy, partition, "--yes")
+    ran = run("reindex", sample_copy, partition, "--in-place", "--yes")
     assert_one_sentence(ran, f"{sample_copy} and {partition} hold the same files")
     assert files_of(sample_copy) == before
-    assert run("reindex", sample_copy, sample_copy, "--yes").code == 0
+    assert run("reindex", sample_copy, sample_copy, "--in-place", "--yes").code == 0
 
 
 def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
     run: Run, sample_copy: Path
 ) -> None:
     before = files_of(sample_copy)
+    ran = run("reindex", sample_copy, "--in-place")
+    assert_one_sentence(ran, "nothing was changed", "--in-place needs --yes")
+    assert ran.out == ""
     ran = run("reindex", sample_copy)
-    assert_one_sentence(ran, "nothing was changed", "reindex needs --yes")
-    assert ran.out == run("reindex", sample_copy, "--dry-run").out
+    assert (ran.code, ran.out) == (0, run("reindex", sample_copy, "--dry-run").out)
+    assert ran.out.endswith("--copy-to DEST reindexes a copy, --in-place this directory\n")
     assert files_of(sample_copy) == before
+
+
+def test_a_copy_is_reindexed_and_the_original_left_alone(
+    run: Run, sample_copy: Path, tmp_path: Path
+) -> None:
+    before = files_of(sample_copy)
+    copy = tmp_path / "copy"
+    ran = run("reindex", sample_copy, "--copy-to", copy, "--index-interval-bytes", 200)
+    assert ran.code == 0
+    assert files_of(sample_copy) == before
+    assert files_of(copy) != before
+    assert run("verify", copy, "--fail-on", "style").code == 0
 
 
 def test_a_log_that_is_broken_is_left_alone_named_and_the_exit_code_is_1(
     run: Run, crashed: Path
 ) -> None:
     logs = {name: data for name, data in files_of(crashed).items() if name.endswith(".log")}
-    ran = run("reindex", crashed, "--index-interval-bytes", 200, "--yes")
+    ran = run("reindex", crashed, "--index-interval-bytes", 200, "--in-place", "--yes")
     assert ran.code == 1
     assert "checksum is wrong at byte 1065" in ran.out
     assert ran.out.count("left alone") == 1
-    ran = run("reindex", crashed, "--index-interval-bytes", 200, "--up-to-damage", "--yes")
+    options = ["--index-interval-bytes", 200, "--up-to-damage", "--in-place", "--yes"]
+    ran = run("reindex", crashed, *options)
     assert ran.code == 0
     assert "indexed up to there" in ran.out
     assert logs == {name: data for name, data in files_of(crashed).items() if name.endswith(".log")}
 
 
 def test_fields_of_json_are_documented(run: Run, crashed: Path) -> None:
-    rows = run("reindex", crashed, "--up-to-damage", "--yes", "--json").lines
+    rows = run("reindex", crashed, "--up-to-damage", "--in-place", "--yes", "--json").lines
     kinds = {"plan": "migrate", "change": "migrate", "unindexed": "reindex", "result": "migrate"}
     assert {row["kind"] for row in rows} == set(kinds)
     for kind, chapter in kinds.items():

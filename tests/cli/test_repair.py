@@ -33,7 +33,7 @@ def test_a_dry_run_says_what_is_broken_and_does_nothing(run: Run, harmed: Path) 
 
 def test_kept_records_are_there_and_verify_is_content(run: Run, harmed: Path) -> None:
     assert run("verify", harmed).code == 1
-    ran = run("repair", harmed, "--like", "keep", "--yes")
+    ran = run("repair", harmed, "--like", "keep", "--in-place", "--yes")
     assert ran.code == 0
     assert "undo area: " in ran.out
     assert run("verify", harmed).code == 0
@@ -41,7 +41,7 @@ def test_kept_records_are_there_and_verify_is_content(run: Run, harmed: Path) ->
 
 
 def test_like_a_broker_the_rest_goes_and_comes_back(run: Run, harmed: Path) -> None:
-    ran = run("repair", harmed, "--like", "2.4", "--yes")
+    ran = run("repair", harmed, "--like", "2.4", "--in-place", "--yes")
     assert ran.code == 0
     assert "cut off" in ran.out
     assert len(run("cat", harmed, "--json").lines) == 23
@@ -51,7 +51,7 @@ def test_like_a_broker_the_rest_goes_and_comes_back(run: Run, harmed: Path) -> N
 
 
 def test_json_has_only_documented_fields(run: Run, harmed: Path) -> None:
-    rows = run("repair", harmed, "--like", "keep", "--yes", "--json").lines
+    rows = run("repair", harmed, "--like", "keep", "--in-place", "--yes", "--json").lines
     check((row for row in rows if row["kind"] == "damage"), documented("repair"))
     for kind in ("plan", "change", "result"):
         check((row for row in rows if row["kind"] == kind), documented("migrate", kind))
@@ -61,7 +61,7 @@ def files_of(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("options", [[], ["--yes"], ["--dry-run"]])
+@pytest.mark.parametrize("options", [[], ["--in-place", "--yes"], ["--dry-run"]])
 def test_without_a_choice_both_outcomes_are_shown_and_nothing_is_changed(
     run: Run, harmed: Path, options: list[str]
 ) -> None:
@@ -92,7 +92,7 @@ def test_where_no_byte_of_a_log_leaves_no_choice_is_needed(run: Run, harmed: Pat
     index = sorted(harmed.glob("broken-0/*.index"))[1]
     index.write_bytes(bytes(80))
     assert run("verify", harmed).code == 1
-    ran = run("repair", harmed, "--yes")
+    ran = run("repair", harmed, "--in-place", "--yes")
     assert ran.code == 0
     assert "undo area: " in ran.out
     assert run("verify", harmed).code == 0
@@ -102,7 +102,7 @@ def test_what_is_no_file_is_named_and_the_rest_is_mended(run: Run, harmed: Path)
     odd = sorted(harmed.glob("broken-0/*.timeindex"))[3]
     odd.unlink()
     os.mkfifo(odd)
-    ran = run("repair", harmed, "--like", "keep", "--yes")
+    ran = run("repair", harmed, "--like", "keep", "--in-place", "--yes")
     assert ran.code == 1
     assert ran.err.count("\n") == 1
     assert f"left alone: {odd} is not a regular file" in ran.err
@@ -115,5 +115,27 @@ def test_what_is_no_file_is_named_and_the_rest_is_mended(run: Run, harmed: Path)
 def test_wrong_use_is_one_sentence(run: Run, harmed: Path, tmp_path: Path) -> None:
     assert_one_sentence(run("repair", harmed, "--like", "best"), "best")
     assert_one_sentence(run("repair", harmed, "--like", "best", "--dry-run"), "best")
-    assert_one_sentence(run("repair", harmed, "--like", "keep"), "--yes")
-    assert_one_sentence(run("repair", tmp_path / "x", "--like", "keep", "--yes"), "x")
+    assert_one_sentence(run("repair", harmed, "--like", "keep", "--in-place"), "needs --yes")
+    assert_one_sentence(run("repair", harmed, "--like", "keep", "--yes"), "goes with --in-place")
+
+
+def test_a_copy_is_repaired_and_the_original_left_alone(
+    run: Run, harmed: Path, tmp_path: Path
+) -> None:
+    before = files_of(harmed)
+    copy = tmp_path / "copy"
+    assert run("repair", harmed, "--copy-to", copy).code == 1  # a choice is needed first
+    assert not copy.exists()
+    ran = run("repair", harmed, "--like", "keep")
+    assert ran.code == 0
+    assert ran.out.endswith("--copy-to DEST repairs a copy, --in-place this directory\n")
+    ran = run("repair", harmed, "--like", "keep", "--copy-to", copy)
+    assert ran.code == 0
+    assert files_of(harmed) == before
+    assert run("verify", copy, "--fail-on", "wrong-answers").code == 0
+
+
+def test_a_directory_that_is_not_there_is_one_sentence(
+    run: Run, harmed: Path, tmp_path: Path
+) -> None:
+    assert_one_sentence(run("repair", tmp_path / "x", "--like", "keep", "--in-place", "--yes"), "x")

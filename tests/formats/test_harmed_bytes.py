@@ -26,7 +26,6 @@ MOST_BITS = 4000 // one_in(3)
 
 #: Modules that parse nothing, or whose parsing others of the registry do: why.
 NOT_IN_THE_REGISTRY = {
-    "arguments": "what callers pass",
     "error_codes": "names of numbers",
     "json_text": "files of our own, by tests/changes/test_undo_area_of_others.py",
     "leader_epochs": "takes numbers, by checkpoints",

@@ -286,7 +286,7 @@ def test_there_must_be_as_many_control_records_as_control_batches(name):
 
 
 def test_an_unknown_origin_is_refused():
-    with pytest.raises(ValueError, match="origin is one of client, coordinator, replication"):
+    with pytest.raises(ValueError, match="origin must be 'client', 'coordinator' or 'replication'"):
         ProducerState().prepare(*headers([Batch(1, 0)]), origin="broker")
 
 

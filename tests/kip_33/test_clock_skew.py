@@ -55,7 +55,7 @@ def test_without_the_allowance_a_record_of_a_slow_clock_is_missed(tmp_path):
 
 def test_no_time_is_before_1970():
     assert earliest_timestamp(5, 10) == 0
-    with pytest.raises(ValueError, match="at least 0, not -1"):
+    with pytest.raises(ValueError, match="at least 0, got -1"):
         earliest_timestamp(5, -1)
 
 

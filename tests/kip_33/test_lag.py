@@ -155,5 +155,5 @@ def test_groups_are_chosen_from_given_offsets_too(root):
 
 
 def test_one_name_is_not_taken_for_several(root):
-    with pytest.raises(TypeError, match="sequence of names"):
+    with pytest.raises(TypeError, match="must be a collection such as"):
         list(kafkastore.lag(kafkastore.open(root), "g"))

@@ -98,7 +98,7 @@ def test_topics_are_chosen_and_their_partitions_put_together(tmp_path):
         "a": {10: 1, 20: 1}, "b": {10: 1}
     }
     assert [each.topic for each in latency(store, ["b"])] == ["b"]
-    with pytest.raises(TypeError, match="sequence of names"):
+    with pytest.raises(TypeError, match="must be a collection such as"):
         list(latency(store, "b"))
 
 

@@ -15,7 +15,7 @@ from models.record_format import GZIP, Batch, Row
 import kafkastore
 from kafkastore import CorruptionError
 from kafkastore.errors import SegmentGoneError
-from kafkastore.log import batch_reading, records_as_arrow
+from kafkastore.log import range_scan
 from kafkastore.segment import log_file
 
 pytestmark = pytest.mark.timeout(300)  # many processes
@@ -43,9 +43,8 @@ VALUES = [record[4] for batch in WRITTEN for record in batch.records]
 @pytest.fixture
 def small_reads(monkeypatch):
     """Reads of some hundred bytes, so that files change between them."""
-    for module in (batch_reading, records_as_arrow):
-        monkeypatch.setattr(module, "LARGEST_READ", 300)
-        monkeypatch.setattr(module, "SMALLEST_READ", 300)
+    monkeypatch.setattr(range_scan, "LARGEST_READ", 300)
+    monkeypatch.setattr(range_scan, "SMALLEST_READ", 300)
     monkeypatch.setattr(log_file, "LARGEST_READ", 300)
 
 

@@ -18,7 +18,7 @@ from models.record_strategies import bounded, logs
 import kafkastore
 from kafkastore import CorruptionError, UnsupportedFormatError
 from kafkastore.checks.repair import plan_repair
-from kafkastore.log import batch_reading, records_as_arrow
+from kafkastore.log import range_scan
 from kafkastore.log.damage import SkippedBytesWarning
 
 COLUMNS = ["offset", "timestamp", "key", "value"]
@@ -109,8 +109,7 @@ def test_what_is_skipped_is_all_that_is_no_batch_in_order_and_once(log, source):
     with damaged(log, source) as root:
         found = kafkastore.open(root)["t-0"]
         assume(found.log_start_offset == found.segments[0].base_offset)
-        damages = []
-        plan_repair(root, "keep", found=damages.append)
+        damages = plan_repair(root, "keep").damages
         skipped = []
         list(found.records(on_corrupt="skip", skipped=skipped))
         left_out = {
@@ -179,9 +178,8 @@ def test_small_reads_and_committed_ones_skip_the_same(log, source):
         found = kafkastore.open(root)["t-0"]
         skipped = []
         records = rows(found.records(on_corrupt="skip", skipped=skipped))
-        for module in (batch_reading, records_as_arrow):
-            patch.setattr(module, "SMALLEST_READ", 100)
-            patch.setattr(module, "LARGEST_READ", 100)
+        patch.setattr(range_scan, "SMALLEST_READ", 100)
+        patch.setattr(range_scan, "LARGEST_READ", 100)
         for isolation in ("read_uncommitted", "read_committed"):
             in_pieces, by_arrow = [], []
             found.refresh()

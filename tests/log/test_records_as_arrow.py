@@ -167,9 +167,9 @@ def test_unknown_columns_are_an_error_that_names_them(opened, columns):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"batch_rows": 0}, "batch_rows is at least 1, not 0"),
-        ({"batch_bytes": -1}, "batch_bytes is at least 1, not -1"),
-        ({"limit": -1}, "limit is at least 0, not -1"),
+        ({"batch_rows": 0}, "batch_rows must be at least 1, got 0"),
+        ({"batch_bytes": -1}, "batch_bytes must be at least 1, got -1"),
+        ({"limit": -1}, "limit must be at least 0, got -1"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(opened, options, told):

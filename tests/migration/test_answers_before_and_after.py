@@ -110,9 +110,9 @@ def write(root, count, first=1_600_000_000_000):
 def test_of_many_partitions_some_are_asked(tmp_path):
     root = write(tmp_path / "logs", 45)
     seen = []
-    _, told = found(root, samples=3, progress=seen.append)
+    _, told = found(root, samples=3, progress=lambda *counts: seen.append(counts))
     assert (told.changed_partitions, len(told.partitions)) == (45, 15)
-    assert tuple(seen) == told.partitions
+    assert seen == [(done, 15) for done in range(1, 16)]
     assert [each.times for each in told.summaries] == [45, 45]
     _, told = found(root, samples=1, most_partitions=45, rules=["2.4"])
     assert [tuple(each)[:2] for each in told.summaries] == [("2.4", 45)]
@@ -171,7 +171,7 @@ def test_wrong_arguments_are_refused(golden, writable_copy):
     for options in ({"samples": 0}, {"most_partitions": 0}, {"threads": 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             answers(surveyed, planned, **options)
-    with pytest.raises(TypeError, match="survey is a Survey"):
+    with pytest.raises(TypeError, match="survey must be a Survey"):
         answers(root, planned)
-    with pytest.raises(TypeError, match="log is a PartitionLog"):
+    with pytest.raises(TypeError, match="log must be a PartitionLog"):
         partition_answers(root, ())

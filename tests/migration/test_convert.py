@@ -47,9 +47,8 @@ def test_records_stay_and_all_is_of_the_new_format(golden_case, writable_copy):
         assert not plan_convert(root).changes
         return
     before, times = records_of(root), {p: c[1] for p, c in contents(root, "*.log").items()}
-    unconverted = []
-    plan = plan_convert(root, found=unconverted.append)
-    assert not unconverted
+    plan = plan_convert(root)
+    assert not plan.unconverted
     kafkastore.apply(plan)
     assert magics_of(root) == {2}
     assert records_of(root) == before
@@ -126,16 +125,16 @@ def test_a_segment_that_is_broken_is_left_and_told(tmp_path):
     harmed = bytearray(path.read_bytes())
     harmed[30] ^= 1
     path.write_bytes(harmed)
-    unconverted = []
-    plan = plan_convert(root, found=unconverted.append)
+    plan = plan_convert(root)
+    unconverted = plan.unconverted
     assert [each.path for each in unconverted] == [f"{partition.path.name}/{0:020}.log"]
     assert "checksum" in unconverted[0].reason
     assert {change.path.rpartition("/")[2][:20] for change in plan.changes} == {
         f"{5:020}", "leader-epoch-checkpo"
     }
-    unconverted.clear()
-    assert not plan_convert(root, leader_epoch=3, found=unconverted.append).changes
-    broken, other = unconverted
+    other_epoch = plan_convert(root, leader_epoch=3)
+    assert not other_epoch.changes
+    broken, other = other_epoch.unconverted
     assert "checksum" in broken.reason
     assert other.path == f"{partition.path.name}/{5:020}.log"
     assert "all are to have one leader epoch" in other.reason
@@ -160,7 +159,7 @@ def test_wrong_use_is_an_error(tmp_path):
         plan_convert(root, "brotli")
     with pytest.raises(ValueError, match="untimed"):
         plan_convert(root, untimed="now")
-    with pytest.raises(ValueError, match="leader epoch"):
+    with pytest.raises(ValueError, match=r"^leader_epoch must be from 0"):
         plan_convert(root, leader_epoch=-1)
 
 

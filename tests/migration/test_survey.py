@@ -84,11 +84,12 @@ def test_a_survey_tells_formats_timestamps_times_and_what_lacks(old, stamped):
         }
 
 
-def test_a_survey_names_partitions_and_tells_of_each(stamped):
+def test_a_survey_names_partitions_and_counts_them(stamped):
     seen = []
-    found = survey(stamped, progress=seen.append, threads=3)
-    assert tuple(seen) == found.partitions == survey(stamped, threads=1).partitions
-    assert [(each.directory, each.topic, each.partition) for each in seen] == [
+    found = survey(stamped, progress=lambda *counts: seen.append(counts), threads=3)
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert found.partitions == survey(stamped, threads=1).partitions
+    assert [(each.directory, each.topic, each.partition) for each in found.partitions] == [
         ("up-0", "up", 0),
         ("up-1", "up", 1),
         ("up-compressed-0", "up-compressed", 0),

@@ -227,18 +227,16 @@ def migrate(asked):
 
 
 def convert(asked):
-    left = []
-    plan = kafkastore.migration.convert.plan_convert(asked.root, found=left.append)
-    if left:
-        raise Reported(left[0].path)
+    plan = kafkastore.migration.convert.plan_convert(asked.root)
+    if plan.unconverted:
+        raise Reported(plan.unconverted[0].path)
     return plan.changes
 
 
 def reindex(asked):
-    left = []
-    plan = plan_reindex(asked.root, found=left.append)
-    if left:
-        raise Reported(left[0].path)
+    plan = plan_reindex(asked.root)
+    if plan.unindexed:
+        raise Reported(plan.unindexed[0].path)
     return plan.changes
 
 

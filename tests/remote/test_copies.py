@@ -92,6 +92,17 @@ def test_a_directory_is_copied_to_a_url_as_it_is_to_a_disk(
     assert run("verify", url, "--fail-on", "slow").code == 0
 
 
+def test_a_copy_in_a_store_is_reindexed_as_one_on_a_disk(
+    s3: S3, run: Run, logs: Path, tmp_path: Path
+) -> None:
+    before = contents(logs)
+    options = ["--index-interval-bytes", 200]
+    assert run("reindex", logs, "--copy-to", f"s3://{s3.bucket}/copy", *options).code == 0
+    assert run("reindex", logs, "--copy-to", tmp_path / "here", *options).code == 0
+    assert contents(s3.file("copy")) == contents(tmp_path / "here") != before
+    assert contents(logs) == before
+
+
 def test_a_store_is_copied_by_its_server_and_only_what_is_planned_is_sent(
     s3: S3, run: Run, logs: Path, tmp_path: Path
 ) -> None:
@@ -217,9 +228,8 @@ def test_who_is_interrupted_does_not_wait_for_the_rest(s3: S3, tmp_path: Path) -
             (directory / f"{name}").write_bytes(b"some")
     plan = kafkastore.Plan(str(tmp_path / "logs"), "a copy", ())
 
-    def interrupt(files: int) -> None:
-        if files:
-            raise KeyboardInterrupt
+    def interrupt(done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         upload_store(tmp_path / "logs", f"s3://{s3.bucket}/copy", plan, progress=interrupt)

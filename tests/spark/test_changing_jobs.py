@@ -19,9 +19,8 @@ from models.seed import SEED
 import kafkastore
 from kafkastore import migration
 from kafkastore.changes.journal import find_journals
-from kafkastore.changes.parts import apply_in_parts
 from kafkastore.changes.plan import InvalidPlanError
-from kafkastore.changes.undo_area import temporary_beside
+from kafkastore.changes.undo_area import temporary_file
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.cli.commands import cli
 from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
@@ -124,19 +123,16 @@ def test_a_survey_of_a_lone_partition_knows_its_segments_by_name(logs, in_proces
 def test_a_plan_of_indexes_is_the_one_of_this_process(logs, in_process, rules, up_to_damage):
     broken = sorted((logs / "up-0").glob("*.log"))[1]
     broken.write_bytes(broken.read_bytes()[:-10] + bytes(10))
-    found = [[], []]
-    there = planning.plan_reindex(
-        in_process, logs, rules, up_to_damage=up_to_damage, found=found[0].append
-    )
-    here = plan_reindex(logs, rules, up_to_damage=up_to_damage, found=found[1].append)
+    there = planning.plan_reindex(in_process, logs, rules, up_to_damage=up_to_damage)
+    here = plan_reindex(logs, rules, up_to_damage=up_to_damage)
     assert there == here
-    assert found[0] == found[1] != []
+    assert there.unindexed == here.unindexed != ()
 
 
 def test_a_partition_that_fails_is_a_row_and_is_finished_by_resume(spark, logs, twin):
     plan = migration.plan(migration.survey(logs))
     stuck = next(each for each in plan.changes if each.path.startswith("up-0/"))
-    in_the_way = temporary_beside(logs / stuck.path, plan.id)
+    in_the_way = temporary_file(logs / stuck.path, plan.id)
     in_the_way.mkdir()
     rows = rows_of(changing.migrate(spark, logs))
     assert str(in_the_way) in rows["up-0"]["error"]
@@ -154,7 +150,7 @@ def test_a_partition_that_fails_is_a_row_and_is_finished_by_resume(spark, logs, 
 
 def test_what_is_not_begun_because_an_earlier_plan_fails_again_says_so(spark, logs):
     plan = migration.plan(migration.survey(logs, partitions=["up-0"]))
-    in_the_way = temporary_beside(logs / plan.changes[0].path, plan.id)
+    in_the_way = temporary_file(logs / plan.changes[0].path, plan.id)
     in_the_way.mkdir()
     assert str(in_the_way) in rows_of(changing.migrate(spark, logs, partitions=["up-0"]))[
         "up-0"
@@ -207,9 +203,9 @@ COMMANDS = [
     ["migrate", "LOGS", "--copy-to", "LOGS-2", "--samples", "0"],
     ["migrate", "LOGS", "--resume"],
     ["reindex", "LOGS", "--dry-run", "--json"],
-    ["reindex", "LOGS", "--yes", "--up-to-damage"],
-    ["reindex", "LOGS/up-0", "--yes"],
-    ["reindex", "LOGS-none", "--yes"],
+    ["reindex", "LOGS", "--in-place", "--yes", "--up-to-damage"],
+    ["reindex", "LOGS/up-0", "--in-place", "--yes"],
+    ["reindex", "LOGS-none", "--in-place", "--yes"],
 ]
 
 
@@ -312,7 +308,7 @@ def test_a_migration_that_is_killed_is_finished_or_undone(many, tmp_path, who):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     ) as process:
         wanted = choose.randrange(1, len(plan.changes) * 2 // 3)
-        while process.poll() is None and changed_by_parts(many) < wanted:
+        while process.poll() is None and changed_by_tasks(many) < wanted:
             time.sleep(0.01)
         kill(process, who)
         said = process.communicate()[0].decode()
@@ -336,7 +332,7 @@ def test_a_migration_that_is_killed_is_finished_or_undone(many, tmp_path, who):
             os.kill(pid, signal.SIGKILL)
 
 
-def changed_by_parts(root):
+def changed_by_tasks(root):
     """How many files the tasks of a job have changed so far."""
     found = 0
     for path in root.parent.glob("*undo*/parts-*/*.jsonl"):
@@ -345,17 +341,19 @@ def changed_by_parts(root):
     return found
 
 
-def test_parts_say_where_they_do_not_see_the_storage(logs, in_process):
+def test_tasks_say_where_they_do_not_see_the_storage(logs, in_process):
     """As an executor on another machine does, whose disk has the same path."""
     plan = migration.plan(migration.survey(logs))
     before = contents(logs)
 
-    def elsewhere(work, parts):
-        return [work(part._replace(area="/elsewhere") if part.folder else part) for part in parts]
+    def elsewhere(job, items, *, weigh):
+        return [job(each._replace(area="/elsewhere") if each.folder else each) for each in items]
 
-    journal, done = apply_in_parts(plan, elsewhere)
+    journal = kafkastore.apply(plan, runner=elsewhere)
     assert journal.phase == "applying"
-    assert all("this machine does not see the driver's storage" in str(p.error) for p in done)
+    assert len(journal.failures) == len({Path(each.path).parent for each in plan.changes})
+    for each in journal.failures:
+        assert "this machine does not see the driver's storage" in str(each.error)
     assert contents(logs) == before
 
 

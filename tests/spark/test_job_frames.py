@@ -352,7 +352,7 @@ def test_wrong_arguments_are_refused_before_anything_runs(spark, sample, tmp_pat
         jobs.verify(spark, tmp_path / "none")
     with pytest.raises(KeyError, match="none-7"):
         jobs.inventory(spark, sample, partitions=["none-7"])
-    with pytest.raises(ValueError, match="sample is a share"):
+    with pytest.raises(ValueError, match="sample must be above 0"):
         jobs.verify(spark, sample, sample=0)
     with pytest.raises(ValueError, match="by is"):
         jobs.failover(spark, sample, sample, by="none")

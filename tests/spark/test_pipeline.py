@@ -15,7 +15,8 @@ from spark.frames import TIMESTAMP_TYPES, decoded
 
 import kafkastore
 from kafkastore import samples
-from kafkastore.changes.parts import apply_in_parts, apply_part
+from kafkastore.changes.apply import apply
+from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.undo import undo
 from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
 from kafkastore.formats.file_names import TopicPartition
@@ -354,16 +355,16 @@ def test_what_was_found_in_other_files_or_with_other_options_is_not_taken_over(
     assert contents(tmp_path / "out" / "migrated") == contents(tmp_path / "fresh" / "migrated")
 
 
-def cut_short(plan, spread, undo_dir):
+def interrupted(plan, undo_dir, *, runner):
     """Apply a plan to one partition, and be interrupted."""
 
-    def first(work, parts):
-        if work is not apply_part:
-            return spread(work, parts)
-        list(spread(work, parts[:1]))
+    def first(job, items, *, weigh):
+        if job is not apply_partition:
+            return runner(job, items, weigh=weigh)
+        list(runner(job, items[:1], weigh=weigh))
         raise KeyboardInterrupt
 
-    return apply_in_parts(plan, first, undo_dir)
+    return apply(plan, undo_dir, runner=first)
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a run that does not resume", "other options"])
@@ -373,7 +374,7 @@ def test_an_interrupted_migration_in_place_is_finished_by_the_next(
     logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
     before = contents(logs)
     with monkeypatch.context() as patched:
-        patched.setattr("kafkastore.spark.pipeline.migrating.apply_in_parts", cut_short)
+        patched.setattr("kafkastore.spark.pipeline.migrating.apply", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run_pipeline(logs, tmp_path / "out", in_place=True, spark=spark)
     assert before != contents(logs)

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kafkastore.arguments import INT64_MAX, INT64_MIN
 from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
-from kafkastore.formats.java_text import INT64_MAX, INT64_MIN
 
 LARGEST_OFFSET = LARGEST_TIMESTAMP = INT64_MAX
 SMALLEST_TIMESTAMP = INT64_MIN

@@ -1,9 +1,9 @@
-"""Migrations and new indexes for whole stores: read by executors, planned here, made by executors.
+"""Migrations and new indexes for whole stores: executors read and write, this process plans.
 
 1. Executors read the partitions; what each lacks comes together in one plan, here.
-2. Executors look at all files of the plan; one that does not fit has the plan refused.
-3. This process keeps brokers and other jobs off the log directory, writes the plan into the undo
-   area, and executors change the files, a journal for each partition; see `changes.parts`.
+2. Executors inspect all files of the plan; one that does not fit has the plan refused.
+3. This process locks the log directory and writes the plan into the undo area, and executors change
+   the files, with a journal for each partition; see `changes.apply`.
 
 So this process and the executors see the same storage under the same paths.
 """
@@ -13,16 +13,17 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore import migration
+from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import Journal, find_journals
-from kafkastore.changes.parts import DonePart, Part, Spread, apply_in_parts, resume_in_parts
 from kafkastore.changes.plan import Plan
+from kafkastore.changes.runner import Progress, Runner
+from kafkastore.changes.undo import resume as resume_plan
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.jobs.places import Paths, Place, listed, place_fields
 from kafkastore.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
-from kafkastore.jobs.runner import Progress, Runner
 from kafkastore.log.log_store import AnyPartition, AnyPath
 from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkastore.migration.plan import EntryOffset, Mode
-
-Result = TypeVar("Result")
 
 
 def migrate(
@@ -157,30 +156,6 @@ def reindex(
     return _frame(spark, _change(run, paths, partitions, planned, undo_dir, resume=resume))
 
 
-def by_executors(run: Runner) -> Spread:
-    """Return what carries out the parts of a plan; see `changes.parts`.
-
-    Parameters
-    ----------
-    run : callable
-        Does the work on the parts: `spread` with a session.
-    """
-
-    def spread_parts(work: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
-        return run(work, parts, weigh=_weight_of)
-
-    return spread_parts
-
-
-def _weight_of(part: Part) -> int:
-    """Estimate how long a part takes: what is read for it, and what is written."""
-    return sum(
-        (0 if change.after is None else change.after.size)
-        + sum(reliance.size for reliance in change.relies_on)
-        for change in part.changes
-    )
-
-
 class _Outcome(NamedTuple):
     """What came of a partition: a row of the frame."""
 
@@ -233,25 +208,24 @@ def _change_one(
     journals: list[Journal] = []
     errors: dict[str, Exception] = {}
 
-    def take(journal: Journal, parts: Sequence[DonePart]) -> None:
+    def take(journal: Journal) -> None:
         journals.append(journal)
         errors.update(
-            {
-                _below(root, journal, each.directory): each.error
-                for each in parts
-                if each.error is not None
-            }
+            {_below(root, journal, each.directory): each.error for each in journal.failures}
         )
 
     def unread(place: Place, error: Exception) -> None:
         errors[directory_of(place)] = error
 
     for journal in find_journals(root, undo_dir) if resume else ():
-        if not journal.is_finished:
-            take(*resume_in_parts(journal, by_executors(run)))
+        match journal.phase:
+            case "applying":
+                take(resume_plan(journal, runner=run))
+            case "undoing":
+                raise ChangeRefusedError(f"{journal.area} is being undone: resume that first")
     unfinished = [journal for journal in journals if not journal.is_finished]
     if not unfinished:
-        take(*apply_in_parts(planned(root, unread), by_executors(run), undo_dir))
+        take(apply(planned(root, unread), undo_dir, runner=run))
     for place in places if unfinished else ():
         errors.setdefault(
             directory_of(place),

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory
 from kafkastore.jobs.places import (
@@ -20,7 +21,7 @@ from kafkastore.jobs.places import (
     place_fields,
     weight,
 )
-from kafkastore.jobs.runner import Failed, Progress, attempt
+from kafkastore.jobs.runner import Failed, attempt
 from kafkastore.log.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.paths import is_url, to_path
 from kafkastore.spark import register

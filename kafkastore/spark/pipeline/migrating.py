@@ -9,20 +9,21 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkastore import migration
+from kafkastore.changes.apply import apply
 from kafkastore.changes.copy_store import copy_store
 from kafkastore.changes.journal import find_journals
-from kafkastore.changes.parts import apply_in_parts, apply_part
+from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
+from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume
 from kafkastore.jobs import planning
 from kafkastore.jobs.places import Place
-from kafkastore.jobs.runner import Progress, Runner
 from kafkastore.paths import to_path
-from kafkastore.spark.jobs import changing
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.spread import spread
@@ -50,21 +51,23 @@ def copy_stores(run: Run) -> None:
     A copy appears under its name when it is whole; one that the run that is resumed has finished is
     taken as it is.
     """
-    total = sum(
-        len(files) for store in run.result.stores for _, _, files in os.walk(to_path(store.path))
-    )
+    stores = run.result.stores
+    files = [sum(len(names) for _, _, names in os.walk(to_path(store.path))) for store in stores]
+    total = sum(files)
     with run.step("copy", "files", total) as step:
-        advance = _counter(lambda done: step.progress(done, total))
 
         def copy() -> int:
-            return sum(_copy(store, run.copy_of(store), advance) for store in run.result.stores)
+            return sum(
+                _copy(store, run.copy_of(store), behind(step.progress, before, total))
+                for store, before in zip(stores, accumulate(files, initial=0), strict=False)
+            )
 
         size = step.result(copy, int)
         step.summary = f"{size:,} bytes"
     run.copied()
 
 
-def _copy(store: StoreResult, target: Path, advance: Callable[[object], None]) -> int:
+def _copy(store: StoreResult, target: Path, progress: Progress) -> int:
     """Copy a store unless there is its copy; return the size of what is in it."""
     if target.exists():
         return sum(
@@ -73,7 +76,7 @@ def _copy(store: StoreResult, target: Path, advance: Callable[[object], None]) -
             for name in names
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    return copy_store(to_path(store.path), target, progress=advance).bytes
+    return copy_store(to_path(store.path), target, progress=progress).bytes
 
 
 def finish_other_plans(
@@ -214,14 +217,13 @@ def _apply(
             weigh: Callable[[Item], int],
             progress: Progress = progress,
         ) -> Iterator[Result]:
-            # Looking at the files before is not what is waited for.
-            shown = progress if job is apply_part else None
+            # The inspection before is not what the step counts.
+            shown = progress if job is apply_partition else None
             return spread(spark, job, items, weigh=weigh, progress=shown)
 
-        journal, parts = apply_in_parts(plan, changing.by_executors(work), undo_dir)
-        for part in parts:
-            if part.error is not None:
-                raise part.error
+        journal = apply(plan, undo_dir, runner=work)
+        for failure in journal.failures:
+            raise failure.error
         before += _directories(plan)
         yield str(journal.area) if plan.changes else None
 
@@ -242,15 +244,3 @@ def behind(progress: Progress, before: int, total: int) -> Progress:
         How many are done in other stores, and how many there are in all.
     """
     return lambda done, _: progress(min(before + done, total), total)
-
-
-def _counter(tell: Callable[[int], None]) -> Callable[[object], None]:
-    """Return a function that counts how often it is called, and reports that."""
-    done = 0
-
-    def advance(_done: object) -> None:
-        nonlocal done
-        done += 1
-        tell(done)
-
-    return advance

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MIN
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
 
 #: Stands for None in columns of numbers.
-NOTHING = np.iinfo(np.int64).min
+NOTHING = INT64_MIN
 
 #: The rules that are set side by side, as fields of `AnswerRow` and as people know them.
 RULES: Mapping[str, str] = {

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kafkastore.changes.runner import Progress
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.jobs.places import Place, places_of
-from kafkastore.jobs.runner import Progress
 from kafkastore.log.log_store import open_store
 from kafkastore.paths import to_path
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult

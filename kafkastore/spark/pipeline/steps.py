@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkastore.changes.runner import Progress
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import TopicPartition
@@ -24,7 +25,6 @@ from kafkastore.fs import FileSystem
 from kafkastore.jobs.compare import BROKER_RULES, AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
 from kafkastore.jobs.places import Place
-from kafkastore.jobs.runner import Progress
 from kafkastore.jobs.verify import VerifyJob, with_topic_ids
 from kafkastore.log.log_store import is_partition_directory, open_store
 from kafkastore.paths import open_path, to_path

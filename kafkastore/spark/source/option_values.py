@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import KafkaStoreError
 
 #: Where Spark Connect has a session's Python work; it goes with the session.
@@ -74,7 +75,7 @@ def integer(options: Mapping[str, str], name: str, *, smallest: int) -> int:
         value = int(text)
     except ValueError:
         value = smallest - 1
-    if not smallest <= value < 1 << 63:
+    if not smallest <= value <= INT64_MAX:
         raise OptionError(f"option {name} must be an integer of at least {smallest}, not {text}")
     return value
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.spark.source.option_values import OptionError, integer, json_value, must_be, words
 
@@ -182,7 +183,7 @@ def _by_partition(
     try:
         for topic, partitions in value.items():
             for partition, number in partitions.items():
-                if type(number) is not int or not smallest <= number < 1 << 63:
+                if type(number) is not int or not smallest <= number <= INT64_MAX:
                     raise ValueError
                 numbers[TopicPartition(topic, int(partition))] = number
     except (AttributeError, ValueError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.partition_log import PartitionLog
@@ -31,7 +32,7 @@ SMALLEST_TASK_BYTES = 16 << 20
 LARGEST_TASK_BYTES = 256 << 20
 #: What opening a partition costs, as bytes that could be read meanwhile.
 OPENING_BYTES = 1 << 20
-END = (1 << 63) - 1
+END = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)

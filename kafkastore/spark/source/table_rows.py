@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptIndexError, CorruptionError
 from kafkastore.formats import batch_header, transaction_index
 from kafkastore.formats.compression import Codec
@@ -19,10 +20,11 @@ from kafkastore.formats.group_metadata import NO_LEADER_EPOCH
 from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.formats.record_batch import RecordBatch
 from kafkastore.kip_33.committed_offsets import committed_in
-from kafkastore.log.batch_reading import SegmentsInTurn, first_timestamp
+from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.log.damage import Damage
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_log import PartitionLog
+from kafkastore.log.range_scan import RangeScan
 from kafkastore.paths import to_path
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
@@ -37,7 +39,7 @@ from kafkastore.spark.source.slices import END, LogSlice
 Columns = dict[str, pa.Array]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-LARGEST_MS = ((1 << 63) - 1) // 1000
+LARGEST_MS = INT64_MAX // 1000
 _CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
 _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
 _NAMED = {int(codec): codec.name.lower() for codec in Codec}
@@ -81,20 +83,15 @@ def of_batches(
     log = segments.log
     skipped = Skipped(segments)
     damage = Damage(options.on_corrupt, skipped.found)
-    turns = SegmentsInTurn(log, segments.start_offset, segments.end_offset, damage)
-    for segment, file in turns:
-        # After a new listing what was read already may stand in front of what was not.
-        relisted = turns.first_offset > segments.start_offset
-        first = turns.first_offset if relisted else segments.log_start_offset
+    start = max(segments.start_offset, segments.log_start_offset)
+    scan = RangeScan(log, start, segments.end_offset, damage)
+    for segment, run, headers, _ in scan.runs():
+        is_asked = headers["last_offset"] >= scan.first_offset
         following = END if segment.next_base_offset is None else segment.next_base_offset
-        position = segment.position_before(first, file)
-        for run in turns.runs(segment, file, position):
-            headers = run.headers
-            is_asked = headers["last_offset"] >= first
-            if following > segments.end_offset:
-                is_asked &= headers["last_offset"] < segments.end_offset
-            skipped.report()
-            yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
+        if following > segments.end_offset:
+            is_asked &= headers["last_offset"] < segments.end_offset
+        skipped.report()
+        yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
     skipped.report()
 
 

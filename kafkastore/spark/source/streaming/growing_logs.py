@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import CLEANER_CHECKPOINT
-from kafkastore.formats.java_text import INT32_MAX, INT64_MAX
 from kafkastore.formats.producer_state import ProducerState
 from kafkastore.log.isolation import newest_snapshot, replay
 from kafkastore.log.partition_log import PartitionLog

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import OutOfOrderAppendError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir_writer import LogDirWriter
 from kafkastore.log.log_writer import LogWriter

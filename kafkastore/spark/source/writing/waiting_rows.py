@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import InvalidRecordError, InvalidTimestampError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.spark.source.writing.key_partitions import partitions_of_keys
 from kafkastore.spark.source.writing.task_logs import TaskLogs
 from kafkastore.spark.source.writing.write_options import WriteOptions

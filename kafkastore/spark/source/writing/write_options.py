@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import InvalidConfigError
-from kafkastore.formats.java_text import INT32_MAX
 from kafkastore.log.log_config import TOPIC_OPTIONS, LogConfig
 from kafkastore.log.log_writer import BATCH_BYTES
 from kafkastore.spark.source.option_values import absolute

@@ -1,17 +1,16 @@
-"""The journals of a plan's parts, while other processes than the sole user's carry them out.
+"""The journals of partitions, while other processes than the one with the lock change their files.
 
-The driver, which is the sole user, makes a folder in the undo area and holds a file in it locked
-for as long as the job lasts: the lease.  Whoever carries out a part holds that part's journal
-locked, and looks before each alteration whether the lease is still held.  At the end, or before
-anything else is done with the area by whoever comes next, the folder is closed:
+The driver, which has locked the directory, makes a folder in the undo area and holds a file in it
+locked as long as the job lasts: the lease.  A task that changes the files of a partition holds that
+partition's journal locked, and checks before each alteration that the lease is still held.  At the
+end, or before the next job does anything else with the area, the folder is closed:
 
-1. It gets another name: no part begins any more.
-2. Each part's journal is waited for: who holds one is at a file, and finds the lease gone at the
-   next.
-3. The lines go into the area's journal, durable; then the folder goes.
+1. It is renamed: no task begins any more.
+2. Each journal is waited for: its task finishes the file it is at, and finds the lease gone.
+3. The lines go into the area's own journal, flushed; then the folder is removed.
 
-So lines of parts are newer than those of the journal, and no part outlives its driver by more than
-the file that it is at.
+So lines of partitions are newer than those of the area's journal, and no task outlives its driver
+by more than the file that it is at.
 """
 
 from __future__ import annotations
@@ -36,30 +35,15 @@ _CLOSED_SUFFIX = ".closed"
 _LEASE = "driver"
 _SECONDS_BETWEEN_TRIES = 0.05
 _SECONDS_FOR_ANOTHER = 1.0
-#: How long a part that has lost its driver may take for the file that it is at.
+#: How long a task that has lost its driver may take for the file that it is at.
 SECONDS_TO_END = 60.0
 
 
 @contextmanager
-def open_parts(area: Path, fs: FileSystem) -> Iterator[str]:
-    """Make the folder for journals of parts, and hold its lease.
+def open_partition_journals(area: Path, fs: FileSystem) -> Iterator[str]:
+    """Make the folder for the journals of partitions, hold its lease, and yield its name.
 
-    Parameters
-    ----------
-    area : Path
-        The undo area, whose journal says that the plan is being applied.
-    fs : FileSystem
-        The altering calls.
-
-    Yields
-    ------
-    str
-        The folder's name.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the file system can't lock files, or another driver is at work.
+    Refused where the file system cannot lock files, or another driver is at work.
     """
     folder = area / f"{PARTS_MARK}{uuid.uuid4().hex[:16]}"
     fs.mkdir(folder, AREA_MODE)
@@ -69,8 +53,8 @@ def open_parts(area: Path, fs: FileSystem) -> Iterator[str]:
         fs.fsync_directory(folder)
         if not _try_lock(lease, fcntl.LOCK_EX, folder / _LEASE):
             raise ChangeRefusedError(f"another process holds {folder / _LEASE}")
-        # Where directories can't be locked another driver may have come just now, too. Each looks
-        # for the other when its own lease is held, so at least one finds the other's.
+        # Where directories cannot be locked, another driver may have begun at the same time. Each
+        # looks for the other once it holds its own lease, so at least one finds the other's.
         until = time.monotonic() + _SECONDS_FOR_ANOTHER
         for other in area.glob(f"{PARTS_MARK}*"):
             if other != folder:
@@ -82,31 +66,13 @@ def open_parts(area: Path, fs: FileSystem) -> Iterator[str]:
 
 
 @contextmanager
-def part_journal(
+def partition_journal(
     folder: Path, number: int, fs: FileSystem
 ) -> Iterator[tuple[JournalWriter, frozenset[str], Callable[[], None]]]:
-    """Carry out one part: nobody else does for the length of the `with` block.
+    """Lock the journal of one partition, and wait for a task that has it.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder that the driver has made.
-    number : int
-        The part's.
-    fs : FileSystem
-        The altering calls.
-
-    Yields
-    ------
-    tuple of JournalWriter, frozenset of str, callable
-        The part's journal; what it has as changed; and what is to be called before each alteration,
-        which raises ChangeRefusedError when the driver is gone.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the folder is not seen here, or its driver is gone. While another carries out the part,
-        it is waited for.
+    Yields the journal, the paths that it has as changed, and a function that refuses to go on when
+    the driver is gone.
     """
     path = folder / f"{number:06}{LINES_SUFFIX}"
     try:
@@ -115,50 +81,38 @@ def part_journal(
         raise ChangeRefusedError(_not_seen(folder)) from None
     try:
 
-        def check() -> None:
+        def check_driver() -> None:
             if _try_lock(lease, fcntl.LOCK_SH, folder / _LEASE):
                 fcntl.flock(lease, fcntl.LOCK_UN)
                 raise ChangeRefusedError(f"the driver that made {folder} is gone")
 
-        check()
+        check_driver()
         try:
             lock = fs.open_append(path)
         except FileNotFoundError:
             raise ChangeRefusedError(_not_seen(folder)) from None
         try:
             while not _try_lock(lock, fcntl.LOCK_EX, path):
-                check()
+                check_driver()
                 time.sleep(_SECONDS_BETWEEN_TRIES)
-            # It may have been closed between the two; what is written to it now nobody reads.
+            # It may have been closed between the two: then nobody reads what is written to it.
             if not _is_still(path, lock):
                 raise ChangeRefusedError(_not_seen(folder))
-            writer = JournalWriter(path, fs)
-            try:
-                yield writer, frozenset(_changed(path)), check
-            finally:
-                writer.close()
+            with JournalWriter(path, fs) as writer:
+                yield writer, frozenset(_changed(path)), check_driver
         finally:
             fs.close(lock)
     finally:
         os.close(lease)
 
 
-def close_parts(area: Path, fs: FileSystem, *, patience: float = SECONDS_TO_END) -> None:
-    """End what is at work on parts, and put their lines into the journal; the caller is sole user.
+def close_partition_journals(
+    area: Path, fs: FileSystem, *, patience: float = SECONDS_TO_END
+) -> None:
+    """Wait for the tasks of an undo area, and move their lines into its journal.
 
-    Parameters
-    ----------
-    area : Path
-        An undo area, there or not.
-    fs : FileSystem
-        The altering calls.
-    patience : float
-        How many seconds a part may take to end.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If one does not end, or another driver is at work.
+    The caller has locked the directory.  Refused if a task does not end within `patience` seconds,
+    or another driver is at work.
     """
     folders = sorted(area.glob(f"{PARTS_MARK}*"))
     if not folders:
@@ -176,11 +130,8 @@ def close_parts(area: Path, fs: FileSystem, *, patience: float = SECONDS_TO_END)
             _wait_for(path, until, "a task of an interrupted job is still at work on its files")
             changed += _changed(path)
     if changed:
-        writer = JournalWriter.of(area, fs)
-        try:
+        with JournalWriter.of(area, fs) as writer:
             writer.steps("changed", changed)
-        finally:
-            writer.close()
     for folder in folders:
         for path in sorted(folder.iterdir()):
             fs.unlink(path)
@@ -189,13 +140,13 @@ def close_parts(area: Path, fs: FileSystem, *, patience: float = SECONDS_TO_END)
 
 
 def _changed(path: Path) -> list[str]:
-    """Read what a part's journal has as changed."""
+    """Read the paths that a partition's journal has as changed."""
     lines = filter(None, map(parse_line, read_own_file(path).split(b"\n")))
     return [changed for event, changed, _ in lines if event == "changed"]
 
 
 def _wait_for(path: Path, until: float, otherwise: str) -> None:
-    """Wait until nobody holds a file locked; one that is not there nobody holds."""
+    """Wait until no process holds a file locked; a missing file is held by none."""
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -208,7 +159,7 @@ def _wait_for(path: Path, until: float, otherwise: str) -> None:
 
 
 def _try_lock(descriptor: int, kind: int, path: Path) -> bool:
-    """Lock a file unless somebody else holds it."""
+    """Lock a file unless another process holds it."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -224,7 +175,7 @@ def _try_lock(descriptor: int, kind: int, path: Path) -> bool:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Answer whether a name still stands for an open file."""
+    """Return whether a name still stands for an open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What applying and undoing have in common: one run over a plan's files, partition by partition."""
+"""One execution of a plan, forward by `apply` or backward by `undo`, partition by partition."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from typing import NamedTuple
 
 from kafkastore.changes.file_state import PERMISSIONS, FileState, status_of
 from kafkastore.changes.journal import JournalWriter, Step
-from kafkastore.changes.opened_directory import opened_directory
+from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.undo_area import AREA_MODE, kept_in, temporary_beside
+from kafkastore.changes.runner import Progress
+from kafkastore.changes.undo_area import AREA_MODE, kept_in, temporary_file
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
 
-Progress = Callable[[FileChange], None]
 
-
-class Run:
-    """One application, or undoing, of a plan.
+class Execution:
+    """Where the files of a plan are and go, and how each step is recorded.
 
     Parameters
     ----------
@@ -34,12 +33,14 @@ class Run:
         Where steps are recorded.
     fs : FileSystem
         The altering calls.
-    check_sole_user : callable
-        Raises when a broker has come.
-    progress : callable or None
-        Told of each change that is done.
+    check_lock : callable
+        Raises ChangeRefusedError when a broker has come.
+    progress : callable, optional
+        Called with the number of changes that are done, and of all, by one thread at a time.
+    done, total : int
+        How many changes are done already, of how many.
     durable : iterable of Path
-        Directories whose names are known to be.
+        Directories whose names are flushed already.
     """
 
     def __init__(
@@ -49,16 +50,19 @@ class Run:
         plan_id: str,
         writer: JournalWriter,
         fs: FileSystem,
-        check_sole_user: Callable[[], None],
-        progress: Progress | None,
+        check_lock: Callable[[], None],
+        *,
+        progress: Progress | None = None,
+        done: int = 0,
+        total: int = 0,
         durable: Iterable[Path] = (),
     ) -> None:
         self.root, self.area = root, area
         self.writer, self.fs = writer, fs
-        self.check_sole_user = check_sole_user
-        self._progress = progress
+        self.check_lock = check_lock
+        self._progress, self._done, self._total = progress, done, total
         self._plan_id = plan_id
-        self._telling, self._making = threading.Lock(), threading.Lock()
+        self._one_step, self._one_directory = threading.Lock(), threading.Lock()
         self._durable = set(durable)
 
     def path(self, change: FileChange) -> Path:
@@ -66,20 +70,20 @@ class Run:
         return self.root / change.path
 
     def temporary(self, change: FileChange) -> Path:
-        """Return the name beside it for the bytes that will take its place."""
-        return temporary_beside(self.path(change), self._plan_id)
+        """Return the name next to it under which the new bytes are written."""
+        return temporary_file(self.path(change), self._plan_id)
 
     def kept(self, change: FileChange) -> Path:
         """Return where the old file is kept."""
         return kept_in(self.area, change.path)
 
     def make_directory(self, directory: Path) -> None:
-        """Make a directory below the undo area, and those above it; their names are durable then.
+        """Make a directory in the undo area, and those above it, and flush their names.
 
-        Also those that are there: whoever made them may have been killed, or be another thread,
-        before their names were flushed.
+        Existing directories are flushed too: the process or thread that made them may not have
+        come to it.
         """
-        with self._making:
+        with self._one_directory:
             self._make_directory(directory)
 
     def _make_directory(self, directory: Path) -> None:
@@ -105,39 +109,32 @@ class Run:
             yield descriptor
 
     def record(self, step: Step, change: FileChange) -> None:
-        """Record what became of a file, and tell whoever watches."""
+        """Record one step in the journal."""
         self.writer.step(step, change.path)
-        if self._progress is not None:
-            with self._telling:
-                self._progress(change)
+        self.advance(1)
+
+    def advance(self, changes: int) -> None:
+        """Report that so many more changes are done."""
+        with self._one_step:
+            self._done += changes
+            if self._progress is not None:
+                self._progress(self._done, self._total)
 
     def remove_temporary(self, change: FileChange, here: int) -> None:
-        """Remove what a killed run left beside a file, in the open directory."""
+        """Remove the temporary file of a killed run from the open directory."""
         temporary = self.temporary(change)
         with suppress(FileNotFoundError):
             os.stat(temporary.name, dir_fd=here, follow_symlinks=False)
             self.fs.unlink(temporary, dir_fd=here)
 
-    def dress(self, descriptor: int, change: FileChange, state: FileState, here: int) -> None:
-        """Give an open file its owners, mode and modification time; the caller flushes it.
+    def set_attributes(
+        self, descriptor: int, change: FileChange, state: FileState, here: int
+    ) -> None:
+        """Set owners, mode and modification time of an open file; the caller flushes it.
 
-        Parameters
-        ----------
-        descriptor : int
-            The file.
-        change : FileChange
-            What it is part of.
-        state : FileState
-            What it gets.
-        here : int
-            The partition directory, open.
-
-        Raises
-        ------
-        ChangeRefusedError
-            If this process may not, or the file system cannot: a broker that cannot write its own
-            index does not start, and modification times are data. Also if no file of the directory
-            has such owners and such a mode, whatever the plan says.
+        Refused where that is not possible: a broker that cannot write its own index does not start,
+        and modification times are data.  Refused too if no file of the directory, which is open as
+        `here`, has such owners and such a mode, whatever the plan says.
         """
         status, directory = os.fstat(descriptor), self.path(change).parent
         access = _Access(state.user, state.group, state.mode)
@@ -164,9 +161,9 @@ class Run:
             )
 
     def _is_known(self, change: FileChange, access: _Access, here: int) -> bool:
-        """Answer whether a file in the directory, or the one that is kept of it, has that access.
+        """Return whether a file in the directory, or the kept old file, has that access.
 
-        Most have that of the file they replace, or of the log that they are made from.
+        Mostly it is the replaced file, or the log that the file is made from.
         """
         near = (self.path(change), *(self.root / each.path for each in change.relies_on))
         if any(_access_of(status_of(path, here)) == access for path in near):
@@ -182,7 +179,7 @@ class Run:
 
 
 class _Access(NamedTuple):
-    """Who may do what with a file."""
+    """Owners and permission bits."""
 
     user: int
     group: int
@@ -190,14 +187,14 @@ class _Access(NamedTuple):
 
 
 def _access_of(status: os.stat_result | None) -> _Access | None:
-    """Return a file's; no setuid, setgid or sticky bit counts."""
+    """Return a file's owners and permission bits; setuid, setgid and sticky bits do not count."""
     if status is None:
         return None
     return _Access(status.st_uid, status.st_gid, status.st_mode & PERMISSIONS)
 
 
 def by_partition(changes: Iterable[FileChange]) -> list[list[FileChange]]:
-    """Group changes by the directory their files are in, in order."""
+    """Group changes by the directory of their files, in order."""
     groups: dict[str, list[FileChange]] = {}
     for change in changes:
         groups.setdefault(os.path.dirname(change.path), []).append(change)
@@ -207,13 +204,13 @@ def by_partition(changes: Iterable[FileChange]) -> list[list[FileChange]]:
 def run_partitions(
     partitions: list[list[FileChange]], step: Callable[[FileChange], None], threads: int
 ) -> None:
-    """Take one step for each change; partitions side by side, the files of one in order.
+    """Call `step` for each change: partitions in parallel, the files of one in order.
 
-    The first failure stops all after the file they are at, and is raised.
+    The first error stops all partitions after the file they are at, and is raised.
     """
     stop = threading.Event()
 
-    def work(changes: list[FileChange]) -> None:
+    def run_one(changes: list[FileChange]) -> None:
         try:
             for change in changes:
                 if stop.is_set():
@@ -225,10 +222,10 @@ def run_partitions(
 
     if threads <= 1 or len(partitions) <= 1:
         for changes in partitions:
-            work(changes)
+            run_one(changes)
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="kafkastore-changes") as pool:
-        futures = [pool.submit(work, changes) for changes in partitions]
+        futures = [pool.submit(run_one, changes) for changes in partitions]
         try:
             for future in futures:
                 future.result()
@@ -239,6 +236,6 @@ def run_partitions(
 
 
 def discard(temporary: Path, fs: FileSystem, here: int) -> None:
-    """Remove a half-made file after a failure, as far as the failure lets us."""
+    """Remove a half-written file after a failure, if that is still possible."""
     with suppress(OSError):
         fs.unlink(temporary, dir_fd=here)

@@ -1,4 +1,4 @@
-"""Making sure that nobody else alters a log directory while a job does."""
+"""The lock that keeps brokers and other jobs off a log directory while a job alters it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkastore.paths import refuse_remote
 
 
 def lock_files(root: Path) -> tuple[Path, ...]:
-    """Return where a broker's lock would be: in the root, and above a partition directory.
+    """Return where a broker's ``.lock`` would be: in the root, and above a partition directory.
 
     Above by its name, and, if that is a symbolic link, where it really is.
     """
@@ -28,18 +28,7 @@ def lock_files(root: Path) -> tuple[Path, ...]:
 
 
 def check_no_broker(root: Path) -> None:
-    """Refuse a directory that a broker has open.
-
-    Parameters
-    ----------
-    root : Path
-        A log.dirs root or a partition directory.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If a process holds the lock, or nobody can tell.
-    """
+    """Refuse a directory that a broker has open, or of which that cannot be known."""
     for path in lock_files(root):
         try:
             holder = lock_holder(path)
@@ -52,52 +41,33 @@ def check_no_broker(root: Path) -> None:
             raise ChangeRefusedError(_held(root, path, holder))
 
 
-class SoleUser:
-    """Whoever keeps brokers and other jobs off a directory; to be called before each alteration.
+class DirectoryLock:
+    """A directory that this process has locked.
 
     Parameters
     ----------
     root : Path
         The directory.
-    locks : dict of Path to int or None
-        The lock files that a broker would hold, each with its inode where it is held here.
+    inodes : dict of Path to int or None
+        The ``.lock`` files of a broker, each with its inode where this process holds it.
     """
 
-    def __init__(self, root: Path, locks: dict[Path, int | None]) -> None:
-        self.root, self.locks = root, locks
+    def __init__(self, root: Path, inodes: dict[Path, int | None]) -> None:
+        self.root, self.inodes = root, inodes
         self._process = os.getpid()
 
-    def __call__(self) -> None:
-        """Look whether a broker has come nevertheless.
-
-        Raises
-        ------
-        ChangeRefusedError
-            If one has.
-        """
-        for path in self.locks:
+    def check(self) -> None:
+        """Refuse to go on if a broker has come nevertheless; called before each alteration."""
+        for path in self.inodes:
             holder = lock_holder(path)
             if holder is not None and holder != self._process:
                 raise ChangeRefusedError(_held(self.root, path, holder))
 
 
-def check_still_held(root: Path, locks: Mapping[Path, int | None]) -> None:
-    """Look, in another process than the sole user's, whether a broker has come.
-
-    Parameters
-    ----------
-    root : Path
-        The directory.
-    locks : mapping of Path to int or None
-        As of `SoleUser`, which is known to be at work.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If one has.
-    """
-    for path, inode in locks.items():
-        # One that is held is not asked after: on another machine nobody could tell who holds it.
+def check_still_locked(root: Path, inodes: Mapping[Path, int | None]) -> None:
+    """Refuse to go on, in another process than the one with the `DirectoryLock`, as it would."""
+    for path, inode in inodes.items():
+        # A held lock is not asked about: another machine cannot tell who holds it.
         if inode is not None and _inode(path) == inode:
             continue
         holder = lock_holder(path)
@@ -106,45 +76,26 @@ def check_still_held(root: Path, locks: Mapping[Path, int | None]) -> None:
 
 
 @contextmanager
-def sole_user(root: Path) -> Iterator[SoleUser]:
-    """Keep brokers and other jobs of ours off a directory for the length of a `with` block.
+def locked_directory(root: Path) -> Iterator[DirectoryLock]:
+    """Keep brokers and other jobs off a log.dirs root or a partition directory.
 
-    Parameters
-    ----------
-    root : Path
-        A log.dirs root or a partition directory.
-
-    Yields
-    ------
-    SoleUser
-        To be called before each alteration; raises ChangeRefusedError once a broker has come
-        nevertheless.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If a broker or another job is there.
-
-    Notes
-    -----
-    An existing ``.lock`` that may be written to is locked as a broker would, so that a broker
-    started meanwhile refuses to start instead of opening files that are being replaced.  The file
-    is never created, and otherwise the lock is only asked after.
+    An existing ``.lock`` is locked as a broker locks it, so that a broker that is started meanwhile
+    refuses to start.  The file is never created; one that may not be written is only checked.
     """
     refuse_remote(root)
     with ExitStack() as held:
         paths = lock_files(root)
-        held.enter_context(_locked_directory(root, fcntl.LOCK_EX))
+        held.enter_context(_flocked(root, fcntl.LOCK_EX))
         for path in paths[1:]:
-            # A job of the whole root keeps out, one of another partition does not.
+            # Excludes a job of the whole root, but not one of another partition.
             with suppress(PermissionError):
-                held.enter_context(_locked_directory(path.parent, fcntl.LOCK_SH))
+                held.enter_context(_flocked(path.parent, fcntl.LOCK_SH))
         check_no_broker(root)
-        yield SoleUser(root, {path: _take(root, path, held) for path in paths})
+        yield DirectoryLock(root, {path: _take(root, path, held) for path in paths})
 
 
 def _take(root: Path, path: Path, held: ExitStack) -> int | None:
-    """Hold a broker's lock file if there is one that we may write to; return its inode."""
+    """Lock a broker's ``.lock`` if it is there and may be written; return its inode."""
     try:
         lock = LockFile(path)
         held.callback(lock.close)
@@ -166,7 +117,7 @@ def _take(root: Path, path: Path, held: ExitStack) -> int | None:
 
 
 def _inode(path: Path) -> int | None:
-    """Return a file's inode; None if it is not there."""
+    """Return a file's inode; None if it is missing."""
     try:
         return os.stat(path).st_ino
     except FileNotFoundError:
@@ -174,7 +125,7 @@ def _inode(path: Path) -> int | None:
 
 
 @contextmanager
-def _locked_directory(root: Path, kind: int) -> Iterator[None]:
+def _flocked(root: Path, kind: int) -> Iterator[None]:
     """Exclude other jobs of this package by an advisory lock on the directory itself."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -186,8 +137,8 @@ def _locked_directory(root: Path, kind: int) -> Iterator[None]:
         except BlockingIOError as error:
             raise ChangeRefusedError(f"another job alters {root} at this moment") from error
         except OSError as error:
-            # Network file systems may not lock directories; the journal and the file states still
-            # hold.
+            # Some network file systems cannot lock directories; the journal and the states of the
+            # files still protect them.
             if error.errno not in (
                 errno.EBADF,
                 errno.ENOLCK,
@@ -203,6 +154,5 @@ def _locked_directory(root: Path, kind: int) -> Iterator[None]:
 
 
 def _held(root: Path, path: Path, holder: int | None) -> str:
-    """Say who has the directory open."""
     who = f"process {holder}" if holder and holder > 0 else "a process elsewhere"
     return f"{who} holds {path}: stop the broker that has {root} open"

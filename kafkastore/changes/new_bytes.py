@@ -1,4 +1,4 @@
-"""How the new bytes of a file are made, for each kind of content a plan knows."""
+"""Make the new bytes of a file, for each kind of content that a plan has."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from kafkastore.changes.plan import (
+    ByteRange,
     Content,
     Converted,
     Inline,
     InvalidPlanError,
-    Part,
     Prefix,
     Rebuilt,
 )
@@ -27,20 +27,10 @@ _CHUNK_BYTES = 1 << 20
 
 
 def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
-    """Make a file's new bytes, piece by piece.
+    """Make the new bytes of a file, chunk by chunk.
 
-    Parameters
-    ----------
-    content : Inline, Rebuilt, Prefix, Part or Converted
-        How.
-    path : Path
-        The file they are for; a prefix is read from it, a part from one beside it, it is converted,
-        or an index rebuilt from its ``.log``.
-
-    Raises
-    ------
-    InvalidPlanError
-        If a file is to be rebuilt that is no index.
+    `path` is that file: a prefix is read from it, a range from a file next to it; it is converted,
+    or an index is rebuilt from its ``.log``.
     """
     match content:
         case Inline(data):
@@ -49,7 +39,7 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
             yield _rebuilt(path, content)
         case Prefix(length):
             yield from _bytes_of(path, 0, length)
-        case Part(source, start, end):
+        case ByteRange(source, start, end):
             yield from _bytes_of(path.with_name(source), start, end - start)
         case Converted():
             with LogFile(path) as log:
@@ -57,13 +47,7 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
 
 
 def conversion_of(content: Converted) -> Conversion:
-    """Return how messages are converted.
-
-    Raises
-    ------
-    InvalidPlanError
-        If there is no such codec.
-    """
+    """Return how messages are converted; refuse an unknown codec."""
     try:
         codec = None if content.codec is None else Codec[content.codec.upper()]
     except KeyError:
@@ -72,7 +56,7 @@ def conversion_of(content: Converted) -> Conversion:
 
 
 def _rebuilt(path: Path, content: Rebuilt) -> bytes:
-    """Rebuild one index from the ``.log`` beside it."""
+    """Rebuild one index from the ``.log`` next to it."""
     name = parse_segment_file(path.name)
     if name is None or name.type_suffix not in (".index", ".timeindex") or name.temporary:
         raise InvalidPlanError(f"{path} is no index and cannot be rebuilt")
@@ -87,7 +71,7 @@ def _rebuilt(path: Path, content: Rebuilt) -> bytes:
 
 
 def _bytes_of(path: Path, start: int, length: int) -> Iterator[bytes]:
-    """Read bytes of a file; fewer when it is shorter, which the digest then tells."""
+    """Read bytes of a file; fewer if it is shorter, which the digest then shows."""
     with open(path, "rb", buffering=0) as file:
         file.seek(start)
         fetch_bytes(file.fileno(), start, start + length)

@@ -1,4 +1,4 @@
-"""A plan carried out part by part: as `apply` does it, and safe when driver or parts are killed."""
+"""A plan applied by a runner: as by threads, and safe when the driver or tasks are killed."""
 
 import errno
 import multiprocessing
@@ -31,40 +31,43 @@ from kafkastore.migration import plan as plan_migration
 from kafkastore.migration import survey
 from models.seed import SEED
 
-from kafkastore.changes import part_journals
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import find_journals, remove
-from kafkastore.changes.part_journals import open_parts, part_journal
-from kafkastore.changes.parts import apply_in_parts, apply_part, resume_in_parts
+from kafkastore.changes.partition_changes import apply_partition
+from kafkastore.changes.partition_journals import (
+    close_partition_journals,
+    open_partition_journals,
+    partition_journal,
+)
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume, undo
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
 
 
-def one_by_one(work, parts):
-    """Run parts in this process."""
-    return [work(part) for part in parts]
+def one_by_one(job, items, *, weigh):
+    """Run tasks in this process."""
+    return [job(item) for item in items]
 
 
 def on(fs):
-    """Run parts in this process, on a file system of the test's."""
+    """Run tasks in this process, on a file system of the test's."""
 
-    def spread(work, parts):
-        return [work(part, fs) if work is apply_part else work(part) for part in parts]
+    def runner(job, items, *, weigh):
+        return [job(item, fs) if job is apply_partition else job(item) for item in items]
 
-    return spread
+    return runner
 
 
-def in_parts(plan, fs):
-    """Carry a plan out, driver and parts on one file system."""
-    return apply_in_parts(plan, on(fs), fs=fs)
+def by_tasks(plan, fs):
+    """Apply a plan, driver and tasks on one file system."""
+    return apply(plan, runner=on(fs), fs=fs)
 
 
 def resumed(plan):
     """Finish a plan by its journal; one that has not got as far as that, by itself."""
     for journal in find_journals(plan.root):
-        return resume_in_parts(journal, one_by_one)[0]
+        return resume(journal, runner=one_by_one)
     return apply(plan)
 
 
@@ -72,23 +75,22 @@ def leftovers(area):
     return [path.name for path in area.iterdir() if path.name.startswith("parts-")]
 
 
-def test_a_plan_in_parts_comes_to_what_it_comes_to_as_one(root, plan, planned):
+def test_a_runner_does_what_threads_do(root, plan, planned):
     before = contents(root)
-    journal, done = apply_in_parts(plan, one_by_one)
+    seen = []
+    journal = apply(plan, runner=one_by_one, progress=lambda *counts: seen.append(counts))
     assert (journal.phase, contents(root)) == ("applied", planned)
-    assert [each._replace(bytes=0) for each in done] == [
-        ("orders-0", 5, 0, None), ("orders-1", 5, 0, None),
-    ]
-    assert sum(each.bytes for each in done) == plan.new_bytes
+    assert journal.failures == ()
+    assert seen == [(5, 10), (10, 10)]
     assert leftovers(journal.area) == []
     assert journal.changed == {change.path for change in plan.changes}
     assert find_journals(root) == (journal,)
-    assert apply_in_parts(plan, one_by_one) == (journal, ())
+    assert apply(plan, runner=one_by_one) == journal
     undo(journal)
-    assert resume_in_parts(journal, one_by_one) == (find_journals(root)[0], ())
+    assert resume(journal, runner=one_by_one) == find_journals(root)[0]
     assert contents(root) == before
     # What was changed, restored and changed again counts as changed.
-    again, _ = apply_in_parts(plan, one_by_one)
+    again = apply(plan, runner=one_by_one)
     assert (again.phase, again.changed, contents(root)) == ("applied", journal.changed, planned)
     undo(again)
     remove(again)
@@ -96,108 +98,118 @@ def test_a_plan_in_parts_comes_to_what_it_comes_to_as_one(root, plan, planned):
 
 
 def test_a_plan_without_changes_makes_no_area(root):
-    journal, done = apply_in_parts(Plan(str(root), "test", ()), one_by_one)
-    assert (journal.phase, done) == ("applied", ())
+    journal = apply(Plan(str(root), "test", ()), runner=one_by_one)
+    assert journal.phase == "applied"
     assert not journal.area.exists()
 
 
-def test_parts_in_other_processes_work_under_the_lock_of_the_driver(root, plan, planned):
+def test_tasks_in_other_processes_work_under_the_lock_of_the_driver(root, plan, planned):
     """The root has a `.lock`, which the driver holds, and which no child of it holds."""
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        journal, done = apply_in_parts(plan, pool.map)
-    assert [each.error for each in done] == [None, None]
+        journal = apply(plan, runner=lambda job, items, weigh: pool.map(job, items))
+    assert journal.failures == ()
     assert (journal.phase, contents(root)) == ("applied", planned)
 
 
-def test_nothing_is_touched_if_any_file_of_any_part_does_not_fit(root, plan):
+def test_nothing_is_touched_if_any_file_of_any_partition_does_not_fit(root, plan):
     (root / "orders-1" / "00000000000000000000.log").write_bytes(b"more")
     before = contents(root)
     with pytest.raises(ChangeRefusedError, match=r"orders-1/0+\.log has changed .*; and 1 more$"):
-        apply_in_parts(plan, one_by_one)
+        apply(plan, runner=one_by_one)
     assert contents(root) == before
     assert os.listdir(root.parent) == [root.name]
 
 
-def test_a_part_that_fails_keeps_no_other_from_being_done_and_is_resumed(root, plan, planned):
+def test_a_partition_that_fails_does_not_stop_the_others_and_is_resumed(root, plan, planned):
     before = contents(root)
 
-    def spread(work, parts):
-        for part in parts:
-            if work is apply_part and part.directory == "orders-0":
-                yield work(part, FailingFileSystem(14, errno.EIO))
+    def runner(job, items, *, weigh):
+        for item in items:
+            if job is apply_partition and item.directory == "orders-0":
+                yield job(item, FailingFileSystem(14, errno.EIO))
             else:
-                yield work(part)
+                yield job(item)
 
-    journal, (failed, done) = apply_in_parts(plan, spread)
-    assert "Input/output error" in str(failed.error)
-    assert (done.error, done.files) == (None, 5)
-    assert failed.files < 5
+    journal = apply(plan, runner=runner)
+    (failed,) = journal.failures
+    assert (failed.directory, failed.error.errno) == ("orders-0", errno.EIO)
     assert (journal.phase, leftovers(journal.area)) == ("applying", [])
-    assert len(journal.changed) == failed.files + 5
+    assert 5 <= len(journal.changed) < 10
+    assert {path for path in journal.changed if path.startswith("orders-1/")} == {
+        each.path for each in plan.changes[5:]
+    }
     now = contents(root)
     for path, state in planned.items():
         if path.startswith("orders-1/"):
             assert now[path] == state
     with pytest.raises(ChangeRefusedError, match="an earlier plan is unfinished"):
         apply(Plan(plan.root, "another", plan.changes[:1]))
-    journal, (rest,) = resume_in_parts(journal, one_by_one)
-    assert (rest.directory, rest.files, rest.error) == ("orders-0", 5, None)
+    seen = []
+
+    def rest(job, items, *, weigh):
+        seen.append([item.directory for item in items])
+        return one_by_one(job, items, weigh=weigh)
+
+    journal = resume(journal, runner=rest)
+    assert (seen, journal.failures) == ([["orders-0", "orders-1"], ["orders-0"]], ())
     assert (journal.phase, contents(root)) == ("applied", planned)
     undo(journal)
     assert contents(root) == before
 
 
-def test_a_part_that_runs_twice_at_once_is_done_once(root, plan, planned):
+def test_a_task_that_runs_twice_at_once_is_done_once(root, plan, planned):
     counted = CountingFileSystem()
 
-    def spread(work, parts):
-        if work is not apply_part:
-            return one_by_one(work, parts)
+    def runner(job, items, *, weigh):
+        if job is not apply_partition:
+            return one_by_one(job, items, weigh=weigh)
         found = []
-        for part in parts:
+        for item in items:
             run = [
-                threading.Thread(target=lambda part=part: found.append(work(part, counted)))
+                threading.Thread(target=lambda item=item: found.append(job(item, counted)))
                 for _ in range(3)
             ]
             for each in run:
                 each.start()
             for each in run:
                 each.join()
-        assert {each.error for each in found} == {None}
+        assert set(found) == {None}
         return found[::3]
 
-    journal, _ = apply_in_parts(plan, spread)
+    journal = apply(plan, runner=runner)
     assert (journal.phase, contents(root)) == ("applied", planned)
     assert counted.calls.count("rename") == sum(each.after is not None for each in plan.changes)
 
 
-def test_a_part_whose_driver_is_gone_alters_nothing(root, plan):
+def test_a_task_whose_driver_is_gone_alters_nothing(root, plan):
     before = contents(root)
-    parts = []
+    orphans = []
 
-    def spread(work, given):
-        parts.extend(given)
-        return [] if work is apply_part else one_by_one(work, given)
+    def runner(job, items, *, weigh):
+        if job is not apply_partition:
+            return one_by_one(job, items, weigh=weigh)
+        orphans.extend(items)
+        return [None for _ in items]
 
-    journal, _ = apply_in_parts(plan, spread)
+    journal = apply(plan, runner=runner)
     assert journal.phase == "applying"
-    orphans = [part for part in parts if part.folder]
-    for part in orphans:
-        assert "the job has ended, or this machine does not see" in str(apply_part(part).error)
+    assert len(orphans) == 2
+    for item in orphans:
+        assert "the job has ended, or this machine does not see" in str(apply_partition(item))
     # A driver that is killed leaves its folder, and no lease.
-    with open_parts(journal.area, FileSystem()) as folder:
+    with open_partition_journals(journal.area, FileSystem()) as folder:
         pass
-    for part in orphans:
-        assert "is gone" in str(apply_part(part._replace(folder=folder)).error)
+    for item in orphans:
+        assert "is gone" in str(apply_partition(item._replace(folder=folder)))
     assert contents(root) == before
     assert undo(journal).phase == "undone"
     assert leftovers(journal.area) == []
 
 
-def test_a_part_stops_when_its_driver_goes_and_whoever_is_next_waits_for_it(
+def test_a_task_stops_when_its_driver_goes_and_the_next_job_waits_for_it(
     root, plan, planned, monkeypatch
 ):
-    """The driver dies while a part is at its first file; that file is finished, and no other."""
+    """The driver dies while a task is at its first file; that file is finished, and no other."""
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(FileSystem):
@@ -208,24 +220,24 @@ def test_a_part_stops_when_its_driver_goes_and_whoever_is_next_waits_for_it(
 
     found = []
 
-    def spread(work, parts):
-        if work is not apply_part:
-            return one_by_one(work, parts)
-        thread = threading.Thread(target=lambda: found.append(work(parts[0], Slow())))
+    def runner(job, items, *, weigh):
+        if job is not apply_partition:
+            return one_by_one(job, items, weigh=weigh)
+        thread = threading.Thread(target=lambda: found.append(job(items[0], Slow())))
         thread.start()
         begun.wait(20)
         raise Crash
 
-    monkeypatch.setattr("kafkastore.changes.parts._SECONDS_AFTER_INTERRUPT", 0.1)
+    monkeypatch.setattr("kafkastore.changes.apply._SECONDS_AFTER_INTERRUPT", 0.1)
     with pytest.raises(Crash):
-        apply_in_parts(plan, spread)
+        apply(plan, runner=runner)
     (journal,) = find_journals(root)
     assert len(leftovers(journal.area)) == 1
     for go_further in (undo, resume, partial(apply, journal.plan)):
-        monkeypatch.setattr(part_journals.close_parts, "__kwdefaults__", {"patience": 0.2})
+        monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 0.2})
         with pytest.raises(ChangeRefusedError, match="still at work on its files; try again"):
             go_further() if isinstance(go_further, partial) else go_further(journal)
-    monkeypatch.setattr(part_journals.close_parts, "__kwdefaults__", {"patience": 20})
+    monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 20})
     threading.Timer(0.3, go_on.set).start()
     began = time.monotonic()
     finished = resume(journal)
@@ -233,11 +245,10 @@ def test_a_part_stops_when_its_driver_goes_and_whoever_is_next_waits_for_it(
     assert (finished.phase, contents(root)) == ("applied", planned)
     while not found:
         time.sleep(0.01)
-    assert found[0].files == 1
-    assert "is gone" in str(found[0].error)
+    assert "is gone" in str(found[0])
 
 
-def test_a_part_stops_when_a_broker_comes(root, plan):
+def test_a_task_stops_when_a_broker_comes(root, plan):
     (root / ".lock").unlink()
     before = contents(root)
     code = (
@@ -246,8 +257,8 @@ def test_a_part_stops_when_a_broker_comes(root, plan):
     )
     brokers = []
 
-    def spread(work, parts):
-        if work is apply_part:
+    def runner(job, items, *, weigh):
+        if job is apply_partition:
             brokers.append(
                 subprocess.Popen(
                     [sys.executable, "-c", code, str(root / ".lock")],
@@ -255,14 +266,15 @@ def test_a_part_stops_when_a_broker_comes(root, plan):
                 )
             )
             brokers[0].stdout.readline()
-        return one_by_one(work, parts)
+        return one_by_one(job, items, weigh=weigh)
 
     try:
-        journal, parts = apply_in_parts(plan, spread)
+        journal = apply(plan, runner=runner)
     finally:
         brokers[0].communicate()
-    for part in parts:
-        assert re.search(r"process \d+ holds .*\.lock: stop the broker", str(part.error))
+    assert len(journal.failures) == 2
+    for each in journal.failures:
+        assert re.search(r"process \d+ holds .*\.lock: stop the broker", str(each.error))
     assert journal.phase == "applying"
     (root / ".lock").unlink()
     assert contents(root) == before
@@ -270,9 +282,9 @@ def test_a_part_stops_when_a_broker_comes(root, plan):
 
 def test_two_drivers_do_not_work_on_one_area(root, plan, monkeypatch):
     """Where directories can't be locked, as on some network file systems, the lease tells."""
-    journal, _ = apply_in_parts(plan, one_by_one)
-    with open_parts(journal.area, FileSystem()):
-        monkeypatch.setattr(part_journals.close_parts, "__kwdefaults__", {"patience": 0.1})
+    journal = apply(plan, runner=one_by_one)
+    with open_partition_journals(journal.area, FileSystem()):
+        monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 0.1})
         with pytest.raises(ChangeRefusedError, match="another job is at work there"):
             undo(journal)
     monkeypatch.undo()
@@ -281,11 +293,11 @@ def test_two_drivers_do_not_work_on_one_area(root, plan, monkeypatch):
 
 def test_two_drivers_that_come_at_once_do_not_both_begin(root, plan):
     """Each has made a folder before it looks for the other's."""
-    journal, _ = apply_in_parts(plan, one_by_one)
+    journal = apply(plan, runner=one_by_one)
     with (
-        open_parts(journal.area, FileSystem()),
+        open_partition_journals(journal.area, FileSystem()),
         pytest.raises(ChangeRefusedError, match="is held: another job is at work there"),
-        open_parts(journal.area, FileSystem()),
+        open_partition_journals(journal.area, FileSystem()),
     ):
         raise AssertionError
     assert undo(journal).phase == "undone"
@@ -295,10 +307,10 @@ def test_two_drivers_that_come_at_once_do_not_both_begin(root, plan):
 FORKING = """
 import os, sys, time
 from pathlib import Path
-from kafkastore.changes.part_journals import open_parts
-from kafkastore.changes.sole_user import sole_user
+from kafkastore.changes.partition_journals import open_partition_journals
+from kafkastore.changes.directory_lock import locked_directory
 from kafkastore.fs import FileSystem
-with sole_user(Path(sys.argv[1])), open_parts(Path(sys.argv[2]), FileSystem()):
+with locked_directory(Path(sys.argv[1])), open_partition_journals(Path(sys.argv[2]), FileSystem()):
     if os.fork():
         os.kill(os.getpid(), 9)
     print(os.getpid(), flush=True)  # of the child, which has given back by now what it should
@@ -307,7 +319,7 @@ with sole_user(Path(sys.argv[1])), open_parts(Path(sys.argv[2]), FileSystem()):
 
 
 def test_children_of_a_driver_do_not_hold_what_it_held(root, plan):
-    journal, _ = apply_in_parts(plan, one_by_one)
+    journal = apply(plan, runner=one_by_one)
     command = [sys.executable, "-c", FORKING, str(root), str(journal.area)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as driver:
         child = int(driver.stdout.readline())
@@ -328,11 +340,11 @@ def test_a_file_system_that_cannot_lock_files_is_refused(root, plan, monkeypatch
     before = contents(root)
     monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(ChangeRefusedError, match=r"can't be locked.*do it in one process"):
-        apply_in_parts(plan, one_by_one)
+        apply(plan, runner=one_by_one)
     assert contents(root) == before
 
 
-def test_a_part_may_be_read_while_its_lines_go_into_the_journal(root, plan):
+def test_a_journal_may_be_read_while_lines_of_partitions_go_into_it(root, plan):
     """`changes list` reads whenever it likes."""
     seen = []
 
@@ -341,7 +353,7 @@ def test_a_part_may_be_read_while_its_lines_go_into_the_journal(root, plan):
             super().fsync_directory(path, **where)
             seen.extend(len(each.changed) for each in find_journals(root))
 
-    apply_in_parts(plan, on(fs := Reading()), fs=fs)
+    apply(plan, runner=on(fs := Reading()), fs=fs)
     assert seen == sorted(seen)
     assert seen[-1] == len(plan.changes)
 
@@ -351,13 +363,13 @@ def test_a_crash_at_any_call_leaves_whole_files_and_a_rerun_finishes(
     root, plan, planned, check_each_old_or_new, torn
 ):
     before = contents(root)
-    calls = count_calls(partial(in_parts, plan))
+    calls = count_calls(partial(by_tasks, plan))
     remove(undo(apply(plan)))
     assert calls > 100
-    reruns = [apply, lambda plan: apply_in_parts(plan, one_by_one)[0], resumed]
+    reruns = [apply, partial(apply, runner=one_by_one), resumed]
     for at in range(calls):
         with pytest.raises(Crash):
-            in_parts(plan, CrashingFileSystem(at, torn=torn))
+            by_tasks(plan, CrashingFileSystem(at, torn=torn))
         check_each_old_or_new()
         if at % 2:
             assert reruns[at // 2 % 3](plan).phase == "applied"
@@ -368,28 +380,28 @@ def test_a_crash_at_any_call_leaves_whole_files_and_a_rerun_finishes(
 
 
 @pytest.mark.parametrize("name", ["migrate auto", "reindex", "repair keep"])
-def test_power_loss_while_a_job_applies_in_parts(tmp_path, name):
+def test_power_loss_while_a_runner_applies_a_job(tmp_path, name):
     top = tmp_path / "disk"
     top.mkdir()
     trial = Trial(jobs.make(name, top))
     trial.start.write(top)
     disk = RecordedDisk(top)
-    apply_in_parts(trial.job.plan, on(disk), fs=disk)
+    apply(trial.job.plan, runner=on(disk), fs=disk)
     disk.note()
     states = states_of(disk, random.Random(SEED))
     trial.check(random.Random(SEED).sample(states, min(len(states), 60)))
 
 
-def test_part_journal_reads_what_a_killed_task_has_written(tmp_path):
+def test_a_partition_s_journal_reads_what_a_killed_task_has_written(tmp_path):
     area = tmp_path / "area"
     area.mkdir()
-    with open_parts(area, FileSystem()) as folder:
+    with open_partition_journals(area, FileSystem()) as folder:
         path = area / folder / "000003.jsonl"
         path.write_bytes(b'{"event": "changed", "path": "a"}\n{"event": "chan')
-        with part_journal(area / folder, 3, FileSystem()) as (writer, changed, _):
+        with partition_journal(area / folder, 3, FileSystem()) as (writer, changed, _):
             assert changed == {"a"}
             writer.step("changed", "b")
-        with part_journal(area / folder, 3, FileSystem()) as (_, changed, _):
+        with partition_journal(area / folder, 3, FileSystem()) as (_, changed, _):
             assert changed == {"a", "b"}
 
 
@@ -398,10 +410,11 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from kafkastore import migration
-from kafkastore.changes.parts import apply_in_parts
+from kafkastore.changes.apply import apply
 if __name__ == "__main__":
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        apply_in_parts(migration.plan(migration.survey(sys.argv[1])), pool.map)
+        plan = migration.plan(migration.survey(sys.argv[1]))
+        apply(plan, runner=lambda job, items, weigh: pool.map(job, items))
 """
 
 
@@ -429,7 +442,7 @@ def test_killed_drivers_leave_nothing_that_resume_and_undo_do_not_finish(
             [sys.executable, str(tmp_path / "driver.py"), str(root)],
             start_new_session=True, stderr=subprocess.DEVNULL,
         ) as process:
-            while process.poll() is None and changed_in_parts(root) < wanted:
+            while process.poll() is None and changed_by_tasks(root) < wanted:
                 time.sleep(0.001)
             if dies == "all":
                 os.killpg(process.pid, signal.SIGKILL)
@@ -446,7 +459,7 @@ def test_killed_drivers_leave_nothing_that_resume_and_undo_do_not_finish(
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def changed_in_parts(root):
+def changed_by_tasks(root):
     """How many files the workers have changed so far."""
     found = 0
     for path in root.parent.glob("*undo*/parts-*/*.jsonl"):

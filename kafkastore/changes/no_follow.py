@@ -1,8 +1,8 @@
-"""Directories opened without following symbolic links, to alter files nowhere else.
+"""Open directories and files without following symbolic links.
 
-Between a look at a directory and a change in it, whoever may write to the directory above can put a
-symbolic link in its place.  What is altered by a descriptor and a name is altered in the directory
-that was looked at.
+Between the check of a directory and a change in it, anybody who may write to its parent can replace
+it by a symbolic link.  A file that is altered by a descriptor and a name is altered in the
+directory that was checked.
 """
 
 from __future__ import annotations
@@ -16,30 +16,15 @@ from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
 
-# Enough to go through a directory, and allowed where its names may not be listed.
+# Enough to walk through a directory, and allowed where its names may not be listed.
 _PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 
 
 @contextmanager
 def opened_directory(path: Path) -> Iterator[int]:
-    """Open a directory by its real path, of which no part may be a symbolic link.
+    """Open a directory by its real path and yield its descriptor, for `dir_fd`.
 
-    Parameters
-    ----------
-    path : Path
-        As `os.path.realpath` gives it; a link that somebody has put into it since is refused.
-
-    Yields
-    ------
-    int
-        The descriptor, for `dir_fd`.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If a part is a symbolic link, or no directory.
-    FileNotFoundError
-        If it is gone.
+    Refuses a path of which a part has become a symbolic link since `os.path.realpath` returned it.
     """
     descriptor = os.open(path.anchor, _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -66,13 +51,7 @@ def opened_directory(path: Path) -> Iterator[int]:
 
 
 def open_file(path: Path, dir_fd: int) -> int:
-    """Open a regular file for reading, by its name in an open directory; no symbolic link.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is something else.
-    """
+    """Open a regular file in an open directory for reading; refuse a symbolic link or a device."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path.name, flags, dir_fd=dir_fd)

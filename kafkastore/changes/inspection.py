@@ -1,0 +1,170 @@
+"""What is left to do of a plan: the state of each file, before anything is altered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from kafkastore.changes.file_state import FileState, read_state, status_of
+from kafkastore.changes.no_follow import opened_directory
+from kafkastore.changes.plan import FileChange
+from kafkastore.changes.undo_area import kept_in
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.fs import FileSystem
+
+_REFUSALS_SHOWN = 3
+
+
+class ChangeState(Enum):
+    """How far one change of a plan is."""
+
+    PENDING = "pending"
+    #: The file is as planned, but a crash came before the journal's line.
+    UNRECORDED = "unrecorded"
+    DONE = "done"
+
+
+def inspect_changes(
+    root: Path, changes: Iterable[FileChange], recorded: frozenset[str]
+) -> tuple[dict[str, ChangeState], list[str]]:
+    """Return how far each change is, and a refusal for each file that does not fit the plan.
+
+    `recorded` are the paths that the journal has as changed.
+    """
+    states: dict[str, ChangeState] = {}
+    refusals = []
+    directories: set[str] = set()
+    for change in changes:
+        try:
+            check_directory(root, change, directories)
+            states[change.path] = _inspect(root, change, change.path in recorded)
+        except ChangeRefusedError as error:
+            refusals.append(str(error))
+    return states, refusals
+
+
+def check_directory(root: Path, change: FileChange, known: set[str]) -> None:
+    """Refuse a change in a directory that is a symbolic link; each directory is checked once."""
+    directory = os.path.dirname(change.path)
+    if directory not in known:
+        with suppress(FileNotFoundError), opened_directory(root / directory):
+            known.add(directory)
+
+
+def refuse(refusals: Sequence[str]) -> NoReturn:
+    """Refuse a plan, and name the first few reasons."""
+    reasons = list(dict.fromkeys(refusals))  # that of a directory comes with each file in it
+    left = len(reasons) - _REFUSALS_SHOWN
+    more = f"; and {left} more" if left > 0 else ""
+    raise ChangeRefusedError("; ".join(reasons[:_REFUSALS_SHOWN]) + more)
+
+
+def _inspect(root: Path, change: FileChange, is_recorded: bool) -> ChangeState:
+    """Return how far one change is.
+
+    | the file is            | recorded as changed           | not recorded              |
+    | ---------------------- | ----------------------------- | ------------------------- |
+    | as planned             | done                          | unrecorded                |
+    | as before              | pending (restored meanwhile)  | pending                   |
+    | neither                | done (a broker went on)       | refused                   |
+    """
+    path = root / change.path
+    status = status_of(path)
+    if is_recorded and change.after is not None and change.after.looks_same(status):
+        return ChangeState.DONE
+    state = read_state(path)
+    if _is_as(change.after, state):
+        return ChangeState.DONE if is_recorded else ChangeState.UNRECORDED
+    if _is_as(change.before, state):
+        check_reliances(root, change)
+        return ChangeState.PENDING
+    if is_recorded:
+        return ChangeState.DONE
+    raise ChangeRefusedError(f"{path} has changed since the plan was made")
+
+
+def _is_as(expected: FileState | None, found: FileState | None) -> bool:
+    """Return whether a file is the expected one, or is missing as expected."""
+    return found is None if expected is None else expected.same_file(found)
+
+
+def check_reliances(root: Path, change: FileChange) -> None:
+    """Refuse a change if a file that it was computed from has changed."""
+    for reliance in change.relies_on:
+        status = status_of(root / reliance.path)
+        found = None if status is None else (status.st_size, status.st_mtime_ns)
+        if found != (reliance.size, reliance.mtime_ns):
+            raise ChangeRefusedError(
+                f"{root / reliance.path} has changed since the plan was made, "
+                f"and {change.path} depends on it"
+            )
+
+
+class SpaceNeeded(NamedTuple):
+    """The disk space that pending changes need.
+
+    Attributes
+    ----------
+    new, replaced : int
+        Bytes of the new files, and of the old files that are not in the undo area yet.
+    example : str or None
+        The path of one of these old files.
+    """
+
+    new: int
+    replaced: int
+    example: str | None
+
+
+def space_needed(changes: Iterable[FileChange], area: Path) -> SpaceNeeded:
+    """Add up what pending changes need."""
+    new = replaced = 0
+    example = None
+    for change in changes:
+        if change.after is not None:
+            new += change.after.size
+        if change.before is not None and not os.path.lexists(kept_in(area, change.path)):
+            replaced += change.before.size
+            example = example or change.path
+    return SpaceNeeded(new, replaced, example)
+
+
+def check_space(root: Path, area: Path, needed: Sequence[SpaceNeeded], fs: FileSystem) -> None:
+    """Refuse when the new files, or copies of the old ones, cannot fit on their disks."""
+    new, copied = sum(each.new for each in needed), sum(each.replaced for each in needed)
+    example = next(_examples(needed), None)
+    if example is None or _can_link(root / example, area, fs):
+        copied = 0
+    if os.stat(area.parent).st_dev != os.stat(root).st_dev:
+        _check_free(area.parent, copied, "copies of the old files need")
+        copied = 0
+    what = "the new files and copies of the old ones need" if copied else "the new files need"
+    _check_free(root, new + copied, what)
+
+
+def _examples(needed: Iterable[SpaceNeeded]) -> Iterator[str]:
+    return (each.example for each in needed if each.example is not None)
+
+
+def _check_free(place: Path, needed: int, what: str) -> None:
+    disk = os.statvfs(place)
+    free = disk.f_bavail * disk.f_frsize
+    if needed > free:
+        raise ChangeRefusedError(f"{place} has {free} bytes left, {what} {needed}")
+
+
+def _can_link(path: Path, area: Path, fs: FileSystem) -> bool:
+    """Return whether a file can have a hard link where the undo area is."""
+    trial = area.with_name(area.name + ".link")
+    if os.path.lexists(trial):  # of a run that was killed here
+        fs.unlink(trial)
+    try:
+        fs.link(path, trial)
+    except OSError:  # whatever the reason, copies may be needed
+        return False
+    fs.unlink(trial)
+    return True

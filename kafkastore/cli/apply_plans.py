@@ -1,0 +1,240 @@
+"""Apply plans, resume and undo them: a progress bar meanwhile, what was done at the end."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from kafkastore.changes.apply import apply
+from kafkastore.changes.journal import Journal, find_journals
+from kafkastore.changes.plan import Plan
+from kafkastore.changes.recovery_areas import is_recovery_area
+from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.undo_area import area_of
+from kafkastore.cli.change_options import ChangeOptions
+from kafkastore.cli.changes_command import changes_command
+from kafkastore.cli.confirm import confirm
+from kafkastore.cli.copies import upload_copy
+from kafkastore.cli.failures import left_behind_is_told, note
+from kafkastore.cli.few_lines import few_lines
+from kafkastore.cli.json_lines import write_json
+from kafkastore.cli.progress import counting, progress
+from kafkastore.cli.tables import counted
+from kafkastore.cli.visible import visible
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError
+
+
+class NoJournalError(KafkaStoreError):
+    """A directory that is no undo area."""
+
+
+def apply_plans(
+    options: ChangeOptions,
+    paths: Sequence[Path],
+    plans: Sequence[Plan],
+    *,
+    as_json: bool,
+    master: str | None = None,
+    mtimes_are_kept: bool = False,
+) -> None:
+    """Do with plans what the options say: nothing, apply them, or upload a changed copy.
+
+    `paths` are the directories as they were given, and `master` the Spark whose executors do it;
+    without it threads do.
+    """
+    changes = sum(len(plan.changes) for plan in plans)
+    if options.is_plan_only:
+        if changes and not as_json:
+            print(options.hint)
+        return
+    if isinstance(options.copy_to, str):
+        upload_copy(
+            paths[0],
+            options.copy_to,
+            plans[0],
+            as_json=as_json,
+            master=master,
+            mtimes_are_kept=mtimes_are_kept,
+        )
+        return
+    _check_apart(plans)
+    if changes and options.asks:
+        names = ", ".join(map(str, paths))
+        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+    for plan in plans if changes else ():
+        _apply_plan(plan, options.undo_dir, as_json=as_json, master=master)
+
+
+def _check_apart(plans: Sequence[Plan]) -> None:
+    """Refuse a root and a partition in it: the first plan would change the second one's files."""
+    roots: dict[str, str] = {}
+    for plan in plans:
+        real = os.path.realpath(plan.root)
+        for change in plan.changes:
+            other = roots.setdefault(os.path.join(real, change.path), plan.root)
+            if other != plan.root:
+                raise ChangeRefusedError(
+                    f"{other} and {plan.root} hold the same files: name one of them"
+                )
+
+
+def _apply_plan(plan: Plan, undo_dir: Path | None, *, as_json: bool, master: str | None) -> None:
+    """Apply a plan and print what was done."""
+    area = area_of(plan, undo_dir)
+    journal = _run(
+        "changing", plan, area, master, partial(apply, plan, undo_dir, threads=os.cpu_count() or 1)
+    )
+    _print_done("applied", journal, as_json=as_json)
+
+
+def finish(
+    area: Path,
+    *,
+    as_json: bool,
+    root: Path | None = None,
+    trust_area: bool = False,
+    master: str | None = None,
+    verbose: bool = False,
+) -> None:
+    """Resume what was interrupted, applying or undoing, and print what was done.
+
+    `master` is the Spark whose executors resume applying; threads resume undoing in any case.
+    """
+    journal = open_journal(area, root)
+    if journal.is_finished:
+        _print_nothing_done(journal, as_json=as_json)
+        return
+    done = _run(
+        "finishing",
+        journal.plan,
+        area,
+        master if journal.phase == "applying" else None,
+        partial(resume, journal, trust_area=trust_area, threads=os.cpu_count() or 1),
+    )
+    _print_done(done.phase, done, as_json=as_json, verbose=verbose)
+
+
+def go_back(
+    area: Path,
+    *,
+    leave_changed: bool,
+    as_json: bool,
+    root: Path | None = None,
+    trust_area: bool = False,
+    verbose: bool = False,
+) -> int:
+    """Undo a plan and print what was done; return the exit code, 1 if files were left."""
+    journal = open_journal(area, root)
+    if journal.phase == "undone" and not journal.left:
+        _print_nothing_done(journal, as_json=as_json)
+        return 0
+    done = _run(
+        "undoing",
+        journal.plan,
+        area,
+        None,
+        partial(
+            undo,
+            journal,
+            trust_area=trust_area,
+            leave_changed=leave_changed,
+            threads=os.cpu_count() or 1,
+        ),
+    )
+    _print_done("undone", done, as_json=as_json, verbose=verbose)
+    return 1 if done.left else 0
+
+
+def open_journal(area: Path, root: Path | None = None) -> Journal:
+    """Open the journal in an undo area, of the directory that was named."""
+    if is_recovery_area(area):
+        raise NoJournalError(
+            f"{area} holds what a recovery cut, and the log may have grown since: nothing is put "
+            "back by itself; kafkastore changes remove deletes it"
+        )
+    try:
+        return Journal.open(area, root)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoJournalError(
+            f"{area} is no undo area; kafkastore changes list LOG_DIR names those of a directory"
+        ) from error
+
+
+def unfinished(path: Path, undo_dir: Path | None) -> list[Journal]:
+    """List the plans that were interrupted in a directory."""
+    return [each for each in find_journals(path, undo_dir) if not each.is_finished]
+
+
+def _run(
+    what: str, plan: Plan, area: Path, master: str | None, work: Callable[..., Journal]
+) -> Journal:
+    """Do some work on a plan's files; if it is interrupted, print how to resume it."""
+    left_behind = partial(_left_behind, area)
+    if master is None:
+        with progress(what, len(plan.changes)) as advance, left_behind_is_told(left_behind):
+            return work(progress=counting(advance))
+    from kafkastore.cli.on_spark import executor
+
+    with executor(master, what) as runner, left_behind_is_told(left_behind):
+        journal = work(runner=runner)
+        for failure in journal.failures:
+            raise failure.error
+        return journal
+
+
+def _left_behind(area: Path) -> str | None:
+    """Return how far a plan is, and how to go on; None if it is finished, or never began."""
+    try:
+        journal = Journal.open(area)
+    except (OSError, KafkaStoreError):
+        return None
+    if journal.is_finished:
+        return None
+    files = counted(len(journal.plan.changes), "file")
+    resume, undo = (changes_command(verb, area, journal.plan.root) for verb in ("resume", "undo"))
+    return (
+        f"{len(journal.changed):,} of {files} are changed, each wholly or not at all; "
+        f"{resume} finishes, {undo} goes back"
+    )
+
+
+def _print_nothing_done(journal: Journal, *, as_json: bool) -> None:
+    """Print that a plan was applied or undone before, and there was nothing to do."""
+    if as_json:
+        _print_done(journal.phase, journal, as_json=True)
+    else:
+        print(visible(f"already {journal.phase}, nothing to do: {journal.area}"))
+
+
+def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = False) -> None:
+    """Print what was done, what was left, and where the undo area is."""
+    files = len(journal.plan.changes)
+    if as_json:
+        write_json(
+            {
+                "kind": "result",
+                "outcome": outcome,
+                "root": str(journal.root) if files else journal.plan.root,
+                "job": journal.plan.job,
+                "files": files,
+                "left": sorted(journal.left),
+                "undo_area": str(journal.area) if files else None,
+            }
+        )
+        return
+    if not files:
+        return
+    if outcome == "applied":
+        line = (
+            f"done: {counted(files, 'file')} changed in {journal.root}\n"
+            f"undo area: {journal.area}\n"
+            f"to go back: {changes_command('undo', journal.area, journal.plan.root)}"
+        )
+    else:
+        line = f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.root}"
+    print(visible(line))
+    reason = "was left alone: it, or what was kept of it, was changed since"
+    left = ((None, f"{path} {reason}") for path in sorted(journal.left))
+    for line in few_lines(left, verbose=verbose):
+        note(line)
