@@ -39,6 +39,7 @@ PACKAGE_FOLDERS = {
     "kafkastore.checks": "kafkastore/checks",
     "kafkastore.broker": "kafkastore/broker",
     "kafkastore.kip_33": "kafkastore/kip_33",
+    "kafkastore.jobs": "kafkastore/jobs",
     "kafkastore.spark": "kafkastore/spark",
     "kafkastore.spark.source": "kafkastore/spark/source",
     "kafkastore.spark.source.streaming": "kafkastore/spark/source/streaming",

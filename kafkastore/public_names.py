@@ -4,10 +4,8 @@ from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume, undo
 from kafkastore.checks.findings import Finding, Severity
-from kafkastore.checks.predict import predict_start
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.checks.repair import plan_repair
-from kafkastore.checks.verify import verify
 from kafkastore.errors import (
     ChangeRefusedError,
     CorruptBatchError,
@@ -39,11 +37,13 @@ from kafkastore.errors import (
 from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
-from kafkastore.kip_33.failover import failover
-from kafkastore.kip_33.lag import lag
-from kafkastore.kip_33.latency import latency
-from kafkastore.kip_33.retention import retention
-from kafkastore.kip_33.sizing import sizing
+from kafkastore.jobs.failover import failover
+from kafkastore.jobs.lag import lag
+from kafkastore.jobs.latency import latency
+from kafkastore.jobs.predict import predict_start
+from kafkastore.jobs.retention import retention
+from kafkastore.jobs.sizing import sizing
+from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir_writer import LogDirWriter

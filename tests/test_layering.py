@@ -24,6 +24,7 @@ LAYERS = (
     ("changes",),
     ("legacy", "migration", "checks"),
     ("broker", "kip_33"),
+    ("jobs",),
     ("PUBLIC_NAMES",),  # kafkastore/__init__.py, public_names.py
     ("spark",),
     ("samples",),
@@ -184,6 +185,18 @@ def test_folders_are_small(pytestconfig):
     counts = module_counts(pytestconfig.rootpath)
     large = {folder: count for folder, count in counts.items() if count > MOST_MODULES}
     assert large == MORE_MODULES, "fewer: lower the number here; more: make another folder"
+
+
+def test_commands_know_spark_by_the_module_that_makes_its_runner(pytestconfig):
+    users = {
+        path.name
+        for path, module, package in modules(pytestconfig.rootpath)
+        if layer_of(module) == "cli"
+        for _, target in imported(path.read_text(), package)
+        if target.startswith("kafkastore.spark")
+    }
+    # The pipeline has no other way than on Spark.
+    assert users == {"on_spark.py", "pipeline.py"}
 
 
 def test_those_that_know_remote_stores_are_few_and_do(pytestconfig):

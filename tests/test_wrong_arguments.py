@@ -173,8 +173,6 @@ def test_a_reindex_of_partitions_takes_the_names_that_a_store_takes(root):
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
-        (lambda value: list(kafkastore.retention(value)), "store must be a LogStore"),
-        (kafkastore.sizing, "store must be a LogStore"),
         (kafkastore.apply, "plan must be a Plan"),
         (kafkastore.migration.plan, "survey must be a Survey"),
         (lambda value: kafkastore.recover_log(value, version="2.4"), "log must be a PartitionLog"),
@@ -184,6 +182,31 @@ def test_a_reindex_of_partitions_takes_the_names_that_a_store_takes(root):
 def test_a_path_in_place_of_what_is_opened_there_is_refused(ask, told, value):
     with pytest.raises(TypeError, match=told):
         ask(value)
+
+
+JOBS = [
+    kafkastore.verify,
+    lambda path: [(each.path, each.outcome) for each in kafkastore.predict_start(path)],
+    lambda path: kafkastore.lag(path, offsets={}),
+    kafkastore.latency,
+    lambda path: kafkastore.failover(path, path, offsets={}),
+    lambda path: kafkastore.retention(path, now=0),
+    lambda path: [kafkastore.sizing(path)],
+]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_takes_a_path_several_paths_or_a_store(root, job):
+    expected = list(map(repr, job(kafkastore.open(root))))
+    for path in (root, str(root), [root], (str(root),)):
+        assert list(map(repr, job(path))) == expected
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("value", [5, New(path="/d"), [1], {"/d/logs"}])
+def test_a_job_of_what_is_no_path_is_refused(job, value):
+    with pytest.raises(TypeError, match="path must be a path, a list of paths or a LogStore"):
+        list(job(value))
 
 
 @pytest.mark.parametrize("asked", [[1], None, "t-0", {1: 2}.items()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -18,7 +18,7 @@ class Runner(Protocol):
     def __call__(
         self,
         work: Callable[[Item], Result],
-        items: Sequence[Item],
+        items: Iterable[Item],
         /,
         *,
         weigh: Callable[[Item], int],

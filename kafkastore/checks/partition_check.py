@@ -26,6 +26,7 @@ from kafkastore.checks.segment_check import SegmentCheck
 from kafkastore.checks.snapshot_check import SnapshotCheck
 from kafkastore.checks.time_check import TimeCheck
 from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
+from kafkastore.formats.file_names import TopicPartition
 from kafkastore.paths import to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
@@ -52,6 +53,8 @@ class CheckedPartition:
         How many there are, and of how many the log was read.
     topic_id : str or None
         What ``partition.metadata`` says.
+    topic_partition : TopicPartition or None
+        None where something else was checked.
     """
 
     path: Path
@@ -60,6 +63,7 @@ class CheckedPartition:
     segments: int = 0
     segments_read: int = 0
     topic_id: str | None = None
+    topic_partition: TopicPartition | None = None
 
 
 def check_partition(
@@ -94,7 +98,7 @@ class _PartitionCheck:
     def __init__(self, log: PartitionLog, sample: float) -> None:
         self.log = log
         self.sample = sample
-        self.checked = CheckedPartition(log.path)
+        self.checked = CheckedPartition(log.path, topic_partition=log.topic_partition)
         self.gaps: list[tuple[int, int]] = []
         self.has_epochs = False
         self.before: SegmentCheck | None = None

@@ -46,10 +46,8 @@ from kafkastore.segment.small_file import has_bytes, read_if_there
 from kafkastore.segment.zeros import is_zero_from
 from kafkastore.store.log_store import (
     AnyPartition,
-    AnyPath,
     LogStore,
     as_topic_partition,
-    open_store,
 )
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import BrokerRules, rules_of
@@ -109,63 +107,10 @@ class Prediction:
     made_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
-def predict_start(
-    path: AnyPath | list[AnyPath],
-    broker: str = "2.4",
-    *,
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-    partitions: Collection[AnyPartition] | None = None,
-) -> Iterator[Prediction]:
-    """Work out what the next start of a broker does to log directories; nothing is altered.
-
-    Parameters
-    ----------
-    path : path-like or list of path-like
-        Log directories or partition directories. One that lies in no log directory has no marker
-        and no checkpoints: all of it is recovered.
-    broker : str
-        Its version, such as ``2.4``.
-    index_interval_bytes : int
-        The topics' ``index.interval.bytes``.
-    partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``; what is no partition is told all
-        the same. Default: all.
-
-    Yields
-    ------
-    Prediction
-        First what is no partition, then each partition, by topic and number.
-
-    Raises
-    ------
-    NotALogDirectoryError
-        If a path is neither.
-    UnknownVersionError
-        If the version is none.
-    KeyError
-        If one of `partitions` is not there.
-    """
-    rules_of(broker)
-    store = open_store(path)
-    logs = logs_to_predict(store, partitions)
-    yield from predict_beside(store, broker)
-    for log in logs:
-        yield predict_log(log, broker, index_interval_bytes)
-
-
 def predict_beside(store: LogStore, broker: str) -> Iterator[Prediction]:
-    """Work out what the next start of a broker does to what is no partition that it could load.
+    """Yield what a broker's start does to what is no partition that it could load.
 
-    Parameters
-    ----------
-    store : LogStore
-    broker : str
-        Its version.
-
-    Yields
-    ------
-    Prediction
-        Damaged checkpoints, directories that are no partitions, partitions that are there twice.
+    Damaged checkpoints, directories that are no partitions, duplicate partitions.
     """
     rules = rules_of(broker)
     for log_dir in store.log_dirs:
@@ -178,24 +123,7 @@ def predict_beside(store: LogStore, broker: str) -> Iterator[Prediction]:
 def logs_to_predict(
     store: LogStore, partitions: Collection[AnyPartition] | None
 ) -> Iterator[PartitionLog]:
-    """Open the partitions that a broker would load, one after the other.
-
-    Parameters
-    ----------
-    store : LogStore
-    partitions : collection or None
-        As for `predict_start`.
-
-    Returns
-    -------
-    iterator of PartitionLog
-        By topic and number; behind them those that are being moved here.
-
-    Raises
-    ------
-    KeyError
-        If one of `partitions` is not there.
-    """
+    """Yield the partitions that a broker would load, by topic and number; then future ones."""
     chosen = _chosen(store, partitions)
     return (
         logs.copies(topic_partition)[0]
@@ -322,17 +250,7 @@ def _odd_file(log: PartitionLog, error: NotAFileError) -> Prediction:
 
 
 def changed_files(recovered: RecoveredLog) -> list[str]:
-    """Name the files that a start deletes, renames, cuts or writes with other bytes than they have.
-
-    Parameters
-    ----------
-    recovered : RecoveredLog
-
-    Returns
-    -------
-    list of str
-        Rising.
-    """
+    """List the files that a start deletes, renames, truncates or writes with other bytes."""
     names = {*recovered.deleted, *recovered.renamed, *recovered.cut, *recovered.copied}
     names |= {
         name

@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import tzinfo
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import click
 
@@ -30,15 +29,15 @@ from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_opti
 from kafkastore.cli.tables import StreamedTable, counted, print_table
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.jobs.compare import ComparedPartition, CompareJob, comparison_rows
+from kafkastore.jobs.places import Copies
+from kafkastore.jobs.runner import Failed
 from kafkastore.legacy import (
     ComparisonSummary,
     summarise,
 )
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.lookup.rules import CORRECT
-from kafkastore.spark.jobs.places import chosen_copies, weight
-from kafkastore.spark.jobs.times import compare_readable, times_for
-from kafkastore.spark.spread import Failed, Run, attempt
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -50,23 +49,6 @@ if TYPE_CHECKING:
     Compared = Iterable[tuple[TopicPartition, NDArray[np.void]]]
 
 _DRAWINGS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
-
-
-class _How(NamedTuple):
-    """How partitions are asked."""
-
-    times: Sequence[int]
-    samples: int
-    rules: str
-    legacy: LegacyView
-
-    def times_for(self, log: PartitionLog) -> Sequence[int]:
-        """Return the times that were given, or some at which answers can differ."""
-        return times_for(log, self.times, self.samples, self.legacy.mtimes)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what the functions of `kafkastore.legacy` are told."""
-        return {"broker_rules": self.rules, **self.legacy._asdict()}
 
 
 def _check_rules(context: click.Context, parameter: click.Parameter, name: str) -> str:
@@ -143,22 +125,24 @@ def command(
     for file in (output, plot, save_mtimes):
         if file is not None:
             check_output(file, selection.store)
-    how = _How(
+    job = CompareJob(
         resolve(moments, selection, relative_to),
         samples,
-        rules,
-        LegacyView(
+        broker_rules=rules,
+        on_corrupt=on_corrupt,
+        **LegacyView(
             time.time_ns() // 1_000_000, load_mtimes(mtimes_file, selection), whole_seconds
-        ),
+        )._asdict(),
     )
     if save_mtimes is not None:
         write_mtimes(save_mtimes, _logs(selection))
     problems = Problems(len(selection.topic_partitions), on_corrupt)
     is_streamed = output is None and (as_json or not summary)
-    with executor(master, "comparing", while_printing=is_streamed) as run:
-        compared = _compared(
-            run, selection, how, mtimes_file, problems, is_weighed=master is not None
-        )
+    items = job.items(
+        selection.store, selection.topic_partitions, is_weighed=master is not None
+    )
+    with executor(master, "comparing", while_printing=is_streamed) as runner:
+        compared = _compared(job, job.outcomes(items, runner), selection, mtimes_file, problems)
         if not is_streamed and output is None:  # the bar goes before they are printed
             compared = iter(list(compared))
         elif form is not None and output is not None:
@@ -173,7 +157,7 @@ def command(
     if not as_json:
         _print_total(total, rules)
     if plot is not None and drawing is not None:
-        _draw_all(plot, drawing, selection, how)
+        _draw_all(plot, drawing, selection, job)
     return problems.exit_code
 
 
@@ -204,40 +188,22 @@ def _logs(selection: Selection) -> Iterator[PartitionLog]:
 
 
 def _compared(
-    run: Run,
+    job: CompareJob,
+    outcomes: Iterable[tuple[Copies, ComparedPartition | Failed]],
     selection: Selection,
-    how: _How,
     mtimes_file: Path | None,
     problems: Problems,
-    *,
-    is_weighed: bool,
 ) -> Compared:
-    """Ask partition by partition; name those that cannot be read."""
-    partitions = selection.topic_partitions
-    items = chosen_copies(selection.store, partitions, is_weighed=is_weighed)
-    compare = partial(
-        compare_readable,
-        times=how.times,
-        samples=how.samples,
-        how=how.arguments(),
-        on_corrupt=problems.on_corrupt,
-    )
-    found = run(partial(attempt, compare), items, weigh=weight)
-    for partition, each in zip(partitions, found, strict=True):
+    """Yield the answers of each partition; name those that cannot be read."""
+    for copies, each in outcomes:
+        partition = TopicPartition(copies[0].topic, copies[0].partition)
         if isinstance(each, Failed):
             problems.add(partition, each.error)
         else:
             problems.add_skipped(partition, each.skipped)
             yield partition, each.compared
-    for _ in watched(_logs(selection), mtimes_file, how.legacy.mtimes):
+    for _ in watched(_logs(selection), mtimes_file, job.mtimes):
         pass
-
-
-def _rows(compared: NDArray[np.void]) -> Iterator[tuple[int, list[int | None]]]:
-    """Yield each time, and the numbers of its row: three offsets and what they cost."""
-    for asked, legacy, broker, correct, redelivered, missed in compared.tolist():
-        numbers = (legacy, broker[1], correct[1], redelivered, missed)
-        yield asked, [None if number < 0 else number for number in numbers]
 
 
 def _write_json(compared: Compared, *, summary: bool) -> None:
@@ -249,15 +215,8 @@ def _write_json(compared: Compared, *, summary: bool) -> None:
             write_json(place | found._asdict())
             total = total.combined(found)
             continue
-        for asked, (legacy, broker, correct, redelivered, missed) in _rows(each):
-            write_json(place | {
-                "asked_timestamp": asked,
-                "legacy": legacy,
-                "broker": broker,
-                "correct": correct,
-                "redelivered": redelivered,
-                "missed": missed,
-            })
+        for row in comparison_rows(each):
+            write_json({**place, **row})
     if summary:
         write_json({"topic": None, "partition": None} | total._asdict())
 
@@ -300,7 +259,8 @@ def _print_rows(
         missed=10,
     )
     for topic_partition, each in compared:
-        for asked, (*offsets, redelivered, missed) in _rows(each):
+        for row in comparison_rows(each):
+            asked, *offsets, redelivered, missed = row.values()
             table.add(
                 topic_partition,
                 show_time(asked, zone),
@@ -336,7 +296,7 @@ def _print_total(total: ComparisonSummary, rules: str) -> None:
 
 
 def _draw_all(
-    path: Path, drawing: Literal["svg", "png"], selection: Selection, how: _How
+    path: Path, drawing: Literal["svg", "png"], selection: Selection, job: CompareJob
 ) -> None:
     """Draw each partition; of several, each with its name in that of its file."""
     from kafkastore.legacy.staircase import NothingToDrawError
@@ -346,7 +306,7 @@ def _draw_all(
         for log in _logs(selection):
             own = path.with_name(f"{path.stem}.{log.topic_partition}{path.suffix}")
             try:
-                _draw(path if count == 1 else own, drawing, log, how)
+                _draw(path if count == 1 else own, drawing, log, job)
             except NothingToDrawError as error:
                 if count == 1:
                     raise
@@ -354,10 +314,17 @@ def _draw_all(
             advance(1)
 
 
-def _draw(path: Path, drawing: Literal["svg", "png"], log: PartitionLog, how: _How) -> None:
+def _draw(path: Path, drawing: Literal["svg", "png"], log: PartitionLog, job: CompareJob) -> None:
     """Draw one partition's answers, from the first to the last of its times."""
     from kafkastore.legacy.staircase import draw_staircase, staircase
 
-    drawn = staircase(log, how.times_for(log), **how.arguments())
+    drawn = staircase(
+        log,
+        job.times_for(log),
+        now=job.now,
+        mtimes=job.mtimes,
+        broker_rules=job.broker_rules,
+        whole_seconds=job.whole_seconds,
+    )
     with written_whole(path) as stream:
-        draw_staircase(stream, drawing, drawn, how.rules)
+        draw_staircase(stream, drawing, drawn, job.broker_rules)

@@ -1,14 +1,13 @@
 """``kafkastore failover``: where consumers of one cluster go on in another."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import tzinfo
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
+from kafkastore.changes.runner import Runner
 from kafkastore.cli.durations import parse_duration
 from kafkastore.cli.failures import FOUND_PROBLEMS, note, tell
 from kafkastore.cli.json_lines import json_option, write_json
@@ -20,21 +19,15 @@ from kafkastore.cli.selection import ANY_PATH, select, topic_options
 from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.times import show_time, zone_option
 from kafkastore.formats.group_metadata import OffsetCommitKey
+from kafkastore.jobs.failover import FailoverJob
+from kafkastore.jobs.group_positions import GroupPosition, position_items
+from kafkastore.jobs.latency import LatencyJob
+from kafkastore.jobs.runner import Failed
 from kafkastore.kip_33.failover import FailoverError, Method, PartitionFailover
 from kafkastore.kip_33.failover_check import FailoverCheck
 from kafkastore.kip_33.fingerprints import Match
-from kafkastore.kip_33.lag import Place
+from kafkastore.kip_33.lag import OffsetPlace
 from kafkastore.kip_33.latency import Latency
-from kafkastore.spark.jobs.positions import (
-    Committed,
-    Moved,
-    failover_row,
-    move_position,
-    to_follow,
-    weigh,
-)
-from kafkastore.spark.jobs.times import measure_latency, to_measure, weigh_both
-from kafkastore.spark.spread import Failed, Run, attempt
 from kafkastore.store.log_store import LogStore, open_store
 
 
@@ -114,37 +107,34 @@ def command(
     committed = committed_of(
         selection, groups, given, problems, narrowed=bool(topics or partitions)
     )
-    options = {
-        "by": by,
-        "largest_latency_ms": largest_latency_ms,
-        "clock_skew_ms": clock_skew_ms,
-        "topic_prefix": topic_prefix,
-        "check": check,
-        "match": match,
-    }
     measured = None if latency_from is None else open_store(latency_from)
     weighed = master is not None
-    items = [
-        to_follow(
-            key, each, selection.store, target=target, topic_prefix=topic_prefix, is_weighed=weighed
-        )
-        for key, each in committed.items()
-    ]
+    items = position_items(
+        committed, selection.store, target, topic_prefix=topic_prefix, is_weighed=weighed
+    )
     unmoved: list[str] = []
-    with executor(master, "moving") as run:
-        largest = _largest({key.topic for key in committed}, measured, run, is_weighed=weighed)
-        found = list(_moved(items, options, largest, run, problems, unmoved))
+    with executor(master, "moving") as runner:
+        job = FailoverJob(
+            by,
+            largest_latency_ms,
+            clock_skew_ms,
+            topic_prefix,
+            check,
+            match,
+            _largest({key.topic for key in committed}, measured, runner, is_weighed=weighed),
+        )
+        found = list(_moved(job, items, runner, problems, unmoved))
     if as_json:
         for each in found:
-            write_json(_as_json(each))
+            for row in job.rows(each):
+                write_json(row)
     elif found:
-        answers = [each.found for each in found]
-        _print(answers, zone)
-        _tell_of_checks([each.check for each in answers if each.check is not None])
-    beyond = [_beyond_end(each) for each in found if each.place is Place.BEYOND_END]
+        _print(found, zone)
+        _tell_of_checks([each.check for each in found if each.check is not None])
+    beyond = [_beyond_end(each) for each in found if each.place is OffsetPlace.BEYOND_END]
     for problem in (*beyond, *unmoved):
         tell(problem)
-    checks = [each.found.check for each in found]
+    checks = [each.check for each in found]
     is_lossy = any(check is not None and check.lost for check in checks)
     return problems.exit_code or (FOUND_PROBLEMS if is_lossy or beyond or unmoved else 0)
 
@@ -162,16 +152,14 @@ def _check_latency_options(
 
 
 def _moved(
-    items: Sequence[Committed],
-    options: Mapping[str, Any],
-    largest: Mapping[str, int | Exception] | None,
-    run: Run,
+    job: FailoverJob,
+    items: Sequence[GroupPosition],
+    runner: Runner,
     problems: Problems,
     unmoved: list[str],
-) -> Iterator[Moved]:
-    """Carry positions over one by one; what can't be is told."""
-    job = partial(attempt, partial(_move, options=options, largest=largest))
-    for item, moved in zip(items, run(job, items, weigh=weigh), strict=True):
+) -> Iterator[PartitionFailover]:
+    """Carry positions over one by one; name those that can't be."""
+    for item, moved in job.outcomes(items, runner):
         if not isinstance(moved, Failed):
             yield moved
             continue
@@ -183,36 +171,18 @@ def _moved(
             problems.add(partition, moved.error)
 
 
-def _move(
-    item: Committed,
-    *,
-    options: Mapping[str, Any],
-    largest: Mapping[str, int | Exception] | None,
-) -> Moved:
-    """Carry a position over, with the largest latency of its topic elsewhere, if that counts."""
-    if largest is not None:
-        latency_ms = largest[item.key.topic]
-        if isinstance(latency_ms, Exception):
-            raise latency_ms
-        options = {**options, "largest_latency_ms": latency_ms}
-    return move_position(item, options=options)
-
-
 def _largest(
-    topics: Collection[str], measured: LogStore | None, run: Run, *, is_weighed: bool
+    topics: Collection[str], measured: LogStore | None, runner: Runner, *, is_weighed: bool
 ) -> dict[str, int | Exception] | None:
     """Find the largest latency of each topic elsewhere, or why it is not known."""
     if measured is None:
         return None
-    items = [
-        to_measure(measured, each, None, is_weighed=is_weighed)
-        for each in measured.partitions
-        if each.topic in topics
-    ]
-    job = partial(attempt, partial(measure_latency, create_time_header=None, is_elsewhere=False))
+    job = LatencyJob()
+    chosen = (each for each in measured.partitions if each.topic in topics)
+    items = job.items(measured, chosen, is_weighed=is_weighed)
     found: dict[str, list[Latency | Failed]] = {topic: [] for topic in topics}
-    for item, each in zip(items, run(job, items, weigh=weigh_both), strict=True):
-        found[item.copies[0].topic].append(each)
+    for item, each in job.outcomes(items, runner):
+        found[item.topic].append(each)
     return {topic: _largest_of(topic, parts) for topic, parts in found.items()}
 
 
@@ -230,19 +200,13 @@ def _largest_of(topic: str, parts: Sequence[Latency | Failed]) -> int | Exceptio
     )
 
 
-def _beyond_end(moved: Moved) -> str:
+def _beyond_end(found: PartitionFailover) -> str:
     """Say what a position beyond the log end means."""
-    found = moved.found
     return (
         f"{found.group or 'position'} at {found.source}: offset {found.position} lies beyond the "
-        f"log end of cluster 1, {moved.log_end_offset}; records that it consumed are missing "
+        f"log end of cluster 1, {found.log_end_offset}; records that it consumed are missing "
         f"there, and what it did not consume is not known"
     )
-
-
-def _as_json(moved: Moved) -> dict[str, Any]:
-    row = failover_row(moved)
-    return {"group": row.pop("group"), **moved.found.target._asdict(), **row}
 
 
 def _print(found: Sequence[PartitionFailover], zone: tzinfo | None) -> None:

@@ -1,11 +1,9 @@
 """``kafkastore lag``: how far consumer groups are behind, in records and in time."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -21,12 +19,13 @@ from kafkastore.cli.times import parse_moment, resolve, show_time, zone_option
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
-from kafkastore.kip_33.committed_offsets import NoCommittedOffsetsError, committed_offsets
-from kafkastore.kip_33.lag import PartitionLag, Place
+from kafkastore.jobs.group_positions import committed_positions, position_items
+from kafkastore.jobs.lag import LagJob
+from kafkastore.jobs.runner import Failed
+from kafkastore.kip_33.committed_offsets import NoCommittedOffsetsError
+from kafkastore.kip_33.lag import OffsetPlace, PartitionLag
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
-from kafkastore.spark.jobs.positions import lag_row, measure_lag, to_follow, weigh
-from kafkastore.spark.spread import Failed, Run, attempt
 
 Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
 
@@ -80,20 +79,26 @@ def command(
     )
     shown: list[PartitionLag] = []
     places = set()
-    with executor(master, "reading", while_printing=as_json) as run:
-        found = _measured(
-            run, selection, committed, until, isolation, problems, is_weighed=master is not None
-        )
-        for each in found:
-            places.add(each.place)
+    job = LagJob(until, isolation, on_corrupt)
+    items = position_items(committed, selection.store, is_weighed=master is not None)
+    with executor(master, "reading", while_printing=as_json) as runner:
+        for item, found in job.outcomes(items, runner):
+            if isinstance(found, Failed):
+                problems.add(f"{item.key.topic}-{item.key.partition}", found.error)
+                continue
+            problems.add_skipped(found.topic_partition, found.skipped)
+            places.add(found.place)
             if as_json:
-                write_json(_as_json(each))
+                for row in job.rows(found):
+                    write_json(row)
             else:
-                shown.append(each)
+                shown.append(found)
     if not as_json:
         _print(shown, zone)
     # A broker's own __consumer_offsets are about partitions of all brokers; what was given is not.
-    odd = {Place.BELOW_START, Place.BEYOND_END} | ({Place.NO_PARTITION} if given else set())
+    odd = {OffsetPlace.BELOW_START, OffsetPlace.BEYOND_END}
+    if given:
+        odd.add(OffsetPlace.NO_PARTITION)
     return FOUND_PROBLEMS if places & odd else problems.exit_code
 
 
@@ -127,25 +132,18 @@ def committed_of(
     NoCommittedOffsetsError
         If nothing is given and the store has none, or none of a group.
     """
-    if given is None:
-        unreadable: dict[TopicPartition, CorruptionError] = {}
-        try:
-            committed: Committed = committed_offsets(
-                selection.store, groups, unreadable=unreadable
-            )
-        except NoCommittedOffsetsError as error:
-            raise NoCommittedOffsetsError(
-                f"{error}; give offsets by --offsets or --offsets-file"
-            ) from error
-        finally:
-            for partition, each in unreadable.items():
-                problems.add(partition, each)
-    else:
-        committed = {
-            key: OffsetAndMetadata(offset, "", -1)
-            for key, offset in sorted(given.items())
-            if not groups or key.group in groups
-        }
+    unreadable: dict[TopicPartition, CorruptionError] = {}
+    try:
+        committed = committed_positions(
+            selection.store, groups, offsets=given, unreadable=unreadable
+        )
+    except NoCommittedOffsetsError as error:
+        raise NoCommittedOffsetsError(
+            f"{error}; give offsets by --offsets or --offsets-file"
+        ) from error
+    finally:
+        for partition, each in unreadable.items():
+            problems.add(partition, each)
     chosen = set(selection.topic_partitions)
     kept = {
         key: each
@@ -160,38 +158,6 @@ def committed_of(
             else f"there is no committed offset{of}"
         )
     return kept
-
-
-def _measured(
-    run: Run,
-    selection: Selection,
-    committed: Committed,
-    now: int | None,
-    isolation: Isolation,
-    problems: Problems,
-    *,
-    is_weighed: bool,
-) -> Iterator[PartitionLag]:
-    """Measure partition by partition; what can't be read is told."""
-    items = [
-        to_follow(key, each, selection.store, is_weighed=is_weighed)
-        for key, each in committed.items()
-    ]
-    measure = partial(
-        measure_lag, now=now, isolation=isolation, on_corrupt=problems.on_corrupt
-    )
-    job = partial(attempt, measure)
-    for key, found in zip(committed, run(job, items, weigh=weigh), strict=True):
-        if isinstance(found, Failed):
-            problems.add(f"{key.topic}-{key.partition}", found.error)
-        else:
-            problems.add_skipped(found.topic_partition, found.skipped)
-            yield found
-
-
-def _as_json(found: PartitionLag) -> dict[str, Any]:
-    row = lag_row(found)
-    return {"group": row.pop("group"), **found.topic_partition._asdict(), **row}
 
 
 def _print(found: Sequence[PartitionLag], zone: tzinfo | None) -> None:
@@ -229,15 +195,15 @@ def _number(value: int | None) -> str:
 
 def _note(found: PartitionLag) -> str:
     """Say what is special about a group's position."""
-    if found.place is Place.NO_PARTITION:
+    if found.place is OffsetPlace.NO_PARTITION:
         return found.place.value
     notes = []
-    if found.place is Place.BELOW_START:
+    if found.place is OffsetPlace.BELOW_START:
         notes.append(
             f"{counted(found.lost_offsets, 'offset')} deleted unread, the log starts at "
             f"{found.log_start_offset}"
         )
-    elif found.place is Place.BEYOND_END:
+    elif found.place is OffsetPlace.BEYOND_END:
         notes.append(found.place.value)
     unread = found.unread
     if unread is not None and unread.untimed_records:

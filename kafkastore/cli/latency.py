@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import click
 
+from kafkastore.changes.runner import Runner
 from kafkastore.cli.durations import show_duration
 from kafkastore.cli.failures import note
 from kafkastore.cli.json_lines import json_option, write_json
@@ -18,10 +17,10 @@ from kafkastore.cli.selection import ANY_PATH, Selection, select, selection_opti
 from kafkastore.cli.tables import print_table
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.kip_33.latency import Latency
+from kafkastore.jobs.latency import LatencyJob, MeasuredPartition, latency_row
+from kafkastore.jobs.runner import Failed
+from kafkastore.kip_33.latency import Latency, combined
 from kafkastore.log.damage import OnCorrupt
-from kafkastore.spark.jobs.times import combined, measure_latency, to_measure, weigh_both
-from kafkastore.spark.spread import Failed, Run, attempt
 from kafkastore.store.log_store import LogStore, open_store
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
@@ -62,13 +61,19 @@ def command(
     other = None if created_in is None else open_store(created_in)
     problems = Problems(len(selection.topic_partitions), on_corrupt)
     shown: list[Latency] = []
-    with executor(master, "reading", while_printing=as_json) as run:
-        found = _measured(
-            run, selection, create_time_header, other, problems, is_weighed=master is not None
-        )
-        for each in found:
+    job = LatencyJob(create_time_header, other is not None, on_corrupt)
+    items = job.items(
+        selection.store,
+        _only_once(selection, problems),
+        other,
+        is_weighed=master is not None,
+    )
+    with executor(master, "reading", while_printing=as_json) as runner:
+        for each in _by_topic(job, items, runner, problems):
             if as_json:
-                write_json(_as_json(each))
+                write_json(
+                    {"topic": each.topic, "partitions": each.partitions, **latency_row(each)}
+                )
             else:
                 shown.append(each)
     if not as_json:
@@ -76,39 +81,24 @@ def command(
     return problems.exit_code
 
 
-def _measured(
-    run: Run,
-    selection: Selection,
-    create_time_header: str | None,
-    created_in: LogStore | None,
-    problems: Problems,
-    *,
-    is_weighed: bool,
-) -> Iterator[Latency]:
-    """Measure partition by partition, and sum up by topic; what can't be read is told."""
-    items = []
+def _only_once(selection: Selection, problems: Problems) -> Iterator[TopicPartition]:
+    """Yield the chosen partitions; name duplicate ones."""
     duplicates = selection.store.partitions.duplicates
-    for topic_partition in selection.topic_partitions:
-        if topic_partition in duplicates:
-            error = DuplicatePartitionError({topic_partition: duplicates[topic_partition]})
-            problems.add(topic_partition, error)
-            continue
-        items.append(
-            to_measure(selection.store, topic_partition, created_in, is_weighed=is_weighed)
-        )
-    job = partial(
-        measure_latency,
-        create_time_header=create_time_header,
-        is_elsewhere=created_in is not None,
-        on_corrupt=problems.on_corrupt,
-    )
-    found = run(partial(attempt, job), items, weigh=weigh_both)
-    places = (item.copies[0] for item in items)
-    of_topic = zip(places, found, strict=True)
-    for topic, group in groupby(of_topic, key=lambda pair: pair[0].topic):
+    for each in selection.topic_partitions:
+        if each in duplicates:
+            problems.add(each, DuplicatePartitionError({each: duplicates[each]}))
+        else:
+            yield each
+
+
+def _by_topic(
+    job: LatencyJob, items: Sequence[MeasuredPartition], runner: Runner, problems: Problems
+) -> Iterator[Latency]:
+    """Measure partition by partition, and sum up by topic; name what can't be read."""
+    for topic, group in groupby(job.outcomes(items, runner), key=lambda pair: pair[0].topic):
         measured: list[Latency] = []
-        for place, each in group:
-            partition = TopicPartition(topic, place.partition)
+        for item, each in group:
+            partition = TopicPartition(topic, item.copies[0].partition)
             if isinstance(each, Failed):
                 problems.add(partition, each.error)
             else:
@@ -116,22 +106,6 @@ def _measured(
                 measured.append(each)
         if measured:
             yield combined(topic, measured)
-
-
-def _as_json(found: Latency) -> dict[str, Any]:
-    return {
-        "topic": found.topic,
-        "partitions": found.partitions,
-        "records": found.records,
-        "unknown_records": found.unknown_records,
-        "create_time_batches": found.create_time_batches,
-        "negative_records": found.negative_records,
-        **{
-            f"{name.replace('.', '_')}_ms": found.percentile(percent)
-            for name, percent in _PERCENTILES.items()
-        },
-        "max_ms": found.largest,
-    }
 
 
 def _print(

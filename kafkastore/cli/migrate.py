@@ -178,7 +178,7 @@ def _survey(path: Path, here: Collection[TopicPartition], how: _How) -> Survey:
     """Survey partitions of a directory, by threads or by Spark."""
     read_logs = how.mode in READING_MODES
     if how.master is not None:
-        from kafkastore.spark.jobs import planning
+        from kafkastore.jobs import planning
 
         with executor(how.master, f"reading {path.name}") as run:
             return planning.survey(

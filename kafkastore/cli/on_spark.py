@@ -1,22 +1,23 @@
-"""``--spark``: a command's work on many partitions, by Spark instead of by this process."""
+"""``--spark``: a command's work on many partitions, done by Spark or by this process."""
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
 from typing import Any, TypeVar
 
 import click
 
+from kafkastore.changes.runner import Runner
 from kafkastore.cli import interrupts
 from kafkastore.cli.failures import sentence
 from kafkastore.cli.progress import progress
 from kafkastore.errors import KafkaStoreError
-from kafkastore.spark.spread import Run, spread
+from kafkastore.jobs.runner import run_here
+from kafkastore.spark.spread import spread
 from kafkastore.spark.watch import SparkFailedError, borrowed_session, failures_of_spark
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -41,8 +42,15 @@ def spark_option(function: FunctionT) -> FunctionT:
 
 
 @contextmanager
-def executor(master: str | None, what: str, *, while_printing: bool = False) -> Iterator[Run]:
-    """Choose who does the work, and show how far it is.
+def executor(
+    master: str | None,
+    what: str,
+    *,
+    here: Runner = run_here,
+    total: int | None = None,
+    while_printing: bool = False,
+) -> Iterator[Runner]:
+    """Choose the runner of a job, and show how far it is.
 
     Parameters
     ----------
@@ -51,12 +59,16 @@ def executor(master: str | None, what: str, *, while_printing: bool = False) -> 
         it was not there before.
     what : str
         The work, in a word or two, for the bar.
+    here : callable
+        The runner without Spark.
+    total : int, optional
+        How many items there are, where they are not listed beforehand.
     while_printing : bool
         Whether results are printed as they come. Those of Spark come when all work is done.
 
     Yields
     ------
-    Run
+    Runner
 
     Raises
     ------
@@ -65,40 +77,41 @@ def executor(master: str | None, what: str, *, while_printing: bool = False) -> 
     """
     if master is not None:
         with session_of(master) as spark:
-            yield _on_spark(partial(spread, spark), what)
+            yield _on_spark(spark, what)
         return
 
     # The bar's `with` is not in a generator, which the garbage collector may end in any thread.
     with ExitStack() as shown:
 
         def run(
-            job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
+            work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
         ) -> Iterator[Result]:
-            advance = shown.enter_context(
-                progress(what, len(items), while_printing=while_printing)
-            )
-            for item in items:
-                yield job(item)
+            count = len(items) if isinstance(items, Sized) else total
+            advance = shown.enter_context(progress(what, count, while_printing=while_printing))
+            for result in here(work, items, weigh=weigh):
+                yield result
                 advance(1)
             shown.close()
 
         yield run
 
 
-def _on_spark(work: Callable[..., Iterator[Any]], what: str) -> Run:
-    """Return what does work by `spread` with a session."""
+def _on_spark(spark: Any, what: str) -> Runner:
+    """Return the runner of a Spark session."""
     def run(
-        job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
+        work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
     ) -> Iterator[Result]:
+        items = list(items)
         with progress(what, len(items)) as advance:
-            told = [0]
+            before = 0
 
-            def tell(done: int, _: int | None) -> None:
-                advance(done - told.pop())
-                told.append(done)
+            def show(done: int, _: int | None) -> None:
+                nonlocal before
+                advance(done - before)
+                before = done
 
             with failures_of_spark():
-                results = work(job, items, weigh=weigh, tell=tell)
+                results = spread(spark, work, items, weigh=weigh, progress=show)
                 first = list(islice(results, 1))  # when it is there all are, and the bar can go
         return chain(first, _told_of_spark(results))
 

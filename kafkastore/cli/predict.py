@@ -1,17 +1,13 @@
 """``kafkastore predict``: what a broker's next start would do to the directories."""
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kafkastore.checks.predict import Outcome, Prediction, logs_to_predict, predict_beside
+from kafkastore.checks.predict import Outcome, Prediction
 from kafkastore.cli.change_options import index_interval_option
 from kafkastore.cli.failures import FOUND_PROBLEMS
 from kafkastore.cli.few_lines import alike, verbose_option
@@ -21,9 +17,7 @@ from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
 from kafkastore.cli.unfinished import note_unfinished
 from kafkastore.cli.visible import visible
-from kafkastore.spark.jobs.checking import predict_partition
-from kafkastore.spark.jobs.places import place_of
-from kafkastore.versions import rules_of
+from kafkastore.jobs.predict import PredictionSummary, PredictJob
 
 _SAID = {
     Outcome.STOPS_THE_START: "stops the start",
@@ -72,21 +66,17 @@ def command(
     """
     selection = select(paths, topics, partitions)
     note_unfinished(paths)
-    rules_of(broker)
-    logs = logs_to_predict(selection.store, set(selection.topic_partitions))
-    places = [place_of(log, is_weighed=master is not None) for log in logs]
-    job = partial(predict_partition, broker=broker, index_interval_bytes=index_interval_bytes)
-    total = _Total()
-    with executor(master, "predicting", while_printing=as_json or verbose) as run:
-        found = total.counting(
-            chain(
-                predict_beside(selection.store, broker),
-                run(job, places, weigh=lambda place: place.bytes),
-            )
-        )
+    job = PredictJob(broker, index_interval_bytes)
+    items = job.items(
+        selection.store, set(selection.topic_partitions), is_weighed=master is not None
+    )
+    total = PredictionSummary()
+    with executor(master, "predicting", while_printing=as_json or verbose) as runner:
+        found = _counted(job.results(items, runner), total)
         if as_json:
             for each in found:
-                write_json(_as_json(each))
+                for row in job.rows(each):
+                    write_json({**_place(each), **row})
         else:
             _print(found, verbose=verbose)
     if not as_json:
@@ -94,19 +84,20 @@ def command(
     return FOUND_PROBLEMS if any(total.outcomes[each] for each in _BAD) else 0
 
 
-@dataclass
-class _Total:
-    """What a start does to all directories together."""
+def _counted(found: Iterable[Prediction], total: PredictionSummary) -> Iterator[Prediction]:
+    """Count predictions as they go by."""
+    for each in found:
+        total.add(each)
+        yield each
 
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
-    lost_bytes: int = 0
 
-    def counting(self, found: Iterable[Prediction]) -> Iterator[Prediction]:
-        """Count predictions as they go by."""
-        for each in found:
-            self.outcomes[each.outcome] += 1
-            self.lost_bytes += each.lost_bytes
-            yield each
+def _place(each: Prediction) -> dict[str, Any]:
+    named = each.topic_partition
+    return {
+        "path": str(each.path),
+        "topic": None if named is None else named.topic,
+        "partition": None if named is None else named.partition,
+    }
 
 
 def _print(found: Iterable[Prediction], *, verbose: bool) -> None:
@@ -171,7 +162,7 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names):,} files ({', '.join(names[:_MOST_NAMES])}{more})"
 
 
-def _summary(broker: str, total: _Total) -> str:
+def _summary(broker: str, total: PredictionSummary) -> str:
     parts = []
     for outcome in Outcome:
         if count := total.outcomes[outcome]:
@@ -182,45 +173,4 @@ def _summary(broker: str, total: _Total) -> str:
     return (
         f"a broker of {broker} and {total.outcomes.total():,} {many}: "
         f"{'; '.join(parts) or 'nothing'}"
-    )
-
-
-def _as_json(each: Prediction) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "path": str(each.path),
-        "topic": None if each.topic_partition is None else each.topic_partition.topic,
-        "partition": None if each.topic_partition is None else each.topic_partition.partition,
-        "outcome": each.outcome.value,
-        "why": each.why,
-        "lost_bytes": each.lost_bytes,
-        "recovered_from": each.recovered_from,
-    }
-    if (recovered := each.recovered) is not None:
-        found |= {
-            "log_start_offset": recovered.log_start_offset,
-            "log_end_offset": recovered.log_end_offset,
-            "recovered_segments": [
-                segment.base_offset for segment in recovered.segments if segment.is_recovered
-            ],
-            "cut": {
-                name: {"valid_bytes": size, "reason": _reason(each, name)}
-                for name, size in recovered.cut.items()
-            },
-            "deleted": dict(recovered.deleted),
-            "renamed": dict(recovered.renamed),
-            "written": dict(each.made_bytes),
-        }
-    return found
-
-
-def _reason(each: Prediction, log_name: str) -> str | None:
-    """Return why a log is cut."""
-    assert each.recovered is not None
-    return next(
-        (
-            segment.reason
-            for segment in each.recovered.segments
-            if f"{segment.base_offset:020}.log" == log_name
-        ),
-        None,
     )

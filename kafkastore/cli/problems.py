@@ -10,6 +10,8 @@ from kafkastore.cli.failures import FOUND_PROBLEMS, UNREADABLE, note, sentence, 
 from kafkastore.cli.selection import Selection
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.jobs.places import Copies
+from kafkastore.jobs.runner import Failed
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
 
@@ -70,6 +72,16 @@ class Problems:
                 result = work(selection.store.partitions[topic_partition])
             except (KafkaStoreError, OSError) as error:
                 self.add(topic_partition, error)
+            else:
+                yield result
+
+    def known(
+        self, outcomes: Iterable[tuple[Copies, ResultT | Failed]]
+    ) -> Iterator[ResultT]:
+        """Yield the results of a job; name the partitions that cannot be read."""
+        for copies, result in outcomes:
+            if isinstance(result, Failed):
+                self.add(TopicPartition(copies[0].topic, copies[0].partition), result.error)
             else:
                 yield result
 

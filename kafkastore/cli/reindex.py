@@ -88,7 +88,7 @@ def _plan(
     """Plan one directory, in threads or by the executors of a Spark."""
     chosen = select([path], topics, partitions)
     if how.master is not None:
-        from kafkastore.spark.jobs import planning
+        from kafkastore.jobs import planning
 
         with executor(how.master, f"reading {path.name}") as run:
             return planning.plan_reindex(

@@ -3,9 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,14 +11,15 @@ from kafkastore.cli.durations import parse_duration
 from kafkastore.cli.failures import FOUND_PROBLEMS, note
 from kafkastore.cli.few_lines import few_lines, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.problems import Problems
-from kafkastore.cli.progress import track
-from kafkastore.cli.selection import Selection, select, selection_options
+from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted, print_table, show_size
 from kafkastore.cli.times import parse_moment, relative_option, resolve, show_time, zone_option
 from kafkastore.cli.visible import visible
 from kafkastore.formats.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
-from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate, retention_of
+from kafkastore.jobs.retention import RetentionJob, segment_row
+from kafkastore.kip_33.retention import DatedBy, PartitionRetention, SegmentFate
 from kafkastore.log.doubtful_times import Doubt
 from kafkastore.log.log_config import LogConfig
 from kafkastore.log.retention import RetentionRule, StopReason
@@ -77,6 +76,7 @@ def _parse_retention_ms(
 @click.option("--segments", is_flag=True, help="One row for each segment.")
 @relative_option
 @zone_option
+@spark_option
 @verbose_option
 @json_option
 def command(
@@ -91,6 +91,7 @@ def command(
     segments: bool,
     relative_to: str,
     zone: tzinfo | None,
+    master: str | None,
     verbose: bool,
     as_json: bool,
 ) -> int:
@@ -108,7 +109,10 @@ def command(
     selection = select(paths, topics, partitions)
     (at,) = resolve([moment], selection, relative_to)
     problems = Problems(len(selection.topic_partitions))
-    found = _judged(selection, options, at, version, problems, is_streamed=as_json)
+    job = RetentionJob(options, at, version)
+    items = job.items(
+        selection.store, selection.topic_partitions, is_weighed=master is not None
+    )
     if any(log.log_dir is None for log in selection.logs()):
         note(
             "a partition directory by itself has no checkpoints and no clean-shutdown marker; its "
@@ -120,34 +124,18 @@ def command(
             f"the topics' own configurations are in {metadata}, which is not read for them: these "
             "are Kafka's defaults; give a topic's own with --config KEY=VALUE"
         )
-    if as_json:
-        doubtful = False
-        for each in found:
-            _write_json(each)
+    shown: list[PartitionRetention] = []
+    doubtful = False
+    with executor(master, "judging", while_printing=as_json) as runner:
+        for each in problems.known(job.outcomes(items, runner)):
             doubtful = doubtful or _is_doubtful(each)
-    else:
-        shown = list(found)
-        doubtful = any(map(_is_doubtful, shown))
+            if as_json:
+                _write_json(each)
+            else:
+                shown.append(each)
+    if not as_json:
         _print(shown, config, at, version, segments, zone, verbose=verbose)
     return problems.exit_code or (FOUND_PROBLEMS if doubtful else 0)
-
-
-def _judged(
-    selection: Selection,
-    options: Options,
-    now: int,
-    version: str,
-    problems: Problems,
-    *,
-    is_streamed: bool,
-) -> Iterator[PartitionRetention]:
-    """Judge the chosen partitions, and name those that can't be read."""
-    chosen = selection.topic_partitions
-    return problems.results(
-        selection,
-        track(chosen, "judging", len(chosen), while_printing=is_streamed),
-        partial(retention_of, config=options, now=now, version=version),
-    )
 
 
 def _is_doubtful(found: PartitionRetention) -> bool:
@@ -186,24 +174,7 @@ def _write_json(found: PartitionRetention) -> None:
         }
     )
     for each in found.segments:
-        write_json({"kind": "segment"} | of | _segment(each))
-
-
-def _segment(fate: SegmentFate) -> dict[str, Any]:
-    return {
-        "path": str(fate.path),
-        "base_offset": fate.base_offset,
-        "end_offset": fate.end_offset,
-        "size": fate.size,
-        "largest_timestamp": fate.largest_timestamp,
-        "dated_by": fate.dated_by.value,
-        "record_timestamp": fate.record_timestamp,
-        "deleted_by": None if fate.goes_by is None else fate.goes_by.value,
-        "expires_at": fate.expires_at,
-        "blocked_by": fate.blocked_by,
-        "doubt": None if fate.doubt is None else fate.doubt.value,
-        "meant_timestamp": fate.meant_timestamp,
-    }
+        write_json({"kind": "segment", **of, "path": str(each.path), **segment_row(each)})
 
 
 def _print(

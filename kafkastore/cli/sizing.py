@@ -1,28 +1,22 @@
 """``kafkastore sizing``: how large indexes are, by interval and by time bucket."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kafkastore.cli.json_lines import json_option, write_json
+from kafkastore.cli.on_spark import executor, spark_option
 from kafkastore.cli.problems import Problems
-from kafkastore.cli.progress import track
-from kafkastore.cli.selection import Selection, paths_argument, select, topic_options
+from kafkastore.cli.selection import paths_argument, select, topic_options
 from kafkastore.cli.tables import counted, print_table, show_size
+from kafkastore.jobs.sizing import SizingJob, densities, sizing, sizing_rows
 from kafkastore.kip_33.sizing import (
     INTERVALS,
     MINUTE_MS,
     PARTITIONS,
     SECOND_MS,
-    BucketSize,
-    IndexSize,
     Sizing,
-    sizing,
-    sizing_of,
     total,
 )
 
@@ -41,6 +35,7 @@ _NAMES = {SECOND_MS: "second", MINUTE_MS: "minute"}
     show_default=True, metavar="N",
     help="Without PATH: how many partitions. KIP-33 counts with 3500.",
 )
+@spark_option
 @json_option
 def command(
     paths: tuple[Path, ...],
@@ -48,6 +43,7 @@ def command(
     partitions: tuple[int, ...],
     intervals: tuple[int, ...],
     broker_partitions: int,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Size indexes by index.interval.bytes, and by the time buckets that KIP-33 dropped.
@@ -55,40 +51,29 @@ def command(
     Of directories, all batch headers are read. Without PATH: by formula, of a broker whose
     partitions have 1 GiB of log each, and records in every second of one day.
     """
-    densities = intervals or INTERVALS
+    intervals = intervals or INTERVALS
     exit_code = 0
     if paths:
         selection = select(paths, topics, partitions)
         problems = Problems(len(selection.topic_partitions))
-        found = total(_measured(selection, densities, problems), densities)
+        job = SizingJob(intervals)
+        items = job.items(
+            selection.store, selection.topic_partitions, is_weighed=master is not None
+        )
+        with executor(master, "measuring") as runner:
+            found = total(problems.known(job.outcomes(items, runner)), intervals)
         exit_code = problems.exit_code
+    elif master is not None:
+        raise click.UsageError("--spark reads a PATH, and there is none")
     elif topics or partitions:
         raise click.UsageError("--topic and --partition choose from a PATH, and there is none")
     else:
-        found = sizing(intervals=densities, partitions=broker_partitions)
+        found = sizing(intervals=intervals, partitions=broker_partitions)
     if as_json:
         _write_json(found)
     else:
         _print(found)
     return exit_code
-
-
-def _measured(
-    selection: Selection, intervals: Sequence[int], problems: Problems
-) -> Iterator[Sizing]:
-    """Measure the chosen partitions, and name those that can't be read."""
-    chosen = selection.topic_partitions
-    return problems.results(
-        selection,
-        track(chosen, "measuring", len(chosen)),
-        partial(sizing_of, intervals=intervals),
-    )
-
-
-def _rows(found: Sizing) -> list[IndexSize]:
-    """List the densities, what is there first."""
-    there = [] if found.as_it_is is None else [found.as_it_is]
-    return [*there, *found.by_interval]
 
 
 def _write_json(found: Sizing) -> None:
@@ -100,31 +85,8 @@ def _write_json(found: Sizing) -> None:
             "log_bytes": found.log_bytes,
         }
     )
-    for size in _rows(found):
-        write_json(
-            {
-                "kind": "interval",
-                "index_interval_bytes": size.index_interval_bytes,
-                "offset_index_entries": size.offset_entries,
-                "time_index_entries": size.time_entries,
-                "offset_index_bytes": size.offset_index_bytes,
-                "time_index_bytes": size.time_index_bytes,
-                "mapped_bytes": found.mapped_bytes(size),
-                "mean_scan_bytes": round(found.mean_scan_bytes(size)),
-                "largest_scan_bytes": size.largest_scan_bytes,
-            }
-        )
-    for bucket in found.by_bucket:
-        write_json(_bucket(bucket))
-
-
-def _bucket(bucket: BucketSize) -> dict[str, Any]:
-    return {
-        "kind": "bucket",
-        "bucket_ms": bucket.bucket_ms,
-        "time_index_entries": bucket.entries,
-        "time_index_bytes": bucket.bytes,
-    }
+    for row in sizing_rows(found):
+        write_json(row)
 
 
 def _print(found: Sizing) -> None:
@@ -148,7 +110,7 @@ def _print(found: Sizing) -> None:
                 show_size(round(found.mean_scan_bytes(size))),
                 show_size(size.largest_scan_bytes),
             ]
-            for size in _rows(found)
+            for size in densities(found)
         ),
         right="interval,offset entries,.index,time entries,.timeindex,mapped,scan,at most",
     )

@@ -1,10 +1,9 @@
 """``kafkastore verify``: what is not as it should be, how bad it is, and what mends it."""
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import click
 
 from kafkastore.checks.findings import Finding, Severity, kind_of
 from kafkastore.checks.partition_check import CheckedPartition
-from kafkastore.checks.verify import verify
 from kafkastore.cli.failures import (
     FOUND_PROBLEMS,
     UNREADABLE,
@@ -24,14 +22,13 @@ from kafkastore.cli.failures import (
 from kafkastore.cli.few_lines import Alike, Groups, verbose_option
 from kafkastore.cli.json_lines import json_option, write_json
 from kafkastore.cli.on_spark import executor, spark_option
-from kafkastore.cli.progress import progress
 from kafkastore.cli.selection import select, selection_options
 from kafkastore.cli.tables import counted
 from kafkastore.cli.unfinished import note_unfinished
 from kafkastore.cli.visible import visible
-from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.jobs import checking as jobs
+from kafkastore.jobs.runner import in_threads
+from kafkastore.jobs.verify import VerifyJob, VerifySummary, finding_row, with_topic_ids
+from kafkastore.log.side_by_side import Stop
 
 
 def parse_share(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -61,17 +58,6 @@ def parse_share(context: click.Context, parameter: click.Parameter, text: str) -
     if not 0 < share <= 1:
         raise click.BadParameter(f"{text} is no share: write it like 5% or 0.05, up to 100%")
     return share
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What a run comes to."""
-
-    findings: Counter[Severity] = field(default_factory=Counter)
-    partitions: int = 0
-    segments: int = 0
-    segments_read: int = 0
-    failures: list[str] = field(default_factory=list)
 
 
 @click.command()
@@ -118,86 +104,61 @@ def command(
     """
     if threads is not None and master is not None:
         raise click.UsageError("--threads and --spark contradict each other")
-    chosen = select(paths, topics, partitions).topic_partitions
+    selection = select(paths, topics, partitions)
     note_unfinished(paths)
-    counts = _Counts()
-
-    def failed(topic_partition: TopicPartition | None, error: OSError | KafkaStoreError) -> None:
-        whose = "" if topic_partition is None else f"{topic_partition}: "
-        counts.failures.append(f"{whose}{sentence(error)}")
-
-    def checked(partition: CheckedPartition) -> None:
-        counts.partitions += not partition.failures
-        counts.segments += partition.segments
-        counts.segments_read += partition.segments_read
-
-    how: dict[str, Any] = {
-        "partitions": chosen if topics or partitions else None,
-        "sample": sample,
-        "failed": failed,
-    }
+    stop, total = Stop(), len(selection.topic_partitions)
+    job = VerifyJob(sample, stop)
+    chosen = set(selection.topic_partitions) if topics or partitions else None
+    items = job.items(selection.store, chosen, is_weighed=master is not None)
+    summary = VerifySummary()
+    failures: list[str] = []
     groups = Groups(kind_of)
-    with _shown(groups), ExitStack() as stack:
-        if master is None:
-            advance = stack.enter_context(
-                progress("verifying", len(chosen), while_printing=as_json or verbose)
-            )
-
-            def advanced(partition: CheckedPartition) -> None:
-                checked(partition)
-                advance(1)
-
-            found = verify(list(paths), threads=threads, progress=advanced, **how)
-        else:
-            run = stack.enter_context(executor(master, "verifying"))
-            found = jobs.findings(run, list(paths), progress=checked, **how)
-        found = _counting(found, counts)
+    here = in_threads(1 if total == 1 else threads or os.cpu_count() or 1, stop)
+    with (
+        _shown(groups),
+        executor(
+            master, "verifying", here=here, total=total, while_printing=as_json or verbose
+        ) as runner,
+    ):
+        found = _findings(job.results(items, runner), summary, failures)
         if as_json:
             for finding in found:
-                write_json(_as_json(finding))
-            write_json(_summary_as_json(counts))
+                write_json({"kind": "finding", **finding_row(finding)})
+            write_json(_summary_as_json(summary))
         elif verbose:
             _print_findings(found)
         else:
             for finding in found:
                 groups.add(finding)
     if not as_json:
-        print(_summary(counts))
-    for failure in counts.failures:
+        print(_summary(summary))
+    for failure in failures:
         tell(failure)
-    if counts.failures:
+    if failures:
         return UNREADABLE
-    failed_on = any(each.is_at_least(Severity(fail_on)) for each in counts.findings)
+    failed_on = any(each.is_at_least(Severity(fail_on)) for each in summary.findings)
     return FOUND_PROBLEMS if failed_on else 0
 
 
-def _counting(findings: Iterator[Finding], counts: _Counts) -> Iterator[Finding]:
-    """Count findings as they go by."""
-    for finding in findings:
-        counts.findings[finding.severity] += 1
-        yield finding
+def _findings(
+    checked: Iterable[CheckedPartition], summary: VerifySummary, failures: list[str]
+) -> Iterator[Finding]:
+    """Yield the findings of all partitions; count them, and note what could not be opened."""
+    for each in with_topic_ids(checked):
+        summary.add(each)
+        yield from each.findings
+        whose = "" if each.topic_partition is None else f"{each.topic_partition}: "
+        failures += (f"{whose}{sentence(error)}" for error in each.failures)
 
 
-def _as_json(finding: Finding) -> dict[str, str | int | None]:
-    return {
-        "kind": "finding",
-        "severity": finding.severity.value,
-        "path": str(finding.path),
-        "position": finding.position,
-        "what": finding.what,
-        "consequence": finding.consequence,
-        "remedy": finding.remedy,
-    }
-
-
-def _summary_as_json(counts: _Counts) -> dict[str, Any]:
+def _summary_as_json(summary: VerifySummary) -> dict[str, Any]:
     return {
         "kind": "summary",
-        "partitions": counts.partitions,
-        "segments": counts.segments,
-        "segments_read": counts.segments_read,
-        "findings": {each.value: counts.findings[each] for each in reversed(Severity)},
-        "failures": len(counts.failures),
+        "partitions": summary.partitions,
+        "segments": summary.segments,
+        "segments_read": summary.segments_read,
+        "findings": {each.value: summary.findings[each] for each in reversed(Severity)},
+        "failures": summary.failures,
     }
 
 
@@ -244,7 +205,7 @@ def _common(finding: Finding) -> tuple[Severity, str, str, str]:
     return finding.severity, finding.what, finding.consequence, finding.remedy
 
 
-def _summary(counts: _Counts) -> str:
+def _summary(counts: VerifySummary) -> str:
     read = (
         ""
         if counts.segments_read == counts.segments

@@ -24,8 +24,7 @@ Source: KIP-33, use cases, "failover"; `log.offset_for_timestamp`, which is righ
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +35,9 @@ from kafkastore.formats.entries import TimestampAndOffset
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.group_metadata import OffsetCommitKey
 from kafkastore.formats.transactions import is_control
-from kafkastore.kip_33.committed_offsets import committed_offsets
 from kafkastore.kip_33.failover_check import FailoverCheck, check_failover
 from kafkastore.kip_33.fingerprints import Match
+from kafkastore.kip_33.lag import OffsetPlace, place_of_offset
 from kafkastore.kip_33.latency import (
     create_times,
     has_append_time,
@@ -93,6 +92,10 @@ class PartitionFailover(NamedTuple):
         The record there; None where cluster 2 has none that late, and `offset` is its log end.
     check : FailoverCheck or None
         What the records say, if they were asked.
+    place : OffsetPlace
+        Where the position is in cluster 1.
+    log_end_offset : int
+        Of cluster 1.
     """
 
     group: str
@@ -103,80 +106,13 @@ class PartitionFailover(NamedTuple):
     offset: int
     record: TimestampAndOffset | None
     check: FailoverCheck | None
+    place: OffsetPlace
+    log_end_offset: int
 
 
-def failover(
-    source: LogStore,
-    target: LogStore,
-    groups: Sequence[str] = (),
-    *,
-    offsets: Mapping[OffsetCommitKey, int] | None = None,
-    by: Method = "create-time",
-    largest_latency_ms: int | None = None,
-    clock_skew_ms: int = 0,
-    topic_prefix: str = "",
-    check: bool = True,
-    match: Match = "timestamp",
-) -> Iterator[PartitionFailover]:
-    """Find where groups that consumed from one cluster go on in another.
-
-    Parameters
-    ----------
-    source, target : LogStore
-        Cluster 1 and cluster 2.
-    groups : sequence of str
-        Only these; none: all.
-    offsets : mapping, optional
-        Positions by group, topic and partition. Default: the offsets committed in the source.
-    by : "create-time" or "log-append-time"
-        How the bound is found; see above.
-    largest_latency_ms : int, optional
-        For ``log-append-time``: no record takes longer from its creation to cluster 1. Default: the
-        largest that the partition itself shows.
-    clock_skew_ms : int
-        How far clocks may differ; taken off the bound. Needed where cluster 2 has LogAppendTime.
-    topic_prefix : str
-        What cluster 2 has before a topic's name, such as MirrorMaker 2's ``source.``.
-    check : bool
-        Compare the records of both clusters; reads both partitions whole, and takes 40 bytes of
-        memory a record.
-    match : "timestamp" or "content"
-        By what two records are the same: time, key and value, or key and value alone.
-
-    Yields
-    ------
-    PartitionFailover
-        In the order of group, topic and partition.
-
-    Raises
-    ------
-    NoCommittedOffsetsError
-        If no positions are given and the source has none.
-    FailoverError
-        If a partition is not in both clusters, or no latency is known.
-    KafkaStoreError
-        If a partition can't be read.
-    """
-    if offsets is None:
-        positions = {key: each.offset for key, each in committed_offsets(source, groups).items()}
-    else:
-        positions = {
-            key: offset for key, offset in sorted(offsets.items())
-            if not groups or key.group in groups
-        }
-    for key, position in positions.items():
-        yield failover_of(
-            source,
-            target,
-            key,
-            position,
-            by=by,
-            largest_latency_ms=largest_latency_ms,
-            clock_skew_ms=clock_skew_ms,
-            topic_prefix=topic_prefix,
-            check=check,
-            match=match,
-        )
+def check_method(by: str) -> None:
+    """Refuse what is no `Method`."""
+    check_choice("by", by, get_args(Method))
 
 
 def failover_of(
@@ -192,31 +128,11 @@ def failover_of(
     check: bool = True,
     match: Match = "timestamp",
 ) -> PartitionFailover:
-    """Find where one group goes on in one partition of another cluster.
+    """Find where one group goes on in one partition of another cluster; see `kafkastore.failover`.
 
-    Parameters
-    ----------
-    source, target : LogStore
-        Cluster 1 and cluster 2.
-    key : OffsetCommitKey
-        Which group and partition.
-    position : int
-        The next offset it would have read in cluster 1.
-    by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match
-        As for `failover`.
-
-    Returns
-    -------
-    PartitionFailover
-
-    Raises
-    ------
-    FailoverError
-        If the partition is not in both clusters, or no latency is known.
-    KafkaStoreError
-        If a partition can't be read.
+    `position` is the next offset that the group would have read in cluster 1.
     """
-    check_choice("by", by, ("create-time", "log-append-time"))
+    check_method(by)
     here = TopicPartition(key.topic, key.partition)
     there = TopicPartition(topic_prefix + key.topic, key.partition)
     if here not in source.partitions:
@@ -237,8 +153,10 @@ def failover_of(
         record = second.offset_for_timestamp(bound.timestamp or 0)
         offset = second.log_end_offset if record is None else record.offset
     checked = check_failover(first, position, second, offset, match=match) if check else None
+    place = place_of_offset(first, position, first.log_end_offset)
     return PartitionFailover(
-        key.group, here, there, position, bound, offset, record, checked
+        key.group, here, there, position, bound, offset, record, checked, place,
+        first.log_end_offset,
     )
 
 
@@ -264,7 +182,7 @@ def _bound_by_append_time(
     if position < log.log_start_offset:
         return _deleted(log, position)
     if largest_latency_ms is None:
-        largest_latency_ms = latency_of(log.topic, [log]).largest
+        largest_latency_ms = latency_of(log).largest
         if largest_latency_ms is None:
             raise FailoverError(
                 f"the largest latency of {log.topic_partition} is not known: cluster 1 has no "

@@ -7,7 +7,6 @@ records, and the first record that is one says since when a group has something 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy as np
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.formats.transactions import AbortedBatches, is_control
-from kafkastore.kip_33.committed_offsets import committed_offsets
 from kafkastore.kip_33.record_times import (
     new_columns,
     runs_between,
@@ -27,7 +25,7 @@ from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 
 
-class Place(enum.StrEnum):
+class OffsetPlace(enum.StrEnum):
     """Where a committed offset lies."""
 
     IN_LOG = "in the log"
@@ -71,7 +69,7 @@ class PartitionLag(NamedTuple):
         Which partition.
     committed : OffsetAndMetadata
         What the group committed: `offset` is the next that it will read.
-    place : Place
+    place : OffsetPlace
         Where that lies.
     log_start_offset, log_end_offset : int or None
         Inclusive, exclusive; the end is the last stable offset for a reader of committed records.
@@ -87,7 +85,7 @@ class PartitionLag(NamedTuple):
     group: str
     topic_partition: TopicPartition
     committed: OffsetAndMetadata
-    place: Place
+    place: OffsetPlace
     log_start_offset: int | None
     log_end_offset: int | None
     unread: Unread | None
@@ -110,7 +108,7 @@ class PartitionLag(NamedTuple):
     @property
     def lost_offsets(self) -> int:
         """How many offsets the group did not read before they were deleted."""
-        if self.place is not Place.BELOW_START or self.log_start_offset is None:
+        if self.place is not OffsetPlace.BELOW_START or self.log_start_offset is None:
             return 0
         return self.log_start_offset - self.committed.offset
 
@@ -130,66 +128,6 @@ class PartitionLag(NamedTuple):
         return None if since is None or until is None else until - since
 
 
-def lag(
-    store: LogStore,
-    groups: Sequence[str] = (),
-    *,
-    offsets: Mapping[OffsetCommitKey, int] | None = None,
-    now: int | None = None,
-    isolation: Isolation = "read_uncommitted",
-    on_corrupt: OnCorrupt = "raise",
-) -> Iterator[PartitionLag]:
-    """Tell how far groups are behind.
-
-    Parameters
-    ----------
-    store : LogStore
-        As from `kafkastore.open`; nothing is altered.
-    groups : sequence of str
-        Only these; none: all.
-    offsets : mapping, optional
-        Committed offsets by group, topic and partition. Default: what the store's own
-        ``__consumer_offsets`` has.
-    now : int, optional
-        ms since 1970, until when lag in time counts. Default: until the newest record of each
-        partition that was not read, which makes sense of a dead broker's disk.
-    isolation : str
-        "read_uncommitted", or "read_committed": no records of aborted transactions, up to the last
-        stable offset.
-    on_corrupt : "raise", "skip" or "stop"
-        As for `PartitionLog.batches`; what is skipped is in each `PartitionLag`.
-
-    Yields
-    ------
-    PartitionLag
-        In the order of group, topic and partition.
-
-    Raises
-    ------
-    NoCommittedOffsetsError
-        If no offsets are given and the store has none.
-    KafkaStoreError
-        If a partition can't be read.
-
-    Examples
-    --------
-    >>> import kafkastore
-    >>> for each in kafkastore.lag(kafkastore.open("kafka-logs"), ["billing"]):  # doctest: +SKIP
-    ...     print(each.topic_partition, each.records, each.lag_ms)
-    """
-    reads_committed(isolation)
-    if offsets is None:
-        committed = committed_offsets(store, groups)
-    else:
-        committed = {
-            key: OffsetAndMetadata(offset, "", -1)
-            for key, offset in sorted(offsets.items())
-            if not groups or key.group in groups
-        }
-    for key, each in committed.items():
-        yield lag_of(store, key, each, now=now, isolation=isolation, on_corrupt=on_corrupt)
-
-
 def lag_of(
     store: LogStore,
     key: OffsetCommitKey,
@@ -199,32 +137,11 @@ def lag_of(
     isolation: Isolation = "read_uncommitted",
     on_corrupt: OnCorrupt = "raise",
 ) -> PartitionLag:
-    """Tell how far one group is behind in one partition.
-
-    Parameters
-    ----------
-    store : LogStore
-        As for `lag`.
-    key : OffsetCommitKey
-        Which group and partition.
-    committed : OffsetAndMetadata
-        What the group committed.
-    now, isolation, on_corrupt
-        As for `lag`.
-
-    Returns
-    -------
-    PartitionLag
-
-    Raises
-    ------
-    KafkaStoreError
-        If the partition can't be read.
-    """
+    """Measure how far one group is behind in one partition; see `kafkastore.lag`."""
     topic_partition = TopicPartition(key.topic, key.partition)
     if topic_partition not in store.partitions:
         return PartitionLag(
-            key.group, topic_partition, committed, Place.NO_PARTITION, None, None, None, now
+            key.group, topic_partition, committed, OffsetPlace.NO_PARTITION, None, None, None, now
         )
     log = store.partitions[topic_partition]
     return log.beside_changes(
@@ -247,22 +164,24 @@ def _lag_of(
     damage = Damage(on_corrupt, skipped)
     if reads_committed(isolation):
         end, aborted, _ = find_committed(log, start, end, damage=damage)
-    place = Place.IN_LOG
-    if committed.offset < log.log_start_offset:
-        place = Place.BELOW_START
-    elif committed.offset > log_end_offset:
-        place = Place.BEYOND_END
     return PartitionLag(
         group,
         log.topic_partition,
         committed,
-        place,
+        place_of_offset(log, committed.offset, log_end_offset),
         log.log_start_offset,
         end,
         find_unread(log, start, end, aborted, damage),
         now,
         tuple(skipped),
     )
+
+
+def place_of_offset(log: PartitionLog, offset: int, log_end_offset: int) -> OffsetPlace:
+    """Tell where an offset is, seen from a partition's log."""
+    if offset < log.log_start_offset:
+        return OffsetPlace.BELOW_START
+    return OffsetPlace.BEYOND_END if offset > log_end_offset else OffsetPlace.IN_LOG
 
 
 def find_unread(

@@ -18,13 +18,12 @@ Source: Kafka 2.4.0 ``LogValidator``, ``DefaultRecordBatch.setMaxTimestamp``, ``
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.arguments import check_collection
 from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.formats.transactions import is_control
 from kafkastore.kip_33.fingerprints import Fingerprints
@@ -112,109 +111,41 @@ class Latency(NamedTuple):
         return int(self.values[np.searchsorted(np.cumsum(self.counts), max(needed, 1))])
 
 
-def latency(
-    store: LogStore,
-    topics: Sequence[str] = (),
-    *,
-    create_time_header: str | None = None,
-    created_in: LogStore | None = None,
-    on_corrupt: OnCorrupt = "raise",
-) -> Iterator[Latency]:
-    """Measure the time from creation to append of records, topic by topic.
-
-    Parameters
-    ----------
-    store : LogStore
-        As from `kafkastore.open`; every batch is read.
-    topics : sequence of str
-        Only these; none: all that the store has.
-    create_time_header : str, optional
-        Name of a record header in which the producer wrote its time, as decimal digits or as 8
-        bytes, big-endian; ms since 1970. Default: what the batches have kept.
-    created_in : LogStore, optional
-        Another cluster with the same topics and partitions, whose records have create times. They
-        are found by key and value, the first of equal ones for the first; takes 40 bytes of memory
-        a record.
-    on_corrupt : "raise", "skip" or "stop"
-        As for `PartitionLog.batches`; what is skipped is in each `Latency`.
-
-    Yields
-    ------
-    Latency
-        In the order of topics, for those without any latency too.
-
-    Raises
-    ------
-    KafkaStoreError
-        If a partition can't be read.
-
-    Notes
-    -----
-    Memory: some 16 bytes for each latency in ms that occurs, and a few times that while they are
-    sorted; nothing grows with the number of records.
-    """
-    check_collection("topics", topics)
-    by_topic: dict[str, list[PartitionLog]] = {}
-    for topic_partition in store.partitions:
-        if not topics or topic_partition.topic in topics:
-            by_topic.setdefault(topic_partition.topic, []).append(
-                store.partitions[topic_partition]
-            )
-    for topic, logs in by_topic.items():
-        yield latency_of(
-            topic,
-            logs,
-            create_time_header=create_time_header,
-            created_in=created_in,
-            on_corrupt=on_corrupt,
-        )
-
-
 def latency_of(
-    topic: str,
-    logs: Sequence[PartitionLog],
+    log: PartitionLog,
     *,
     create_time_header: str | None = None,
     created_in: LogStore | None = None,
     on_corrupt: OnCorrupt = "raise",
 ) -> Latency:
-    """Measure the time from creation to append of one topic's records.
-
-    Parameters
-    ----------
-    topic : str
-        Its name.
-    logs : sequence of PartitionLog
-        Its partitions.
-    create_time_header, created_in, on_corrupt
-        As for `latency`.
-
-    Returns
-    -------
-    Latency
-
-    Raises
-    ------
-    CorruptionError
-        If a batch is broken.
-    """
-    if create_time_header is not None and created_in is not None:
-        raise ValueError("create times are in a header or in another cluster, not in both")
+    """Measure the time from creation to append of one partition's records; see `latency`."""
     found = _Histogram()
     unknown = batches = 0
     skipped: list[SkippedBytes] = []
-    for log in logs:
-        if created_in is not None:
-            pieces = iter([_elsewhere(log, created_in, on_corrupt, skipped)])
-        elif create_time_header is not None:
-            pieces = _in_headers(log, create_time_header, on_corrupt, skipped)
-        else:
-            pieces = _kept(log, Damage(on_corrupt, skipped))
-        for each in pieces:
-            found.add(each.latencies)
-            unknown += each.unknown_records
-            batches += each.create_time_batches
-    return Latency(topic, len(logs), *found.counted(), unknown, batches, tuple(skipped))
+    if created_in is not None:
+        pieces = iter([_elsewhere(log, created_in, on_corrupt, skipped)])
+    elif create_time_header is not None:
+        pieces = _in_headers(log, create_time_header, on_corrupt, skipped)
+    else:
+        pieces = _kept(log, Damage(on_corrupt, skipped))
+    for each in pieces:
+        found.add(each.latencies)
+        unknown += each.unknown_records
+        batches += each.create_time_batches
+    return Latency(log.topic, 1, *found.counted(), unknown, batches, tuple(skipped))
+
+
+def combined(topic: str, found: Iterable[Latency]) -> Latency:
+    """Sum up the latencies of a topic's partitions."""
+    total, unknown, batches, partitions = _Histogram(), 0, 0, 0
+    skipped: list[SkippedBytes] = []
+    for each in found:
+        total.add_counted(each.values, each.counts)
+        unknown += each.unknown_records
+        batches += each.create_time_batches
+        partitions += each.partitions
+        skipped += each.skipped
+    return Latency(topic, partitions, *total.counted(), unknown, batches, tuple(skipped))
 
 
 class _Piece(NamedTuple):
@@ -393,8 +324,12 @@ class _Histogram:
             np.concatenate([self._values[:0], *self._kept]), return_counts=True
         )
         self._kept, self._size = [], 0
+        self.add_counted(more, more_counts)
+        return self._values, self._counts
+
+    def add_counted(self, more: NDArray[np.int64], more_counts: NDArray[np.int64]) -> None:
+        """Add latencies, each with its number of records."""
         values, places = np.unique(np.concatenate([self._values, more]), return_inverse=True)
         counts = np.zeros(len(values), np.int64)
         np.add.at(counts, places, np.concatenate([self._counts, more_counts]))
         self._values, self._counts = values, counts
-        return values, counts

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.arguments import check_kind, whole_number
+from kafkastore.arguments import whole_number
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
@@ -27,7 +27,6 @@ from kafkastore.log.retention import (
 from kafkastore.segment.index_file import TimeIndex
 from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 
@@ -152,47 +151,6 @@ class _Dated(NamedTuple):
     timestamp: int
     by: DatedBy
     record_timestamp: int | None = None
-
-
-def retention(
-    store: LogStore,
-    *,
-    config: Mapping[str, object] | LogConfig | None = None,
-    now: int | None = None,
-    version: str = NEWEST_VERSION,
-) -> Iterator[PartitionRetention]:
-    """Tell what a broker's next look for old segments would do to each partition of a store.
-
-    Parameters
-    ----------
-    store : LogStore
-        As from `kafkastore.open`; nothing is altered.
-    config : mapping, LogConfig or None
-        The topics' options by Kafka's names, such as ``{"retention.ms": 3600000}``; what is not
-        given has Kafka's default: ``retention.ms`` of 7 days. A mapping without ``cleanup.policy``
-        leaves Kafka's own topics compacted.
-    now : int, optional
-        ms since 1970. Default: the clock.
-    version : str
-        Of the broker.
-
-    Yields
-    ------
-    PartitionRetention
-        In the order of topic and partition.
-
-    Raises
-    ------
-    InvalidConfigError
-        If an option is none of a topic's, or has a value that Kafka refuses.
-    UnknownVersionError
-        If the text is no version.
-    KafkaStoreError
-        If a partition can't be read.
-    """
-    check_kind("store", store, LogStore)
-    for log in store:
-        yield retention_of(log, config=config, now=now, version=version)
 
 
 def retention_of(

@@ -14,14 +14,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.arguments import check_kind, whole_number
 from kafkastore.errors import CorruptBatchError, OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats.index_builder import IndexBuilder
 from kafkastore.formats.index_growth import preallocated_size
 from kafkastore.formats.indexes import offset_index, time_index
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 
 #: ``index.interval.bytes``: Kafka's default, and some beside it.
@@ -182,57 +180,6 @@ class Sizing:
         )
 
 
-def sizing(
-    store: LogStore | None = None,
-    *,
-    intervals: Sequence[int] = INTERVALS,
-    buckets_ms: Sequence[int] = BUCKETS_MS,
-    partitions: int = PARTITIONS,
-) -> Sizing:
-    """Tell what indexes take: of a store, or by formula of a broker with so many partitions.
-
-    Parameters
-    ----------
-    store : LogStore, optional
-        As from `kafkastore.open`: the headers of all batches are read. Without it, each partition
-        has 1 GiB of log, in one closed segment, with records in every second of one day.
-    intervals : sequence of int
-        Values of ``index.interval.bytes``.
-    buckets_ms : sequence of int
-        Lengths of time buckets in ms.
-    partitions : int
-        Without a store: how many.
-
-    Returns
-    -------
-    Sizing
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an interval or a bucket is no whole number, or less than 1.
-    CorruptionError
-        As from `sizing_of`.
-
-    Notes
-    -----
-    Source: KIP-33, its first versions ("time.index.interval", the table for 3500 partitions) and
-    the accepted one ("3 MB for 1GB segment, 4KB index interval").
-
-    Examples
-    --------
-    >>> second, minute = sizing().by_bucket
-    >>> round(second.bytes / 2**30, 1), minute.bytes // 2**20
-    (3.4, 57)
-    """
-    intervals = [whole_number("an interval", each, 1) for each in intervals]
-    buckets_ms = [whole_number("a bucket", each, 1) for each in buckets_ms]
-    if store is None:
-        return _by_formula(intervals, buckets_ms, whole_number("partitions", partitions, 1))
-    check_kind("store", store, LogStore)
-    return total((sizing_of(log, intervals, buckets_ms) for log in store), intervals, buckets_ms)
-
-
 def total(
     sizings: Iterable[Sizing],
     intervals: Sequence[int] = INTERVALS,
@@ -261,7 +208,7 @@ def _rows(
     return tuple(map(IndexSize, intervals)), tuple(map(BucketSize, buckets_ms))
 
 
-def _by_formula(
+def sizing_by_formula(
     intervals: Sequence[int], buckets_ms: Sequence[int], partitions: int
 ) -> Sizing:
     """Size a broker whose entries come at even distances."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Progress(Protocol):
+class PipelineProgress(Protocol):
     """Told of each step of a run, in the thread that started the run.
 
     A step is named by a few words (``verify``), told of when it starts, again and again while it

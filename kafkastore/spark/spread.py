@@ -11,14 +11,16 @@ import contextlib
 import io
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import KafkaStoreError
-from kafkastore.paths import forget_listings, name_url
-from kafkastore.spark.watch import Tell, is_connect, watch
+from kafkastore.jobs.job import Job, Row
+from kafkastore.paths import name_url
+from kafkastore.spark.watch import is_connect, watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 #: What a worker does with one item: rows as mappings of columns.
-Rows = Callable[[Any], Iterable[Mapping[str, Any]]]
+Rows = Callable[[Any], Iterable[Row]]
 
 #: A task costs tens of ms; this many for each core even out what they have to do.
 TASKS_PER_CORE = 4
@@ -37,78 +39,17 @@ TASK_BYTES = 32 << 30
 ROWS_IN_A_BATCH = 500
 
 
-class Run(Protocol):
-    """Does a piece of work on many items: `spread` with a session, or what does the same here."""
-
-    def __call__(
-        self, job: Callable[[Item], Result], items: Sequence[Item], *, weigh: Callable[[Item], int]
-    ) -> Iterator[Result]:
-        """Yield what comes of each of `items`, in their order."""
-
-
 class JobError(KafkaStoreError):
     """An error of a job that can't travel between processes; its text could."""
-
-
-class Place(NamedTuple):
-    """Where one partition lies.
-
-    Attributes
-    ----------
-    store : str
-        The name of the store it belongs to.
-    root : str or None
-        The log directory around it, whose checkpoints bound it; None for a directory by itself.
-    path : str
-        The partition directory.
-    topic, partition : str, int
-        What the directory's name says.
-    bytes : int
-        Size of its ``.log`` files: how long a job will take.
-    """
-
-    store: str
-    root: str | None
-    path: str
-    topic: str
-    partition: int
-    bytes: int
-
-
-class Failed(NamedTuple):
-    """What a job raised, as a value."""
-
-    error: Exception
-
-
-def attempt(job: Callable[[Item], Result], item: Item) -> Result | Failed:
-    """Call a job, and return what it raises.
-
-    Parameters
-    ----------
-    job : callable
-    item : object
-        What it is called with.
-
-    Returns
-    -------
-    object or Failed
-        What the job returns; what it raises, if that is an `Exception`.
-    """
-    try:
-        return job(item)
-    except Exception as error:
-        name_url(error)
-        return Failed(error)
 
 
 def spread(
     spark: SparkSession,
     job: Callable[[Item], Result],
-    items: Sequence[Item],
+    items: Iterable[Item],
     *,
     weigh: Callable[[Item], int],
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Result]:
     """Run a function over many items in few tasks, as `map` does in one process.
 
@@ -119,12 +60,12 @@ def spread(
     job : callable
         A function of an importable module, or a `functools.partial` of one. Spark may call it twice
         for an item, where a task is lost.
-    items : sequence
+    items : iterable
         What it is called with.
     weigh : callable
         About how many bytes the job reads for an item.
-    tell : callable, optional
-        Told about how many items are done, by whole tasks.
+    progress : callable, optional
+        Called with about how many items are done, by whole tasks, and how many there are.
 
     Returns
     -------
@@ -135,6 +76,7 @@ def spread(
     """
     import pyarrow as pa
 
+    items = list(items)
     if not items:
         return iter(())
     schema = pa.schema([pa.field("result", pa.binary(), nullable=False)])
@@ -146,8 +88,8 @@ def spread(
         nonlocal most
         # One more task, known only when all others are done, adds up what they counted.
         most = max(most, len(items) * done // tasks if tasks else 0)
-        if tell is not None:
-            tell(most, len(items))
+        if progress is not None:
+            progress(most, len(items))
 
     def run() -> DataFrame:
         kept = frame.persist()
@@ -195,39 +137,25 @@ class _Kept(Iterator[Result]):
             kept.unpersist()
 
 
-def table(
-    spark: SparkSession,
-    job: Rows,
-    items: Sequence[Item],
-    schema: pa.Schema,
-    *,
-    where: Callable[[Item], Mapping[str, Any]],
-    weigh: Callable[[Item], int],
-) -> DataFrame:
-    """Make a table of what a function tells of many items; a failure is a row of it.
+def table(spark: SparkSession, job: Job[Any, Any], items: Iterable[Any]) -> DataFrame:
+    """Make the table of a job; what fails for an item is the ``error`` of its last row.
 
     Parameters
     ----------
     spark : SparkSession
         Classic, or of Spark Connect.
-    job : callable
-        As for `spread`; yields rows, each a mapping of columns that `where` does not give.
-    items : sequence
-        What it is called with.
-    schema : pyarrow.Schema
-        The table's columns, ``error`` among them; what a row does not name is null.
-    where : callable
-        The columns that all rows of an item have in common.
-    weigh : callable
-        About how many bytes the job reads for an item.
+    job : Job
+        What is done with each item, and the rows that its results have.
+    items : iterable
+        As the job lists them.
 
     Returns
     -------
     DataFrame
         Nothing is run before the frame is used, and each use runs it again: `persist` one that is
-        used twice. Where the job raises, the last row of an item has its ``error``.
+        used twice.
     """
-    return _frame(spark, partial(_told, job, where), items, schema, weigh)
+    return _frame(spark, job.rows_of, list(items), job.schema(), job.weigh)
 
 
 def even_packs(weights: Sequence[int], count: int) -> list[list[int]]:
@@ -305,10 +233,16 @@ class _Work:
     def _pack(self, items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        forget_listings()
-        rows = (row for item in items for row in self.rows_of(item))
+        # pyarrow 18 takes a map as pairs only.
+        maps = [each.name for each in self.schema if pa.types.is_map(each.type)]
+        rows = (_with_pairs(row, maps) for item in items for row in self.rows_of(item))
         while batch := list(islice(rows, ROWS_IN_A_BATCH)):
             yield pa.RecordBatch.from_pylist(batch, self.schema)
+
+
+def _with_pairs(row: Row, maps: Sequence[str]) -> Row:
+    """Return a row with pairs for the mappings in some of its columns."""
+    return {**row, **{name: list(row[name].items()) for name in maps if row.get(name) is not None}}
 
 
 @contextlib.contextmanager
@@ -326,7 +260,7 @@ def _inside(directory: str) -> Iterator[None]:
         os.chdir(before)
 
 
-def _pickled(job: Callable[[Item], Result], item: Item) -> Iterator[Mapping[str, Any]]:
+def _pickled(job: Callable[[Item], Result], item: Item) -> Iterator[Row]:
     """Yield one row: whether the job raised, and what it raised or returned."""
     try:
         yield {"result": dumps((False, job(item)))}
@@ -373,21 +307,6 @@ def _caused(reduced: tuple[Any, ...], cause: BaseException) -> BaseException:
         error.__setstate__(state[0])
     error.__cause__ = cause
     return error
-
-
-def _told(
-    job: Rows, where: Callable[[Item], Mapping[str, Any]], item: Item
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of an item, and one more for what was raised."""
-    place = where(item)
-    try:
-        for row in job(item):
-            yield {**place, **row}
-    except Exception as error:
-        name_url(error)
-        told = isinstance(error, KafkaStoreError | OSError)
-        what = str(error) if told else f"{type(error).__name__}: {error}"
-        yield {**place, "error": what}
 
 
 def _cores(spark: SparkSession) -> int:

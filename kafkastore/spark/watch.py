@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkastore.changes.runner import Progress
 from kafkastore.errors import KafkaStoreError
 from kafkastore.spark.session import reason, session
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import StageInfo
 
 Result = TypeVar("Result")
-#: Told how many units are done, and of how many, where that is known.
-Tell = Callable[[int, int | None], None]
 
 SECONDS_BETWEEN_LOOKS = 0.1
 #: How long a stopped job may take to come back, before we no longer wait for it.
@@ -59,7 +58,9 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-def watch(spark: SparkSession, work: Callable[[], Result], tell: Tell | None = None) -> Result:
+def watch(
+    spark: SparkSession, work: Callable[[], Result], progress: Progress | None = None
+) -> Result:
     """Do something with Spark, look at it meanwhile, and stop its jobs at once when interrupted.
 
     Parameters
@@ -67,9 +68,9 @@ def watch(spark: SparkSession, work: Callable[[], Result], tell: Tell | None = N
     spark : SparkSession
     work : callable
         Runs Spark jobs; called in a thread of its own.
-    tell : callable, optional
-        Told, in this thread, how many tasks are done of those known so far, again and again until
-        the work is done, and once after that.
+    progress : callable, optional
+        Called in this thread with the tasks done and those known so far, again and again until the
+        work is done, and once after that.
 
     Returns
     -------
@@ -99,8 +100,8 @@ def watch(spark: SparkSession, work: Callable[[], Result], tell: Tell | None = N
     thread.start()
     try:
         while not is_done.wait(SECONDS_BETWEEN_LOOKS):
-            if tell is not None:
-                tell(*jobs.tasks_done())
+            if progress is not None:
+                progress(*jobs.tasks_done())
     except BaseException:
         jobs.cancel()
         is_done.wait(SECONDS_TO_STOP)
@@ -110,9 +111,9 @@ def watch(spark: SparkSession, work: Callable[[], Result], tell: Tell | None = N
     thread.join()
     if errors:
         raise errors[0]
-    if tell is not None:
+    if progress is not None:
         _, total = jobs.tasks_done()  # Spark counts a little later than it is done
-        tell(total, total)
+        progress(total, total)
     return results[0]
 
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 import kafkastore
 from kafkastore.checks.findings import Finding, Severity
-from kafkastore.checks.verify import verify
 from kafkastore.cli.commands import cli
+from kafkastore.jobs.verify import verify
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "verify.md"
 

@@ -16,7 +16,7 @@ from models.record_format import GZIP, LZ4, NONE, SNAPPY, Batch, Row, emptied, m
 from models.segment_indexes import offset_entries_of, time_entries_of
 
 from kafkastore.checks.findings import Severity
-from kafkastore.checks.verify import verify
+from kafkastore.jobs.verify import verify
 
 HERE = "checks/test_kafka_test_cases_of_dump_and_verify.py"
 DUMP = "cli/test_dump.py"

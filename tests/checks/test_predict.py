@@ -12,9 +12,10 @@ from models.recovered_directory import files_after, files_of, indexes_and_logs
 
 import kafkastore
 from kafkastore.checks.findings import Severity
-from kafkastore.checks.predict import Outcome, changed_files, predict_start
-from kafkastore.checks.verify import verify
+from kafkastore.checks.predict import Outcome, changed_files
 from kafkastore.errors import CorruptIndexError, NotALogDirectoryError
+from kafkastore.jobs.predict import predict_start
+from kafkastore.jobs.verify import verify
 from kafkastore.log.recovery import recover_log
 from kafkastore.versions import UnknownVersionError
 

@@ -17,7 +17,8 @@ from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
 
-from kafkastore.checks.predict import Outcome, predict_start
+from kafkastore.checks.predict import Outcome
+from kafkastore.jobs.predict import predict_start
 from kafkastore.versions import rules_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

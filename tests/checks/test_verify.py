@@ -10,7 +10,8 @@ from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore.checks.findings import Severity
-from kafkastore.checks.verify import verify
+from kafkastore.jobs.runner import in_threads, run_here
+from kafkastore.jobs.verify import VerifyJob, verify, with_topic_ids
 
 HEALTHY = [
     "codecs", "create-time-*", "log-append-time", "headers-and-nulls", "leader-epochs",
@@ -49,6 +50,15 @@ def refuse_to_open(monkeypatch, refused, number):
 
 def worse_than_style(path):
     return [finding for finding in verify(path) if finding.severity != Severity.STYLE]
+
+
+def findings_and_failures(path):
+    """All findings, and the partitions and errors of what can't be opened."""
+    job = VerifyJob()
+    checked = list(with_topic_ids(job.results(job.items(kafkastore.open(path)), run_here)))
+    return [finding for each in checked for finding in each.findings], [
+        (each.topic_partition, error) for each in checked for error in each.failures
+    ]
 
 
 @pytest.mark.golden_cases(names=HEALTHY, versions=WITH_TIME_INDEX)
@@ -209,8 +219,7 @@ def test_a_file_that_may_not_be_opened_ends_the_check_or_is_told_and_the_rest_ch
     refuse_to_open(monkeypatch, locked, errno.EACCES)
     with pytest.raises(PermissionError):
         list(verify(logs))
-    failed = []
-    found = list(verify(logs, failed=lambda *failure: failed.append(failure)))
+    found, failed = findings_and_failures(logs)
     ((topic_partition, error),) = failed
     assert (topic_partition, error.filename) == (partitions[0], str(locked))
     assert found == []  # not even of the other files of that partition
@@ -225,8 +234,7 @@ def test_of_a_partition_with_a_file_that_can_not_be_opened_all_others_are_checke
     harmed.with_suffix(".timeindex").unlink()
     (logs / "broken-0" / "leader-epoch-checkpoint").write_bytes(b"1")
     refuse_to_open(monkeypatch, locked, number)
-    failed = []
-    found = list(verify(logs, failed=lambda *failure: failed.append(failure)))
+    found, failed = findings_and_failures(logs)
     paths = [each.path for each in found if each.severity != Severity.STYLE]
     others = [logs / "broken-0" / "leader-epoch-checkpoint", harmed.with_suffix(".timeindex")]
     if number == errno.EIO:
@@ -248,8 +256,7 @@ def test_beside_a_file_of_the_log_directory_that_may_not_be_opened_all_others_ar
     refuse_to_open(monkeypatch, logs / name, errno.EACCES)
     with pytest.raises(PermissionError):
         list(verify(logs))
-    failed = []
-    found = list(verify(logs, failed=lambda *failure: failed.append(failure)))
+    found, failed = findings_and_failures(logs)
     paths = [each.path for each in found if each.severity != Severity.STYLE]
     assert paths == [logs / "cleaner-offset-checkpoint", harmed]
     assert failed[0][0] is None
@@ -288,8 +295,9 @@ def test_healthy_directories_have_no_finding_above_style_in_any_sample(golden_ca
 def test_a_sample_reads_the_same_segments_of_every_copy(golden, writable_copy):
     read = []
     for copy in (writable_copy(golden("2.4.0", "wide", "answers").logs) for _ in range(2)):
-        checked = []
-        list(verify(copy, sample=0.4, progress=checked.append, threads=2))
+        job = VerifyJob(0.4)
+        checked = list(job.results(job.items(kafkastore.open(copy)), in_threads(2)))
+        checked = [each for each in checked if each.topic_partition is not None]
         read.append([(each.path.name, each.segments_read) for each in checked])
         assert all(0 < each.segments_read <= each.segments for each in checked if each.segments)
         assert sum(e.segments_read for e in checked) < sum(e.segments for e in checked)
@@ -308,14 +316,16 @@ def test_few_partitions_are_checked_ahead_and_none_when_nobody_listens(tmp_path,
         shutil.copytree(source, tmp_path / f"broken-{number}")
         (tmp_path / f"broken-{number}" / "00000000000000000022.timeindex").unlink()
     checked = []
-    findings = verify(tmp_path, threads=2, progress=checked.append)
+    findings = verify(tmp_path, threads=2, progress=lambda *done: checked.append(done))
     first = next(findings)
     assert first.path.parent.name == "broken-0"
     findings.close()
     assert len(checked) == 0
     names = [thread.name for thread in threading.enumerate()]
     assert not [name for name in names if name.startswith("kafkastore-verify")]
-    assert len(list(verify(tmp_path, threads=3))) == 40
+    findings = verify(tmp_path, threads=3, progress=lambda *done: checked.append(done))
+    assert len(list(findings)) == 40
+    assert checked == [(done, 40) for done in range(1, 41)]
 
 
 def test_a_follower_that_appends_many_batches_at_once_has_nothing_found(tmp_path, golden):
@@ -342,14 +352,13 @@ def test_a_directory_that_can_not_be_listed_is_told_once_and_the_others_are_chec
         return really_list(path)
 
     monkeypatch.setattr(os, "listdir", refuse)
-    failed = []
-    (found,) = verify(logs, failed=lambda *failure: failed.append(failure))
+    (found,), failed = findings_and_failures(logs)
     assert found.path.parent.name == "txn-1"
     assert [str(partition) for partition, _ in failed] == ["txn-0"]
 
 
 def test_an_interruption_ends_all_threads(golden):
-    def interrupt(checked):
+    def interrupt(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -365,7 +365,7 @@ def test_verify_finds_both_and_nothing_else_that_is_new(
     def findings(root: Path) -> set[tuple[str, str, int | None]]:
         rows = run("verify", root, "--json").lines
         return {
-            (str(Path(row["path"]).relative_to(root)), row["severity"], row["position"])
+            (str(Path(row["file"]).relative_to(root)), row["severity"], row["position"])
             for row in rows if row["kind"] == "finding"
         }
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -97,13 +97,13 @@ def test_remarks_on_retention_are_printed_a_few_of_each_kind(run: Run, sample_co
 def test_what_is_interrupted_prints_the_findings_so_far(
     run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kafkastore.checks.verify import verify
+    from kafkastore.jobs.verify import CheckedPartition, with_topic_ids
 
-    def interrupted(*args: object, **options: object) -> object:
-        yield from verify(*args, **options)  # type: ignore[arg-type]
+    def interrupted(checked: Iterable[CheckedPartition]) -> object:
+        yield from with_topic_ids(checked)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kafkastore.cli.verify.verify", interrupted)
+    monkeypatch.setattr("kafkastore.cli.verify.with_topic_ids", interrupted)
     ran = run("verify", sample_copy)
     assert ran.code == 130
     assert ran.out.count(".timeindex\n") == FEW

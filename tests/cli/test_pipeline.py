@@ -27,13 +27,13 @@ def fake(problems: list[str], calls: list[dict[str, Any]]) -> Callable[..., Pipe
     def run_pipeline(paths: Any, out: Path, **options: Any) -> PipelineResult:
         calls.append({"paths": list(paths), "out": out, **options})
         progress = options["progress"]
-        for step in ("survey", "verify"):
+        for step in ("inventory", "verify"):
             progress.step_started(step, "partitions", 4)
             progress.step_advanced(step, 2, 4)
             progress.step_finished(step, 1.25, "as it should be")
         store = StoreResult("logs", str(paths[0]), str(out / "migrated" / "logs"))
         store.problems = problems
-        return PipelineResult(out, options["mode"], 0, [store], [Step("survey", 1.25, "")])
+        return PipelineResult(out, options["mode"], 0, [store], [Step("inventory", 1.25, "")])
 
     return run_pipeline
 
@@ -61,7 +61,7 @@ def test_steps_summary_and_what_to_try_next_are_shown(
     assert (call["paths"], call["mode"], call["master"]) == ([sample_root], "rebuild", "local[2]")
     assert (call["in_place"], call["sample_times"], call["resume"]) == (False, 3, False)
     lines = ran.out.splitlines()
-    assert lines[0] == "survey                 1.2 s  as it should be"
+    assert lines[0] == "inventory              1.2 s  as it should be"
     assert f"report   {tmp_path / 'out' / 'report.html'}" in lines
     assert f"migrated {tmp_path / 'out' / 'migrated' / 'logs'}" in lines
     assert lines[-1] == (

@@ -19,6 +19,8 @@ from cli.running import Ran, Run, assert_one_sentence
 from kip_33.stores import T0, commit, record, written
 from models.pyspark_noise import without_noise
 
+from kafkastore.jobs.verify import VerifyJob
+
 pytestmark = pytest.mark.timeout(300)  # Spark
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ def test_verify(same: Any, broken: tuple[Path, Path], options: tuple[str, ...]) 
 def test_verify_of_some_partitions(same: Any, broken: tuple[Path, Path]) -> None:
     ran = same("verify", broken[0], "--topic", "up", "--partition", "0", "--json")
     assert len(ran.lines) > 1
-    assert all("/up-0" in line["path"] for line in ran.lines[:-1])
+    assert all("/up-0" in line["file"] for line in ran.lines[:-1])
 
 
 def test_predict(same: Any, broken: tuple[Path, Path]) -> None:
@@ -174,6 +176,18 @@ def test_failover(same: Any, clusters: tuple[Path, Path]) -> None:
     assert "less 1000 ms of latency" in ran.out
 
 
+def test_retention(same: Any, broken: tuple[Path, Path]) -> None:
+    options = "--now", "2017-07-15T00:00:00Z"
+    ran = same("retention", broken[0], *options)
+    assert (ran.code, "retention.ms" in ran.out) == (1, True)
+    assert "up-0" in same("retention", broken[0], *options, "--json").err
+
+
+@pytest.mark.parametrize("options", [(), ("--interval", "100", "--json")])
+def test_sizing(same: Any, broken: tuple[Path, Path], options: tuple[str, ...]) -> None:
+    assert same("sizing", broken[0], *options).code == 0
+
+
 def test_paths_as_they_were_given(
     same: Any, sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +206,9 @@ def test_threads_are_not_those_of_spark(run: Run, sample_root: Path) -> None:
     assert_one_sentence(ran, "--threads and --spark contradict each other")
 
 
-@pytest.mark.parametrize("command", ["verify", "predict", "compare", "lag", "latency"])
+@pytest.mark.parametrize(
+    "command", ["verify", "predict", "compare", "lag", "latency", "retention", "sizing"]
+)
 def test_without_spark_one_sentence_says_how_to_install_it(
     run: Run,
     clusters: tuple[Path, Path],
@@ -224,11 +240,12 @@ def test_a_master_that_nobody_is_at_is_told_at_once(
 def test_a_worker_that_is_killed_is_a_sentence(
     run: Run, spark: SparkSession, sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check_place(item: object, sample: float = 1.0) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+    class Killed(VerifyJob):
+        def run(self, item: object) -> Any:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    check_place.__module__ = "__main__"  # so that it travels by value
-    monkeypatch.setattr("kafkastore.spark.jobs.checking.check_place", check_place)
+    Killed.__module__ = "__main__"  # so that it travels by value
+    monkeypatch.setattr("kafkastore.cli.verify.VerifyJob", Killed)
     ran = run("verify", sample_root, "--spark", "local[2]")
     assert_one_sentence(ran, "Spark failed: a Python worker ended unexpectedly", "run the command")
 
@@ -242,12 +259,12 @@ def at_work(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     script = f"""
 import sys, time
 from pathlib import Path
-from kafkastore.spark.jobs import checking
-def check_place(item, sample=1.0):
-    Path({str(started)!r}).touch()
-    time.sleep(600)
-check_place.__module__ = "__main__"
-checking.check_place = check_place
+from kafkastore.jobs import verify
+class Slow(verify.VerifyJob):
+    def run(self, item):
+        Path({str(started)!r}).touch()
+        time.sleep(600)
+verify.VerifyJob = Slow
 from kafkastore.cli.__main__ import main
 sys.argv[1:] = [{words[0]!r}, {str(folder / "logs")!r}, "--spark", "local[1]", *{words[1:]!r}]
 main()

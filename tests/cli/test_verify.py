@@ -25,7 +25,7 @@ def test_findings_say_where_what_and_what_to_do(run: Run, sample_root: Path) -> 
 
 def test_verbosely_every_finding_is_printed_as_it_is_found(run: Run, sample_root: Path) -> None:
     lines = run("verify", sample_root, "--verbose").out.splitlines()
-    places = [each["path"] for each in run("verify", sample_root, "--json").lines[:-1]]
+    places = [each["file"] for each in run("verify", sample_root, "--json").lines[:-1]]
     assert [line.strip() for line in lines if line.endswith(".timeindex")] == places
     assert sum(line.startswith("wrong-answers: ") for line in lines) == 3
 
@@ -57,7 +57,7 @@ def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) 
     assert len(findings) == 10
     for finding in findings:
         assert list(finding) == [
-            "kind", "severity", "path", "position", "what", "consequence", "remedy"]
+            "kind", "severity", "file", "position", "what", "consequence", "remedy"]
     assert summary == {
         "kind": "summary",
         "partitions": 4,

@@ -13,7 +13,8 @@ from models.seed import examples
 import kafkastore
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.group_metadata import OffsetCommitKey
-from kafkastore.kip_33.failover import FailoverError, failover
+from kafkastore.jobs.failover import failover
+from kafkastore.kip_33.failover import FailoverError
 from kafkastore.kip_33.failover_check import check_failover
 from kafkastore.kip_33.fingerprints import Fingerprints
 from kafkastore.kip_33.record_times import runs_between

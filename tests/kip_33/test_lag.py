@@ -9,7 +9,7 @@ from kip_33.stores import T0, commit, record, written
 import kafkastore
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.group_metadata import OffsetCommitKey
-from kafkastore.kip_33.lag import Place, Unread, find_unread
+from kafkastore.kip_33.lag import OffsetPlace, Unread, find_unread
 
 
 def slow_unread(log, offset, isolation="read_uncommitted"):
@@ -62,7 +62,7 @@ def only(found):
 def test_lag_is_told_in_offsets_records_and_time(root):
     each = only(kafkastore.lag(kafkastore.open(root)))
     assert (each.group, each.topic_partition, each.committed.offset) == ("g", ("orders", 0), 16)
-    assert (each.offsets, each.records, each.place) == (15, 15, Place.IN_LOG)
+    assert (each.offsets, each.records, each.place) == (15, 15, OffsetPlace.IN_LOG)
     assert (each.unread.first_offset, each.unread.first_timestamp) == (16, T0 + 16_000)
     assert each.lag_ms == 3_600_000 - 16_000
 
@@ -75,8 +75,8 @@ def test_lag_in_time_counts_until_now_if_that_is_given(root):
 
 @pytest.mark.parametrize(
     ("offset", "place", "offsets", "records", "lag_ms"),
-    [(31, Place.IN_LOG, 0, 0, 0), (40, Place.BEYOND_END, -9, 0, 0),
-     (30, Place.IN_LOG, 1, 1, 0), (0, Place.IN_LOG, 31, 31, 3_600_000)],
+    [(31, OffsetPlace.IN_LOG, 0, 0, 0), (40, OffsetPlace.BEYOND_END, -9, 0, 0),
+     (30, OffsetPlace.IN_LOG, 1, 1, 0), (0, OffsetPlace.IN_LOG, 31, 31, 3_600_000)],
 )
 def test_a_position_at_or_beyond_the_end_is_said(root, offset, place, offsets, records, lag_ms):
     given = {OffsetCommitKey("g", "orders", 0): offset}
@@ -93,14 +93,14 @@ def test_what_was_deleted_unread_is_said_and_the_rest_is_counted(tmp_path):
         orders.log.delete_records(7)
     given = {OffsetCommitKey("", "orders", 0): 2}
     each = only(kafkastore.lag(kafkastore.open(tmp_path / "logs"), offsets=given))
-    assert (each.place, each.lost_offsets, each.records) == (Place.BELOW_START, 5, 3)
+    assert (each.place, each.lost_offsets, each.records) == (OffsetPlace.BELOW_START, 5, 3)
     assert (each.offsets, each.unread.first_timestamp) == (8, T0 + 7)
 
 
 def test_a_partition_that_is_not_here_is_said(root):
     given = {OffsetCommitKey("g", "orders", 5): 2}
     each = only(kafkastore.lag(kafkastore.open(root), offsets=given))
-    assert (each.place, each.offsets, each.records) == (Place.NO_PARTITION, None, None)
+    assert (each.place, each.offsets, each.records) == (OffsetPlace.NO_PARTITION, None, None)
     assert each.lag_ms is None
 
 

@@ -11,7 +11,8 @@ import kafkastore
 from kafkastore.errors import CorruptBatchError
 from kafkastore.formats.compression import Codec
 from kafkastore.formats.crc import crc32c
-from kafkastore.kip_33.latency import Latency, latency
+from kafkastore.jobs.latency import latency
+from kafkastore.kip_33.latency import Latency
 
 START = 1_500_000_000_000
 LAT = {"message_timestamp_type": "LogAppendTime"}

@@ -12,7 +12,8 @@ from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore import CorruptionError
-from kafkastore.kip_33.retention import DatedBy, retention, retention_of
+from kafkastore.jobs.retention import retention
+from kafkastore.kip_33.retention import DatedBy, retention_of
 from kafkastore.kip_33.sizing import sizing_of
 from kafkastore.log.doubtful_times import Doubt, find_doubt, meant_timestamp
 from kafkastore.log.log_config import LogConfig

@@ -14,12 +14,12 @@ from models.segment_indexes import recovered_entries
 import kafkastore
 from kafkastore import CorruptBatchError
 from kafkastore.formats.record_builder import build_batch
+from kafkastore.jobs.sizing import sizing
 from kafkastore.kip_33.sizing import (
     MINUTE_MS,
     SECOND_MS,
     BucketSize,
     IndexSize,
-    sizing,
     sizing_of,
     total,
 )

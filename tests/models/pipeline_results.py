@@ -8,16 +8,10 @@ import kafkastore
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.verify import verify_log
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.jobs.partition_jobs import (
-    AnswerRow,
-    PartitionRow,
-    answer_times,
-    survey_partition,
-)
-from kafkastore.spark.jobs.places import open_place, places_of
-from kafkastore.spark.jobs.reading import SegmentRow
+from kafkastore.jobs.compare import AnswerRow, AnswersJob, AskedPartition
+from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
+from kafkastore.jobs.places import Place, open_place, places_of
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
-from kafkastore.spark.spread import Place
 
 NOW = 1_600_000_000_000
 
@@ -31,11 +25,11 @@ def store_of(root: Path, name: str = "store") -> StoreResult:
     """What a run finds in a directory; the migration changed nothing."""
     store = StoreResult(name, str(root), str(root))
     for place in places_of(name, kafkastore.open(root)):
-        row = survey_partition(place, spread=5)
+        row = InventoryJob(5).run((place,))
         store.partitions.append(row)
         if row.error is None:
             key = TopicPartition(place.topic, place.partition)
-            store.before[key] = answer_times((place, row.times), now=NOW).rows
+            store.before[key] = AnswersJob(NOW).run(AskedPartition(place, row.times)).rows
             store.after[key] = store.before[key]
         store.findings_before += verify_log(open_place(place))
     store.findings_after = store.findings_before
@@ -71,7 +65,7 @@ def made_up_store(partitions: int, segments: int, times: int, name: str = "large
 
 def _made_up_partition(
     chance: random.Random, name: str, topic: str, number: int, segments: int
-) -> PartitionRow:
+) -> PartitionInventory:
     rows, samples = [], []
     offset, stamp = 0, 1_500_000_000_000 + chance.randrange(10**9)
     for _ in range(segments):
@@ -80,7 +74,7 @@ def _made_up_partition(
         samples += [(stamp + span * at // 9, offset + records * at // 9) for at in range(9)]
         last = stamp + span
         rows.append(
-            SegmentRow(
+            SegmentInventory(
                 offset,
                 size,
                 last + chance.randrange(10**7),
@@ -93,10 +87,12 @@ def _made_up_partition(
         offset, stamp = offset + records, last
     path, total = f"/data/{name}/{topic}-{number}", sum(row.size for row in rows)
     place = Place(name, f"/data/{name}", path, topic, number, total)
-    return PartitionRow(place, tuple(rows), 0, offset, offset, None, tuple(samples), None)
+    return PartitionInventory(place, tuple(rows), 0, offset, offset, None, tuple(samples), None)
 
 
-def _answer(chance: random.Random, row: PartitionRow, at: int, *, is_right: bool) -> AnswerRow:
+def _answer(
+    chance: random.Random, row: PartitionInventory, at: int, *, is_right: bool
+) -> AnswerRow:
     correct = chance.randrange(1000, row.log_end_offset)
     legacy = correct - chance.choice([0, 10, 900, -5])
     off = 0 if is_right else chance.choice([0, 0, 40])

@@ -21,8 +21,12 @@ from kafkastore import legacy, migration
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.cli.commands import cli
 from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
-from kafkastore.spark.jobs import partition_jobs, places, planning, positions
-from kafkastore.spark.jobs import times as times_jobs
+from kafkastore.jobs import places, planning
+from kafkastore.jobs.compare import AnswersJob, AskedPartition, CompareJob
+from kafkastore.jobs.group_positions import position_items
+from kafkastore.jobs.inventory import InventoryJob
+from kafkastore.jobs.lag import LagJob
+from kafkastore.jobs.latency import LatencyJob
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
 
 #: So that answers by the clock are the same in every run.
@@ -267,23 +271,21 @@ def source_by_time(asked):
 
 
 def surveyed(asked):
-    row = partition_jobs.survey_partition(asked.place)
+    row = InventoryJob().run((asked.place,))
     if row.error is not None:
         raise Reported(row.error)
     return row
 
 
 def answered(asked):
-    found = partition_jobs.answer_times((asked.place, asked.times), now=NOW)
+    found = AnswersJob(NOW).run(AskedPartition(asked.place, asked.times))
     if found.error is not None:
         raise Reported(found.error)
     return found
 
 
 def compared(asked):
-    return times_jobs.compare_partition(
-        (asked.place,), times=asked.times, samples=5, how={"now": NOW}
-    ).tolist()
+    return CompareJob(asked.times, samples=5, now=NOW).run((asked.place,)).compared.tolist()
 
 
 def surveyed_place(asked):
@@ -306,17 +308,14 @@ def reindexed_place(asked):
 
 
 def measured_lag(asked):
-    item = positions.to_follow(
-        asked.commit, OffsetAndMetadata(asked.start, "", -1), asked.store
-    )
-    return positions.measure_lag(item, now=None, isolation="read_uncommitted")
+    committed = {asked.commit: OffsetAndMetadata(asked.start, "", -1)}
+    (item,) = position_items(committed, asked.store)
+    return LagJob().run(item)
 
 
 def measured_latency(asked):
-    item = times_jobs.to_measure(asked.store, asked.log.topic_partition, None)
-    return _told(
-        times_jobs.measure_latency(item, create_time_header=None, is_elsewhere=False)
-    )
+    (item,) = LatencyJob.items(asked.store, [asked.log.topic_partition])
+    return _told(LatencyJob().run(item))
 
 
 # ---------------------------------------------------------------- command line, in this process

@@ -9,9 +9,10 @@ from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore.checks.findings import Severity
-from kafkastore.checks.predict import Outcome, predict_start
-from kafkastore.checks.verify import verify
+from kafkastore.checks.predict import Outcome
 from kafkastore.errors import CorruptCheckpointError, CorruptIndexError
+from kafkastore.jobs.predict import predict_start
+from kafkastore.jobs.verify import verify
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.segment_glimpse import largest_used_size
 from kafkastore.segment.small_file import has_bytes, most_bytes, read_whole

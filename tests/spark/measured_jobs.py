@@ -17,10 +17,9 @@ from pathlib import Path
 from models.measured_command import largest_memory
 
 import kafkastore
-from kafkastore.log.side_by_side import SideBySide
+from kafkastore.jobs.inventory import InventoryJob
+from kafkastore.jobs.runner import in_threads
 from kafkastore.spark import jobs, session
-from kafkastore.spark.jobs.places import chosen_copies
-from kafkastore.spark.jobs.surveying import survey_copies
 from kafkastore.spark.spread import spread
 
 MASTER = "local[2]"
@@ -29,15 +28,16 @@ COLUMNS = "base_offset", "size", "last_modified_ms", "largest_timestamp", "recor
 
 def by_threads(root):
     """Yield what the survey's table holds, read by threads."""
-    places = chosen_copies(kafkastore.open(root))
-    for found in SideBySide(survey_copies, places, os.cpu_count(), "survey"):
+    job = InventoryJob()
+    items = job.items(kafkastore.open(root))
+    for found in job.results(items, in_threads(os.cpu_count())):
         for segment in found.segments:
             yield found.place.path, *(getattr(segment, name) for name in COLUMNS)
 
 
 def by_spark(spark, root):
     """Yield what the survey's table holds."""
-    frame = jobs.survey(spark, root).select("path", *COLUMNS)
+    frame = jobs.inventory(spark, root).select("path", *COLUMNS)
     yield from map(tuple, frame.toLocalIterator(prefetchPartitions=True))
 
 

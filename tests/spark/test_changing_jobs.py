@@ -24,7 +24,8 @@ from kafkastore.changes.undo_area import temporary_file
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.cli.commands import cli
 from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
-from kafkastore.spark.jobs import changing, planning
+from kafkastore.jobs import planning
+from kafkastore.spark.jobs import changing
 from kafkastore.spark.spread import spread
 
 # Of partitions in the store that is migrated while processes are killed; which processes.

@@ -14,10 +14,19 @@ from kip_33.stores import T0, commit, record, written
 
 import kafkastore
 from kafkastore import legacy, samples
-from kafkastore.checks.predict import predict_start
 from kafkastore.errors import ChangeRefusedError, NotALogDirectoryError
+from kafkastore.jobs.compare import CompareJob
+from kafkastore.jobs.failover import FailoverJob
+from kafkastore.jobs.inventory import InventoryJob
+from kafkastore.jobs.lag import LagJob
+from kafkastore.jobs.latency import LatencyJob
+from kafkastore.jobs.predict import PredictJob, predict_start
+from kafkastore.jobs.retention import RetentionJob
+from kafkastore.jobs.sizing import SizingJob, sizing_rows
+from kafkastore.jobs.verify import VerifyJob
+from kafkastore.kip_33.latency import Latency, combined
 from kafkastore.spark import jobs
-from kafkastore.spark.jobs import checking, positions, surveying, times
+from kafkastore.spark.jobs.records import written_schema
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "jobs.md"
 NOW = 2_000_000_000_000
@@ -130,7 +139,7 @@ def test_a_partition_that_is_gone_when_its_turn_comes_is_a_row_with_its_error(
     copy = writable_copy(sample)
     frames = {
         "verify": jobs.verify(spark, copy),
-        "survey": jobs.survey(spark, copy),
+        "inventory": jobs.inventory(spark, copy),
         "compare": jobs.compare(spark, copy, [0], now=NOW),
         "latency": jobs.latency(spark, copy),
     }
@@ -197,7 +206,7 @@ def test_without_times_some_are_spread_over_each_partition(spark, sample):
 
 
 def test_surveys_have_a_row_for_each_segment_and_one_for_what_breaks_off(spark, broken):
-    found = rows(jobs.survey(spark, [*broken]))
+    found = rows(jobs.inventory(spark, [*broken]))
     good = kafkastore.open(broken[0])
     for log in good:
         mine = [row for row in found if (row["topic"], row["partition"]) == log.topic_partition]
@@ -221,7 +230,9 @@ def test_surveys_have_a_row_for_each_segment_and_one_for_what_breaks_off(spark, 
 def test_lags_are_those_of_lag(spark, clusters):
     found = rows(jobs.lag(spark, clusters[0]))
     expected = list(kafkastore.lag(kafkastore.open(clusters[0])))
-    assert [without_place(row) for row in found] == [positions.lag_row(each) for each in expected]
+    assert [without_place(row) for row in found] == [
+        without_place(row) for each in expected for row in LagJob().rows(each)
+    ]
     assert [(row["topic"], row["partition"]) for row in found] == [
         each.topic_partition for each in expected
     ]
@@ -247,12 +258,12 @@ def test_latencies_are_those_of_latency_and_histograms_add_up(spark, clusters):
 
 
 def test_latencies_of_partitions_make_those_of_a_topic():
-    few = kafkastore.kip_33.latency.Latency("t", 1, np.array([1, 5]), np.array([2, 3]), 1, 0)
-    more = kafkastore.kip_33.latency.Latency("t", 1, np.array([5, 9]), np.array([4, 1]), 0, 2)
-    both = times.combined("t", [few, more])
+    few = Latency("t", 1, np.array([1, 5]), np.array([2, 3]), 1, 0)
+    more = Latency("t", 1, np.array([5, 9]), np.array([4, 1]), 0, 2)
+    both = combined("t", [few, more])
     assert (both.values.tolist(), both.counts.tolist()) == ([1, 5, 9], [2, 7, 1])
     assert both[:2] + both[4:] == ("t", 2, 1, 2, ())
-    assert times.combined("t", []).largest is None
+    assert combined("t", []).largest is None
 
 
 def test_failovers_are_those_of_failover_and_what_cannot_be_has_an_error(spark, clusters):
@@ -273,13 +284,32 @@ def test_failovers_are_those_of_failover_and_what_cannot_be_has_an_error(spark, 
     )
 
 
+def test_segments_are_judged_as_by_retention(spark, sample):
+    found = rows(jobs.retention(spark, sample, config={"retention.ms": 1}, now=NOW))
+    job = RetentionJob({"retention.ms": 1}, NOW)
+    expected = kafkastore.retention(sample, config={"retention.ms": 1}, now=NOW)
+    assert list(map(without_place, found)) == [row for each in expected for row in job.rows(each)]
+    assert any(row["deleted_by"] for row in found)
+
+
+def test_sizes_of_partitions_add_up_to_those_of_the_store(spark, sample):
+    def density(row):
+        return row["kind"], row.get("index_interval_bytes"), row.get("bucket_ms")
+
+    entries = Counter()
+    for row in rows(jobs.sizing(spark, sample, intervals=[100])):
+        entries[density(row)] += row["time_index_entries"]
+    whole = kafkastore.sizing(sample, intervals=[100])
+    assert entries == {density(row): row["time_index_entries"] for row in sizing_rows(whole)}
+
+
 def test_records_are_written_by_topic_and_utc_date(spark, sample, tmp_path):
     out = tmp_path / "records"
     told = []
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Auckland")
     try:
         result = rows(
-            jobs.records_to_parquet(spark, sample, out, tell=lambda *how: told.append(how))
+            jobs.records_to_parquet(spark, sample, out, progress=lambda *how: told.append(how))
         )
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -321,7 +351,7 @@ def test_wrong_arguments_are_refused_before_anything_runs(spark, sample, tmp_pat
     with pytest.raises(NotALogDirectoryError):
         jobs.verify(spark, tmp_path / "none")
     with pytest.raises(KeyError, match="none-7"):
-        jobs.survey(spark, sample, partitions=["none-7"])
+        jobs.inventory(spark, sample, partitions=["none-7"])
     with pytest.raises(ValueError, match="sample must be above 0"):
         jobs.verify(spark, sample, sample=0)
     with pytest.raises(ValueError, match="by is"):
@@ -360,14 +390,16 @@ def test_columns_are_those_of_the_document():
     """Each table's chapter lists its columns, in order, with their types."""
     text = DOCUMENT.read_text(encoding="utf-8")
     for name, schema in (
-        ("survey", surveying.survey_schema()),
-        ("verify", checking.finding_schema()),
-        ("predict", checking.prediction_schema()),
-        ("compare", times.comparison_schema()),
-        ("lag", positions.lag_schema()),
-        ("latency", times.latency_schema()),
-        ("failover", positions.failover_schema()),
-        ("records_to_parquet", surveying.written_schema()),
+        ("inventory", InventoryJob().schema()),
+        ("verify", VerifyJob().schema()),
+        ("predict", PredictJob().schema()),
+        ("compare", CompareJob().schema()),
+        ("lag", LagJob().schema()),
+        ("latency", LatencyJob().schema()),
+        ("failover", FailoverJob().schema()),
+        ("retention", RetentionJob().schema()),
+        ("sizing", SizingJob().schema()),
+        ("records_to_parquet", written_schema()),
     ):
         from pyspark.sql.pandas.types import from_arrow_schema
 

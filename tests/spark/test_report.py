@@ -15,8 +15,9 @@ from models.record_strategies import bounded, logs
 
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
-from kafkastore.spark.jobs.reading import SegmentRow
+from kafkastore.jobs.compare import AnswerRow
+from kafkastore.jobs.inventory import PartitionInventory, SegmentInventory
+from kafkastore.jobs.places import Place
 from kafkastore.spark.pipeline import plots
 from kafkastore.spark.pipeline.digest import (
     LEAST_POWER,
@@ -47,7 +48,6 @@ from kafkastore.spark.pipeline.results import (
 )
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
-from kafkastore.spark.spread import Place
 from kafkastore.time_axes import LAST_DATE_MS, MOST_TICKS, time_ticks
 
 MIB = 1 << 20
@@ -223,12 +223,13 @@ def test_the_page_of_many_stores_has_a_bounded_size():
 def row_of(topic, partition, *segments):
     """A surveyed partition of segments: size, entries of the offset and of the time index."""
     rows = tuple(
-        SegmentRow(at * 10, size, 1000 + at, 900 + at, 10, offset_entries, time_entries)
+        SegmentInventory(at * 10, size, 1000 + at, 900 + at, 10, offset_entries, time_entries)
         for at, (size, offset_entries, time_entries) in enumerate(segments)
     )
     place = Place("s", None, f"/s/{topic}-{partition}", topic, partition,
                   sum(each.size for each in rows))  # fmt: skip
-    return PartitionRow(place, rows, 0, len(rows) * 10, len(rows) * 10, None, ((950, 5),), None)
+    end = len(rows) * 10
+    return PartitionInventory(place, rows, 0, end, end, None, ((950, 5),), None)
 
 
 def test_entries_are_counted_against_the_bytes_of_those_logs_that_have_the_index():
@@ -305,7 +306,7 @@ def test_of_many_answers_those_that_differ_are_shown_in_order():
     tables = answer_tables(store, most=1)
     assert [(each.name, each.asked, each.differing) for each in tables] == [("t-2", 1000, 20)]
     (table,) = tables
-    stamps = [after.timestamp for _, after in table.rows]
+    stamps = [after.asked_timestamp for _, after in table.rows]
     assert len(stamps) == MOST_ANSWERS
     assert stamps == sorted(stamps)
     assert {at for at in range(1000) if at % 50 == 2} <= set(stamps)
@@ -389,7 +390,7 @@ def test_results_of_many_partitions_take_little_memory(tmp_path):
     try:
         for partition in range(number):
             place = Place("store", None, "", "t", partition, 0)
-            store.partitions.append(PartitionRow(place, (), 0, 0, 0, None, (), None))
+            store.partitions.append(PartitionInventory(place, (), 0, 0, 0, None, (), None))
             store.before[TopicPartition("t", partition)] = AnswerColumns(rows)
         kept = tracemalloc.get_traced_memory()[0]
         assert kept / number < 1.5 * 8 * asked * len(AnswerRow._fields)

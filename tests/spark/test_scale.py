@@ -32,8 +32,8 @@ from test_limits import (
 )
 
 import kafkastore
+from kafkastore.jobs.inventory import MOST_SAMPLES
 from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS
-from kafkastore.spark.jobs.reading import MOST_SAMPLES
 from kafkastore.spark.spread import TASK_BYTES, TASKS_PER_CORE
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
@@ -95,7 +95,7 @@ def verify(home, *, on_spark):
     return command(home, "verify", home / "logs", "--json", on_spark=on_spark)
 
 
-def survey(home, *, on_spark):
+def inventory(home, *, on_spark):
     how = "spark" if on_spark else "threads"
     return run(home, Path(__file__).with_name("measured_jobs.py"), how, home / "logs")
 
@@ -144,10 +144,10 @@ def homes(tmp_path_factory):
     ("job", "memory_a_partition"),
     [
         (verify, MEMORY_A_PLACE),
-        (survey, MEMORY_A_PLACE),
+        (inventory, MEMORY_A_PLACE),
         (migrate, MEMORY_A_PLACE + MEMORY_A_PLAN),
     ],
-    ids=["verify", "survey", "migrate"],
+    ids=["verify", "inventory", "migrate"],
 )
 def test_spark_does_what_threads_do_in_three_times_their_time_and_in_flat_memory(
     homes, job, memory_a_partition

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore.spark.jobs.surveying import MOST_FILES_AT_ONCE
+from kafkastore.spark.jobs.records import MOST_FILES_AT_ONCE
 from kafkastore.spark.source.slices import (
     END,
     LARGEST_TASK_BYTES,

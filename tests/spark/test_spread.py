@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 import time
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
@@ -20,18 +21,17 @@ from kafkastore.errors import (
     KafkaStoreError,
     NotAFileError,
 )
+from kafkastore.jobs.job import Job
+from kafkastore.jobs.runner import attempt
 from kafkastore.spark.spread import (
     TASK_BYTES,
     JobError,
-    attempt,
     dumps,
     even_packs,
     spread,
     table,
 )
 from kafkastore.spark.watch import watch
-
-NUMBERS = pa.schema([("item", pa.int32()), ("root", pa.float64()), ("error", pa.string())])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,9 +55,8 @@ def test_packs_hold_each_item_once_in_order_and_none_is_much_too_heavy(weights, 
 
 def test_results_come_in_the_order_of_the_items(spark):
     told = []
-    results = spread(
-        spark, operator.neg, range(100), weigh=lambda item: item, tell=lambda *how: told.append(how)
-    )
+    progress = lambda *how: told.append(how)  # noqa: E731
+    results = spread(spark, operator.neg, range(100), weigh=abs, progress=progress)
     assert list(results) == [-item for item in range(100)]
     assert told[-1] == (100, 100)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
@@ -115,20 +114,38 @@ def test_an_error_as_a_value_can_be_raised_again():
     assert attempt(abs, -3) == 3
 
 
-def roots(item):
-    """Yield a row, and fail for negative ones behind it."""
-    yield {"root": None if item < 0 else math.sqrt(item)}
-    if item == -1:
-        raise KafkaStoreError("no root")
-    math.sqrt(item)
+@dataclass(frozen=True)
+class Roots(Job[int, int]):
+    """A row for each number; negative ones fail after it."""
+
+    size: int | None = None
+
+    def run(self, item):
+        return item
+
+    def rows(self, result):
+        yield {"root": None if result < 0 else math.sqrt(result)}
+        if result == -1:
+            raise KafkaStoreError("no root")
+        math.sqrt(result)
+
+    @staticmethod
+    def columns():
+        return [("root", pa.float64())]
+
+    def place(self, item):
+        return {"partition": item}
+
+    def weigh(self, item):
+        return item if self.size is None else self.size
 
 
 def test_a_failure_is_a_row_of_the_table(spark):
-    frame = table(
-        spark, roots, [4, -1, 9, -2], NUMBERS, where=lambda item: {"item": item}, weigh=abs
+    frame = table(spark, Roots(1), [4, -1, 9, -2])
+    assert frame.schema.simpleString() == (
+        "struct<store:string,topic:string,partition:int,path:string,root:double,error:string>"
     )
-    assert frame.schema.simpleString() == "struct<item:int,root:double,error:string>"
-    rows = [tuple(row) for row in frame.collect()]
+    rows = [tuple(row) for row in frame.drop("store", "topic", "path").collect()]
     assert rows[:4] == [(4, 2.0, None), (-1, None, None), (-1, None, "no root"), (9, 3.0, None)]
     assert rows[4] == (-2, None, None)
     assert rows[5][:2] == (-2, None)
@@ -136,22 +153,20 @@ def test_a_failure_is_a_row_of_the_table(spark):
 
 
 def test_a_table_of_nothing_has_its_columns(spark):
-    frame = table(spark, roots, [], NUMBERS, where=lambda item: {"item": item}, weigh=abs)
+    frame = table(spark, Roots(), [])
     assert frame.collect() == []
-    assert frame.columns == NUMBERS.names
+    assert frame.columns == Roots().schema().names
 
 
 def test_a_table_has_few_tasks_whatever_is_in_it(spark):
-    frame = table(spark, roots, range(1000), NUMBERS, where=lambda item: {"item": item}, weigh=abs)
+    frame = table(spark, Roots(), range(1000))
     assert frame.rdd.getNumPartitions() == 8
-    assert [row.item for row in frame.collect()] == list(range(1000))
+    assert [row.partition for row in frame.collect()] == list(range(1000))
 
 
 @pytest.mark.parametrize(("size", "tasks"), [(1, 8), (TASK_BYTES // 2, 50), (TASK_BYTES * 2, 100)])
 def test_much_to_read_has_more_tasks(spark, size, tasks):
-    frame = table(
-        spark, roots, range(100), NUMBERS, where=lambda item: {"item": item}, weigh=lambda _: size
-    )
+    frame = table(spark, Roots(size), range(100))
     assert frame.rdd.getNumPartitions() == tasks
 
 

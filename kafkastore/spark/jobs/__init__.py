@@ -1,25 +1,36 @@
-"""Jobs over every partition of a store, as tables: each a pure function of a partition directory.
+"""Jobs over every partition of a store, as tables of Spark, and those that change directories.
 
 ``docs/jobs.md`` has their columns.
 """
 from __future__ import annotations
 
 from kafkastore.spark.jobs.changing import migrate, reindex
-from kafkastore.spark.jobs.checking import predict, verify, verify_summary
-from kafkastore.spark.jobs.positions import failover, lag
-from kafkastore.spark.jobs.surveying import records_to_parquet, survey
-from kafkastore.spark.jobs.times import compare, latency
+from kafkastore.spark.jobs.records import records_to_parquet
+from kafkastore.spark.jobs.tables import (
+    compare,
+    failover,
+    inventory,
+    lag,
+    latency,
+    predict,
+    retention,
+    sizing,
+    verify,
+    verify_summary,
+)
 
 __all__ = [
     "compare",
     "failover",
+    "inventory",
     "lag",
     "latency",
     "migrate",
     "predict",
     "records_to_parquet",
     "reindex",
-    "survey",
+    "retention",
+    "sizing",
     "verify",
     "verify_summary",
 ]

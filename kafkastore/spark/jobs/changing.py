@@ -19,14 +19,14 @@ from kafkastore import migration
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import Journal, find_journals
 from kafkastore.changes.plan import Plan
+from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume as resume_plan
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.jobs.places import Paths, Place, listed, place_fields
+from kafkastore.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
 from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.jobs.places import Paths, listed, place_fields
-from kafkastore.spark.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
-from kafkastore.spark.spread import Place, Run, spread
-from kafkastore.spark.watch import Tell
+from kafkastore.spark.spread import spread
 from kafkastore.store.log_store import AnyPartition, AnyPath
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def migrate(
     partitions: Collection[AnyPartition] | None = None,
     undo_dir: AnyPath | None = None,
     resume: bool = False,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> DataFrame:
     """Make the time indexes of log directories from before them, in place.
 
@@ -66,8 +66,8 @@ def migrate(
         The directory in which undo areas are made; beside each log directory if left out.
     resume : bool
         Whether what an interrupted run left unfinished is finished first; otherwise it is refused.
-    tell : callable, optional
-        Told how many partitions are done, of how many, in each of the steps.
+    progress : callable, optional
+        Called with how many partitions are done, and of how many, in each of the steps.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def migrate(
     NotALogDirectoryError
         If this process sees no log directory there.
     """
-    run = partial(spread, spark, tell=tell)
+    run = partial(spread, spark, progress=progress)
 
     def planned(path: Path, failed: Fail) -> Plan:
         found = survey(
@@ -111,7 +111,7 @@ def reindex(
     partitions: Collection[AnyPartition] | None = None,
     undo_dir: AnyPath | None = None,
     resume: bool = False,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> DataFrame:
     """Make indexes anew where they are not what the logs give, in place.
 
@@ -125,7 +125,7 @@ def reindex(
         As for `kafkastore.plan_reindex`.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
-    undo_dir, resume, tell : path-like, bool, callable
+    undo_dir, resume, progress : path-like, bool, callable
         As for `migrate`.
 
     Returns
@@ -140,7 +140,7 @@ def reindex(
     NotALogDirectoryError
         If this process sees no log directory there.
     """
-    run = partial(spread, spark, tell=tell)
+    run = partial(spread, spark, progress=progress)
 
     def planned(path: Path, failed: Fail) -> Plan:
         return plan_reindex(
@@ -170,7 +170,7 @@ class _Outcome(NamedTuple):
 
 
 def _change(
-    run: Run,
+    run: Runner,
     paths: Paths,
     partitions: Collection[AnyPartition] | None,
     planned: Callable[[Path, Fail], Plan],
@@ -196,7 +196,7 @@ def _change(
 
 
 def _change_one(
-    run: Run,
+    run: Runner,
     root: Path,
     places: Sequence[Place],
     planned: Callable[[Path, Fail], Plan],

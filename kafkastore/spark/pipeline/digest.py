@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.checks.findings import Finding, Severity, kind_of
+from kafkastore.jobs.compare import AnswerRow
+from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 from kafkastore.spark.pipeline.results import NOTHING, RULES, StoreResult, column
 
 MIB = 1 << 20
@@ -134,7 +135,7 @@ def sizes_by_topic(store: StoreResult) -> list[Size]:
     -------
     list of Size
     """
-    topics: dict[str, list[PartitionRow]] = {}
+    topics: dict[str, list[PartitionInventory]] = {}
     for row in store.partitions:
         topics.setdefault(row.place.topic, []).append(row)
     return _by_size(size_of(topic, rows) for topic, rows in topics.items())
@@ -158,14 +159,14 @@ def _by_size(sizes: Iterable[Size]) -> list[Size]:
     return sorted(sizes, key=lambda each: (-each.bytes, each.name))
 
 
-def size_of(name: str, rows: Sequence[PartitionRow]) -> Size:
+def size_of(name: str, rows: Sequence[PartitionInventory]) -> Size:
     """Add up partitions.
 
     Parameters
     ----------
     name : str
         What they are called together.
-    rows : sequence of PartitionRow
+    rows : sequence of PartitionInventory
 
     Returns
     -------
@@ -183,7 +184,7 @@ def size_of(name: str, rows: Sequence[PartitionRow]) -> Size:
     )
 
 
-def largest(store: StoreResult, most: int) -> list[PartitionRow]:
+def largest(store: StoreResult, most: int) -> list[PartitionInventory]:
     """Choose partitions by the size of their logs.
 
     Parameters
@@ -194,24 +195,24 @@ def largest(store: StoreResult, most: int) -> list[PartitionRow]:
 
     Returns
     -------
-    list of PartitionRow
+    list of PartitionInventory
         In the order of the store.
     """
     order = sorted(range(len(store.partitions)), key=lambda at: -store.partitions[at].place.bytes)
     return [store.partitions[at] for at in sorted(order[:most])]
 
 
-def name_of(row: PartitionRow) -> str:
+def name_of(row: PartitionInventory) -> str:
     """Return what a partition is called."""
     return f"{row.place.topic}-{row.place.partition}"
 
 
-def densities(rows: Iterable[PartitionRow]) -> tuple[Density, Density]:
+def densities(rows: Iterable[PartitionInventory]) -> tuple[Density, Density]:
     """Count index entries against bytes of log, for the offset and for the time indexes.
 
     Parameters
     ----------
-    rows : iterable of PartitionRow
+    rows : iterable of PartitionInventory
 
     Returns
     -------
@@ -301,7 +302,7 @@ def distances(store: StoreResult, rule: str) -> tuple[NDArray[np.int64], NDArray
         ms since 1970; the offset given less the correct one.
     """
     given, correct, stamps = (
-        column(store.before.values(), name) for name in (rule, "correct", "timestamp")
+        column(store.before.values(), name) for name in (rule, "correct", "asked_timestamp")
     )
     wrong = (given != NOTHING) & (correct != NOTHING) & (given != correct)
     return stamps[wrong], (given - correct)[wrong]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -19,14 +19,14 @@ from kafkastore.changes.copy_store import copy_store
 from kafkastore.changes.journal import find_journals
 from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
+from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume
+from kafkastore.jobs import planning
+from kafkastore.jobs.places import Place
 from kafkastore.paths import to_path
-from kafkastore.spark.jobs import planning
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
-from kafkastore.spark.spread import Place, spread
-from kafkastore.spark.spread import Run as Work
-from kafkastore.spark.watch import Tell
+from kafkastore.spark.spread import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def copy_stores(run: Run) -> None:
 
         def copy() -> int:
             return sum(
-                _copy(store, run.copy_of(store), behind(step.tell, before, total))
+                _copy(store, run.copy_of(store), behind(step.progress, before, total))
                 for store, before in zip(stores, accumulate(files, initial=0), strict=False)
             )
 
@@ -67,7 +67,7 @@ def copy_stores(run: Run) -> None:
     run.copied()
 
 
-def _copy(store: StoreResult, target: Path, progress: Tell) -> int:
+def _copy(store: StoreResult, target: Path, progress: Progress) -> int:
     """Copy a store unless there is its copy; return the size of what is in it."""
     if target.exists():
         return sum(
@@ -133,7 +133,7 @@ def migrate_stores(
     with run.step("migrate", "partitions", total) as step:
 
         def work() -> list[str | None]:
-            return list(_apply(spark, plans, undo_dir, step.tell))
+            return list(_apply(spark, plans, undo_dir, step.progress))
 
         areas: list[str | None] = step.result(work, list)
         if step.saved is not None and not run.is_copied:
@@ -160,7 +160,7 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
             plans.clear()
             told, before = [], 0
             for store in run.result.stores:
-                work = partial(spread, spark, tell=behind(step.tell, before, total))
+                work = partial(spread, spark, progress=behind(step.progress, before, total))
                 plan, warnings, failures = _plan_of(run, store, work)
                 plans.append(plan)
                 told.append((warnings, failures))
@@ -180,7 +180,7 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
 
 
 def _plan_of(
-    run: Run, store: StoreResult, work: Work
+    run: Run, store: StoreResult, work: Runner
 ) -> tuple[Plan, list[str], list[tuple[str, str]]]:
     """Plan one store; return the plan, warnings, and which partitions failed and why."""
     failures: list[tuple[str, str]] = []
@@ -202,24 +202,24 @@ def _apply(
     spark: SparkSession,
     plans: Sequence[Plan],
     undo_dir: str | os.PathLike[str] | None,
-    step_tell: Tell,
+    step_progress: Progress,
 ) -> Iterator[str | None]:
     """Apply plans one after the other; yield the undo areas."""
     total = sum(_directories(plan) for plan in plans)
     before = 0
     for plan in plans:
-        tell = behind(step_tell, before, total)
+        progress = behind(step_progress, before, total)
 
         def work(
             job: Callable[[Item], Result],
-            items: Sequence[Item],
+            items: Iterable[Item],
             *,
             weigh: Callable[[Item], int],
-            tell: Tell = tell,
+            progress: Progress = progress,
         ) -> Iterator[Result]:
             # The inspection before is not what the step counts.
-            heard = tell if job is apply_partition else None
-            return spread(spark, job, items, weigh=weigh, tell=heard)
+            shown = progress if job is apply_partition else None
+            return spread(spark, job, items, weigh=weigh, progress=shown)
 
         journal = apply(plan, undo_dir, runner=work)
         for failure in journal.failures:
@@ -233,14 +233,14 @@ def _directories(plan: Plan) -> int:
     return len({os.path.dirname(change.path) for change in plan.changes})
 
 
-def behind(tell: Tell, before: int, total: int) -> Tell:
-    """Return what tells of one store, behind others.
+def behind(progress: Progress, before: int, total: int) -> Progress:
+    """Return the progress of one store, after others.
 
     Parameters
     ----------
-    tell : callable
-        Told how many units are done in all stores, and of how many.
+    progress : callable
+        Called with how many units are done in all stores, and of how many.
     before, total : int
         How many are done in other stores, and how many there are in all.
     """
-    return lambda done, _: tell(min(before + done, total), total)
+    return lambda done, _: progress(min(before + done, total), total)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kafkastore.jobs.compare import AnswerRow
+from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.legacy import OffsetTimes, first_offsets_before
 from kafkastore.legacy.staircase import draw_boundaries, draw_steps
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 from kafkastore.spark.pipeline.digest import (
     LEAST_POWER,
     MOST_POWER,
@@ -80,7 +81,7 @@ def timeline(store: StoreResult) -> str | None:
     return svg[0]
 
 
-def _bars(row: PartitionRow) -> list[Bar]:
+def _bars(row: PartitionInventory) -> list[Bar]:
     """Return from when to when each segment has records; without timestamps, was written to."""
     stamps = np.array(_samples(row), np.int64).reshape(2, -1)
     places = np.searchsorted([each.base_offset for each in row.segments], stamps[1], "right") - 1
@@ -200,12 +201,12 @@ def differences_over_time(store: StoreResult) -> str | None:
     return svg[0]
 
 
-def segments_over_time(row: PartitionRow) -> str:
+def segments_over_time(row: PartitionInventory) -> str:
     """Draw a partition's records by time and offset, its segments, and when each was last modified.
 
     Parameters
     ----------
-    row : PartitionRow
+    row : PartitionInventory
 
     Returns
     -------
@@ -238,12 +239,12 @@ def segments_over_time(row: PartitionRow) -> str:
     return svg[0]
 
 
-def staircase(row: PartitionRow, answers: Sequence[AnswerRow], now: int) -> str:
+def staircase(row: PartitionInventory, answers: Sequence[AnswerRow], now: int) -> str:
     """Draw which offset answers which time: by modification times, in truth, and wrong ones.
 
     Parameters
     ----------
-    row : PartitionRow
+    row : PartitionInventory
     answers : sequence of AnswerRow
         Before the migration.
     now : int
@@ -273,9 +274,9 @@ def staircase(row: PartitionRow, answers: Sequence[AnswerRow], now: int) -> str:
         draw_steps(axes, DRAWN.legacy, times, given, "post", "legacy: by modification times")
         for rule in ("kip_33", "broker"):
             wrong = [
-                (each.timestamp, getattr(each, rule))
+                (each.asked_timestamp, getattr(each, rule))
                 for each in answers
-                if each.timestamp <= LAST_DATE_MS
+                if each.asked_timestamp <= LAST_DATE_MS
                 and getattr(each, rule) not in (None, each.correct)
             ]
             if wrong:
@@ -287,7 +288,7 @@ def staircase(row: PartitionRow, answers: Sequence[AnswerRow], now: int) -> str:
     return svg[0]
 
 
-def _legacy_steps(row: PartitionRow, now: int) -> tuple[list[int], list[int]]:
+def _legacy_steps(row: PartitionInventory, now: int) -> tuple[list[int], list[int]]:
     """Return the times at which the legacy answer changes, and the answers from then on."""
     segments = tuple((each.base_offset, each.last_modified_ms) for each in row.segments)
     moments = sorted({when for _, when in segments if 0 <= when <= LAST_DATE_MS})
@@ -344,7 +345,7 @@ def _is_date(stamps: ArrayLike) -> NDArray[np.bool_]:
     return np.asarray(stamps) <= LAST_DATE_MS
 
 
-def _samples(row: PartitionRow) -> tuple[list[int], list[int]]:
+def _samples(row: PartitionInventory) -> tuple[list[int], list[int]]:
     shown = [each for each in row.samples if each[0] <= LAST_DATE_MS]
     return [timestamp for timestamp, _ in shown], [offset for _, offset in shown]
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.fs import FileSystem
-from kafkastore.spark.jobs.surveying import records_of, write
+from kafkastore.spark.jobs.records import records_of, write
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
 
@@ -37,7 +37,7 @@ def write_records(run: Run, spark: SparkSession) -> None:
             frames = [_frame(run, spark, store) for store in run.result.stores if store.records]
             if frames:
                 whole = reduce(lambda one, other: one.unionAll(other), frames)
-                write(spark, whole.write.mode("overwrite"), FOLDERS, str(folder), step.tell)
+                write(spark, whole.write.mode("overwrite"), FOLDERS, str(folder), step.progress)
                 _make_durable(folder)  # before the step counts as done
             return bool(frames)
 

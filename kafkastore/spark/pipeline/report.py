@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore.formats.file_names import TopicPartition
+from kafkastore.jobs.compare import AnswerRow
+from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
 from kafkastore.spark.pipeline import digest, plots
 from kafkastore.spark.pipeline.results import PipelineResult, StoreResult
 from kafkastore.time_axes import LAST_DATE_MS
@@ -61,7 +62,7 @@ class Section(NamedTuple):
     densities: tuple[digest.Density, digest.Density]
     sizes: list[SizeList]
     differences: list[digest.Differences]
-    partitions: list[PartitionRow]
+    partitions: list[PartitionInventory]
     timeline: Markup | None
     density: Markup | None
     distances: Markup | None
@@ -159,7 +160,7 @@ def _section(store: StoreResult, now: int, stores: int) -> Section:
     )
 
 
-def _most_segments(rows: Iterable[PartitionRow]) -> list[PartitionRow]:
+def _most_segments(rows: Iterable[PartitionInventory]) -> list[PartitionInventory]:
     return sorted(rows, key=lambda row: -len(row.segments))
 
 
@@ -262,7 +263,7 @@ def _answers(before: AnswerRow, after: AnswerRow) -> set[int | None]:
     }
 
 
-def _key(row: PartitionRow) -> TopicPartition:
+def _key(row: PartitionInventory) -> TopicPartition:
     return TopicPartition(row.place.topic, row.place.partition)
 
 

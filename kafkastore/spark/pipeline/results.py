@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from kafkastore.arguments import INT64_MIN
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.jobs.partition_jobs import AnswerRow, PartitionRow
+from kafkastore.jobs.compare import AnswerRow
+from kafkastore.jobs.inventory import PartitionInventory
+from kafkastore.jobs.verify import finding_row
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
@@ -157,7 +159,7 @@ class StoreResult:
         Where it is with time indexes: a copy in the output, or `path` itself.
     undo_area : str or None
         Where replaced files are kept, if it was migrated in place and something was changed.
-    partitions : list of PartitionRow
+    partitions : list of PartitionInventory
         The survey.
     findings_before, findings_after : list of Finding
         Around the migration.
@@ -177,7 +179,7 @@ class StoreResult:
     path: str
     migrated: str = ""
     undo_area: str | None = None
-    partitions: list[PartitionRow] = field(default_factory=list)
+    partitions: list[PartitionInventory] = field(default_factory=list)
     findings_before: list[Finding] = field(default_factory=list)
     findings_after: list[Finding] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -203,7 +205,7 @@ class StoreResult:
         """How many segments there are."""
         return sum(len(row.segments) for row in self.partitions)
 
-    def _is_not_asked(self, row: PartitionRow) -> bool:
+    def _is_not_asked(self, row: PartitionInventory) -> bool:
         """Whether a partition can't be read, or gave no answers."""
         key = TopicPartition(row.place.topic, row.place.partition)
         return row.error is not None or (bool(row.segments) and not self.after.get(key))
@@ -357,12 +359,12 @@ def _store_to_json(store: StoreResult) -> dict[str, Any]:
         | {"before": summary["before"]._asdict(), "after": summary["after"]._asdict()},
         "warnings": store.warnings,
         "problems": store.problems,
-        "findings_before": [_finding_to_json(each) for each in store.findings_before],
-        "findings_after": [_finding_to_json(each) for each in store.findings_after],
+        "findings_before": [finding_row(each) for each in store.findings_before],
+        "findings_after": [finding_row(each) for each in store.findings_after],
     }
 
 
-def _partition_to_json(store: StoreResult, row: PartitionRow) -> dict[str, Any]:
+def _partition_to_json(store: StoreResult, row: PartitionInventory) -> dict[str, Any]:
     key = TopicPartition(row.place.topic, row.place.partition)
     return {
         "topic": row.place.topic,
@@ -373,16 +375,6 @@ def _partition_to_json(store: StoreResult, row: PartitionRow) -> dict[str, Any]:
         "rows_written": store.rows_written.get(key, 0),
         "error": row.error,
         "segments": [segment._asdict() for segment in row.segments],
-        "answers_before": list(_answers_to_json(store.before.get(key, ()))),
-        "answers_after": list(_answers_to_json(store.after.get(key, ()))),
+        "answers_before": [each._asdict() for each in store.before.get(key, ())],
+        "answers_after": [each._asdict() for each in store.after.get(key, ())],
     }
-
-
-def _answers_to_json(rows: Iterable[AnswerRow]) -> Iterator[dict[str, int | None]]:
-    for row in rows:
-        values = row._asdict()
-        yield {RULES.get(name, name): value for name, value in values.items()}
-
-
-def _finding_to_json(finding: Finding) -> dict[str, Any]:
-    return finding._asdict() | {"path": str(finding.path), "severity": str(finding.severity)}

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kafkastore.changes.runner import Progress
+from kafkastore.jobs.inventory import PartitionInventory
+from kafkastore.jobs.places import Place, places_of
 from kafkastore.paths import to_path
-from kafkastore.spark.jobs.partition_jobs import PartitionRow
-from kafkastore.spark.jobs.places import places_of
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
-from kafkastore.spark.progress import Progress, Silent
-from kafkastore.spark.spread import Place
-from kafkastore.spark.watch import Tell
+from kafkastore.spark.progress import PipelineProgress, Silent
 from kafkastore.store.log_store import open_store
 
 Result = TypeVar("Result")
@@ -26,7 +25,7 @@ class RunningStep:
 
     Parameters
     ----------
-    tell : callable
+    progress : callable
         To be called with how many units are done, and of how many.
     saved : mapping or None
         What the step came to in the run that is resumed.
@@ -39,8 +38,8 @@ class RunningStep:
         What is kept for a run that resumes this one; None if nothing is.
     """
 
-    def __init__(self, tell: Tell, saved: Mapping[str, Any] | None) -> None:
-        self.tell = tell
+    def __init__(self, progress: Progress, saved: Mapping[str, Any] | None) -> None:
+        self.progress = progress
         self.saved = saved
         self.summary = ""
         self.kept: Any = None
@@ -77,7 +76,7 @@ class Run:
         Where the output directory is while the run goes on.
     saved : SavedSteps
         The results of steps that are done.
-    progress : Progress or None
+    progress : PipelineProgress or None
         Told of the steps.
     """
 
@@ -86,7 +85,7 @@ class Run:
         result: PipelineResult,
         working: Path,
         saved: SavedSteps,
-        progress: Progress | None,
+        progress: PipelineProgress | None,
     ) -> None:
         self.result = result
         self.working = working
@@ -103,12 +102,12 @@ class Run:
         self.progress.step_started(name, unit, total)
         told: list[tuple[int, int | None]] = [(0, total)]
 
-        def tell(done: int, total: int | None) -> None:
+        def advance(done: int, total: int | None) -> None:
             if told[-1] != (done, total):
                 told[-1] = (done, total)
                 self.progress.step_advanced(name, done, total)
 
-        step = RunningStep(tell, self.saved.read(name))
+        step = RunningStep(advance, self.saved.read(name))
         yield step
         seconds = time.monotonic() - began
         if step.saved is not None:
@@ -161,7 +160,7 @@ class Run:
         else:
             store.problems.append(_problem(whose, failed, fault))
 
-    def surveyed(self) -> Iterable[PartitionRow]:
+    def surveyed(self) -> Iterable[PartitionInventory]:
         """Yield the survey of all partitions."""
         for store in self.result.stores:
             yield from store.partitions

@@ -17,14 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkastore.changes.runner import Progress
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.fs import FileSystem
+from kafkastore.jobs.compare import BROKER_RULES, AnswersJob, AskedPartition
+from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
+from kafkastore.jobs.places import Place
+from kafkastore.jobs.verify import VerifyJob, with_topic_ids
 from kafkastore.paths import open_path, to_path
 from kafkastore.spark import register
-from kafkastore.spark.jobs import checking, partition_jobs
-from kafkastore.spark.jobs.reading import SegmentRow
 from kafkastore.spark.pipeline import report
 from kafkastore.spark.pipeline.migrating import (
     Finished,
@@ -45,15 +48,15 @@ from kafkastore.spark.pipeline.results import (
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.session import session
-from kafkastore.spark.spread import Place, spread
-from kafkastore.spark.watch import Tell, failures_of_spark, is_connect
+from kafkastore.spark.spread import spread
+from kafkastore.spark.watch import failures_of_spark, is_connect
 from kafkastore.store.log_store import is_partition_directory, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkastore.migration.plan import Mode
-    from kafkastore.spark.progress import Progress
+    from kafkastore.spark.progress import PipelineProgress
 
 AnyPath = str | os.PathLike[str]
 
@@ -68,7 +71,7 @@ def run_pipeline(
     sample_times: int | Sequence[int] = 9,
     resume: bool = False,
     undo_dir: AnyPath | None = None,
-    progress: Progress | None = None,
+    progress: PipelineProgress | None = None,
     spark: SparkSession | None = None,
 ) -> PipelineResult:
     """Take Kafka log directories the whole way.
@@ -95,7 +98,7 @@ def run_pipeline(
         changes.
     undo_dir : path-like, optional
         In place: the directory for undo areas; beside each log directory if left out.
-    progress : Progress, optional
+    progress : PipelineProgress, optional
         Told what is going on.
     spark : SparkSession, optional
         A session to use. Neither it nor one that is made here is stopped.
@@ -141,7 +144,7 @@ def run_pipeline(
             register(spark)
             where = "Connect" if is_connect(spark) else spark.sparkContext.master
             step.summary = f"Spark {spark.version} on {where}"
-        _survey(run, spark, sample_times)
+        _inventory_of(run, spark, sample_times)
         _verify(run, spark, after=False)
         times = _times(run, sample_times)
         for store in stores:
@@ -242,15 +245,15 @@ def _copy(target: Path, name: str, source: Path) -> Path:
     return folder / source.name if is_partition_directory(source) else folder
 
 
-def _survey(run: Run, spark: SparkSession, sample_times: int | Sequence[int]) -> None:
+def _inventory_of(run: Run, spark: SparkSession, sample_times: int | Sequence[int]) -> None:
     """Read each partition once, and choose the times to ask it for unless they are given."""
-    places = run.places()
-    with run.step("survey", "partitions", len(places)) as step:
-        count = sample_times if isinstance(sample_times, int) else 0
-        job = partial(partition_jobs.survey_partition, spread=count)
+    items = [(place,) for place in run.places()]
+    with run.step("inventory", "partitions", len(items)) as step:
+        job = InventoryJob(sample_times if isinstance(sample_times, int) else 0)
+        runner = partial(spread, spark, progress=step.progress)
         rows = step.result(
-            lambda: list(spread(spark, job, places, weigh=lambda each: each.bytes, tell=step.tell)),
-            lambda values: [_partition_row(value) for value in values],
+            lambda: list(job.results(items, runner)),
+            lambda values: [_inventory(value) for value in values],
         )
         for row in rows:
             run.store(row.place).partitions.append(row)
@@ -261,12 +264,12 @@ def _survey(run: Run, spark: SparkSession, sample_times: int | Sequence[int]) ->
         step.summary = f"{records:,} records in {segments:,} segments"
 
 
-def _partition_row(value: list[Any]) -> partition_jobs.PartitionRow:
+def _inventory(value: list[Any]) -> PartitionInventory:
     """Read a row back."""
-    row = partition_jobs.PartitionRow(*value)
+    row = PartitionInventory(*value)
     return row._replace(
         place=Place(*row.place),
-        segments=tuple(SegmentRow(*segment) for segment in row.segments),
+        segments=tuple(SegmentInventory(*segment) for segment in row.segments),
         samples=tuple((timestamp, offset) for timestamp, offset in row.samples),
         times=tuple(row.times),
     )
@@ -277,7 +280,7 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
     total = sum(len(store.partitions) for store in run.result.stores)
     with run.step("verify again" if after else "verify", "partitions", total) as step:
         checked = step.result(
-            lambda: list(_checked(run, spark, step.tell, total)),
+            lambda: list(_checked(run, spark, step.progress, total)),
             lambda values: [
                 _Checked([_finding(*finding) for finding in findings], failures)
                 for findings, failures in values
@@ -299,24 +302,23 @@ class _Checked(NamedTuple):
     failures: list[tuple[str, str]]
 
 
-def _checked(run: Run, spark: SparkSession, tell: Tell, total: int) -> Iterator[_Checked]:
+def _checked(
+    run: Run, spark: SparkSession, progress: Progress, total: int
+) -> Iterator[_Checked]:
     """Check store by store."""
     before = 0
+    job = VerifyJob()
     for store in run.result.stores:
+        runner = partial(spread, spark, progress=behind(progress, before, total))
+        findings: list[Finding] = []
         failures: list[tuple[str, str]] = []
-
-        def failed(
-            partition: TopicPartition | None,
-            error: Exception,
-            failures: list[tuple[str, str]] = failures,
-        ) -> None:
-            whose = "the directory" if partition is None else str(partition)
-            failures.append((whose, str(error)))
-
-        work = partial(spread, spark, tell=behind(tell, before, total))
-        found = checking.findings(work, [run.location(store)], failed=failed)
+        items = job.items(open_store(run.location(store)))
+        for each in with_topic_ids(job.results(items, runner)):
+            findings += each.findings
+            whose = each.topic_partition or "the directory"
+            failures += ((str(whose), str(error)) for error in each.failures)
         yield _Checked(
-            [each._replace(path=to_path(run.final(str(each.path)))) for each in found], failures
+            [each._replace(path=to_path(run.final(str(each.path)))) for each in findings], failures
         )
         before += len(store.partitions)
 
@@ -343,15 +345,18 @@ def _ask(
     run: Run, spark: SparkSession, times: dict[tuple[str, str], Sequence[int]], *, after: bool
 ) -> None:
     """Ask each partition for offsets by times, before the migration or after it."""
-    asked = [(place, times[_key(place)]) for place in run.places() if times.get(_key(place))]
+    asked = [
+        AskedPartition(place, times[_key(place)])
+        for place in run.places()
+        if times.get(_key(place))
+    ]
     with run.step("offsets again" if after else "offsets", "partitions", len(asked)) as step:
-        job = partial(partition_jobs.answer_times, now=run.result.now)
+        job = AnswersJob(run.result.now)
+        runner = partial(spread, spark, progress=step.progress)
         answers = step.result(
             lambda: [
                 (each.place, AnswerColumns(each.rows), each.error)
-                for each in spread(
-                    spark, job, asked, weigh=lambda each: each[0].bytes, tell=step.tell
-                )
+                for each in job.results(asked, runner)
             ],
             lambda values: [
                 (Place(*place), AnswerColumns(rows), error) for place, rows, error in values
@@ -365,5 +370,5 @@ def _ask(
         right = agreement(rows for _, rows, _ in answers)
         step.summary = (
             f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
-            f"{partition_jobs.BROKER_RULES} {right.broker:,}"
+            f"{BROKER_RULES} {right.broker:,}"
         )

@@ -1,18 +1,18 @@
-"""What partitions hold: a table of segments, and all records as Parquet."""
+"""All records of partitions as Parquet."""
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkastore.errors import ChangeRefusedError, DuplicatePartitionError
-from kafkastore.paths import is_url, to_path
-from kafkastore.spark import register
-from kafkastore.spark.jobs.partition_jobs import PartitionRow, survey_partition
-from kafkastore.spark.jobs.places import (
+from kafkastore.changes.runner import Progress
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.jobs.inventory import InventoryJob, PartitionInventory
+from kafkastore.jobs.places import (
     Copies,
     Paths,
     chosen_copies,
@@ -21,8 +21,11 @@ from kafkastore.spark.jobs.places import (
     place_fields,
     weight,
 )
-from kafkastore.spark.spread import Failed, attempt, spread, table
-from kafkastore.spark.watch import Tell, watch
+from kafkastore.jobs.runner import Failed, attempt
+from kafkastore.paths import is_url, to_path
+from kafkastore.spark import register
+from kafkastore.spark.spread import spread
+from kafkastore.spark.watch import watch
 from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
 
 if TYPE_CHECKING:
@@ -45,70 +48,6 @@ SETTINGS = {
 }
 
 
-def survey(
-    spark: SparkSession, paths: Paths, *, partitions: Collection[AnyPartition] | None = None
-) -> DataFrame:
-    """Read each partition once, and tell what its segments hold; a table.
-
-    Parameters
-    ----------
-    spark : SparkSession
-    paths : path-like or list of path-like
-        Log directories or partition directories.
-    partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
-
-    Returns
-    -------
-    DataFrame
-        A row for each segment; see ``docs/jobs.md``.
-    """
-    items = chosen_copies(open_store(listed(paths)), partitions)
-    return table(spark, _survey_rows, items, survey_schema(), where=columns_of, weigh=weight)
-
-
-def survey_copies(copies: Copies) -> PartitionRow:
-    """Survey one partition.
-
-    Parameters
-    ----------
-    copies : tuple of Place
-
-    Returns
-    -------
-    PartitionRow
-
-    Raises
-    ------
-    DuplicatePartitionError
-        If it is in several places.
-    """
-    if len(copies) > 1:
-        place = copies[0]
-        raise DuplicatePartitionError(
-            {f"{place.topic}-{place.partition}": [each.path for each in copies]}
-        )
-    return survey_partition(copies[0])
-
-
-def survey_schema() -> pa.Schema:
-    """Return the columns of `survey`'s table.
-
-    Returns
-    -------
-    pyarrow.Schema
-    """
-    import pyarrow as pa
-
-    numbers = (
-        "log_start_offset", "log_end_offset", "readable_end", "base_offset", "size",
-        "last_modified_ms", "largest_timestamp", "records", "offset_entries", "time_entries",
-    )
-    return pa.schema(
-        [*place_fields(), *((name, pa.int64()) for name in numbers), ("error", pa.string())]
-    )
-
-
 def records_to_parquet(
     spark: SparkSession,
     paths: Paths,
@@ -116,7 +55,7 @@ def records_to_parquet(
     *,
     partitions: Collection[AnyPartition] | None = None,
     overwrite: bool = False,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> DataFrame:
     """Write the records of partitions as Parquet, in folders by topic and date.
 
@@ -131,8 +70,8 @@ def records_to_parquet(
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     overwrite : bool
         Whether `out` may be there, and is replaced.
-    tell : callable, optional
-        Told of tasks done while it goes on: of the survey, then of the writing.
+    progress : callable, optional
+        Called with the partitions read so far and their number, then with the tasks of writing.
 
     Returns
     -------
@@ -152,43 +91,29 @@ def records_to_parquet(
     if not overwrite and os.path.lexists(folder):
         raise ChangeRefusedError(f"{out} is there already: name another folder, or overwrite it")
     items = chosen_copies(store, partitions)
-    surveyed = list(
-        zip(
-            items,
-            spread(spark, _reach, items, weigh=weight, tell=tell),
-            strict=True,
-        )
-    )
-    readable = [row for _, row in surveyed if isinstance(row, PartitionRow) and row.records]
+    read = spread(spark, partial(attempt, _reach), items, weigh=weight, progress=progress)
+    found = list(zip(items, read, strict=True))
+    readable = [each for _, each in found if isinstance(each, PartitionInventory) and each.records]
     written: dict[tuple[str, int], int] = {}
     if readable:
         frame = records_of(spark, sources, readable, assign=True)
         days = frame.withColumn("date", _date())
-        write(spark, days.write.mode("overwrite"), ("topic", "date"), folder, tell)
+        write(spark, days.write.mode("overwrite"), ("topic", "date"), folder, progress)
         written = _rows_by_partition(spark, folder)
-    rows = [_written_row(copies, row, written) for copies, row in surveyed]
+    rows = [_written_row(copies, row, written) for copies, row in found]
     return spark.createDataFrame(_as_arrow(rows))
 
 
 def records_of(
-    spark: SparkSession, paths: Sequence[str], surveyed: Sequence[PartitionRow], *, assign: bool
+    spark: SparkSession,
+    paths: Sequence[str],
+    surveyed: Sequence[PartitionInventory],
+    *,
+    assign: bool,
 ) -> DataFrame:
-    """Return the records of partitions, as far as they can be read.
+    """Return the records of partitions that have some, as far as they can be read.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    paths : sequence of str
-        Log directories or partition directories.
-    surveyed : sequence of PartitionRow
-        Partitions with records, as surveyed.
-    assign : bool
-        Whether only these are read, if none is broken.
-
-    Returns
-    -------
-    DataFrame
-        Columns `COLUMNS`.
+    Without `assign`, all of `paths` is read where no partition is corrupt.
     """
     register(spark)
     reader = spark.read.format("kafkastore").option("columns", COLUMNS)
@@ -212,33 +137,15 @@ def write(
     writer: DataFrameWriter,
     folders: Sequence[str],
     out: str,
-    tell: Tell | None,
+    progress: Progress | None,
 ) -> None:
-    """Write records as Parquet, those of a file rising by offset.
-
-    Parameters
-    ----------
-    spark : SparkSession
-    writer : DataFrameWriter
-        Of records as `records_of` gives them.
-    folders : sequence of str
-        Columns that become folders.
-    out : str
-        The folder around those.
-    tell : callable or None
-        Told of tasks done.
-    """
+    """Write records as Parquet, by the columns in `folders`; those of a file rise by offset."""
     with _settings(spark):
-        watch(spark, lambda: writer.partitionBy(*folders).parquet(out), tell)
+        watch(spark, lambda: writer.partitionBy(*folders).parquet(out), progress)
 
 
 def written_schema() -> pa.Schema:
-    """Return the columns of the table that `records_to_parquet` returns.
-
-    Returns
-    -------
-    pyarrow.Schema
-    """
+    """Return the columns of the table that `records_to_parquet` returns."""
     import pyarrow as pa
 
     numbers = ("log_start_offset", "log_end_offset", "records", "rows")
@@ -247,26 +154,9 @@ def written_schema() -> pa.Schema:
     )
 
 
-def _survey_rows(copies: Copies) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for each segment; one more for an error, one alone where there is none."""
-    found = survey_copies(copies)
-    known = {
-        "log_start_offset": found.log_start_offset,
-        "log_end_offset": found.log_end_offset,
-        "readable_end": found.readable_end,
-    }
-    for segment in found.segments:
-        yield known | segment._asdict()
-    if found.error is not None or not found.segments:
-        yield known | {"error": found.error}
-
-
-def _reach(copies: Copies) -> PartitionRow | Failed:
+def _reach(copies: Copies) -> PartitionInventory:
     """Find out how far a partition can be read; without what takes memory."""
-    found = attempt(survey_copies, copies)
-    if isinstance(found, Failed):
-        return found
-    return found._replace(segments=(), samples=())
+    return InventoryJob().run(copies)._replace(segments=(), samples=())
 
 
 def _absolute(path: AnyPath) -> str:
@@ -303,7 +193,7 @@ def _rows_by_partition(spark: SparkSession, out: str) -> dict[tuple[str, int], i
 
 
 def _written_row(
-    copies: Copies, found: PartitionRow | Failed, written: Mapping[tuple[str, int], int]
+    copies: Copies, found: PartitionInventory | Failed, written: Mapping[tuple[str, int], int]
 ) -> dict[str, Any]:
     """Return the row of a partition."""
     row = dict(columns_of(copies))

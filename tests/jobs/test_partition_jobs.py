@@ -1,4 +1,4 @@
-"""The jobs, each a function of one partition directory, called without Spark."""
+"""Jobs of one partition directory, called without a runner."""
 import json
 import os
 import pickle
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore.spark.jobs.checking import ToCheck, check_place
-from kafkastore.spark.jobs.partition_jobs import MOST_TIMES, answer_times, survey_partition
-from kafkastore.spark.jobs.places import places_of
-from kafkastore.spark.jobs.reading import MOST_SAMPLES, Reading
+from kafkastore.jobs.compare import AnswersJob, AskedPartition
+from kafkastore.jobs.inventory import MOST_SAMPLES, MOST_TIMES, InventoryJob, _Reading
+from kafkastore.jobs.places import places_of
+from kafkastore.jobs.verify import PartitionToCheck, VerifyJob
 from kafkastore.store.sample_times import sample_times
 
 NOW = 2_000_000_000_000
@@ -31,7 +31,7 @@ def places(golden):
 def test_a_survey_counts_what_records_gives(tmp_path_factory, log):
     store = kafkastore.open(log.write(tmp_path_factory.mktemp("log") / "logs"))
     (place,) = places_of("s", store)
-    row = survey_partition(place)
+    row = InventoryJob().run((place,))
     (opened,) = store
     records = list(opened.records())
     assert row.error is None
@@ -62,7 +62,7 @@ def test_a_survey_counts_what_records_gives(tmp_path_factory, log):
 @bounded(20)
 @given(st.lists(st.integers(1, 900), min_size=1, max_size=12))
 def test_samples_are_every_so_manieth_record(sizes):
-    reading, first = Reading(), 0
+    reading, first = _Reading(), 0
     reading._bases = np.zeros(1, np.int64)
     reading.records, reading._largest = np.zeros(1, np.int64), np.zeros(1, np.int64)
     for size in sizes:
@@ -81,14 +81,14 @@ def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_co
     segment = sorted((copy / "up-0").glob("*.log"))[1]
     segment.write_bytes(segment.read_bytes()[:-10] + bytes(10))
     place = next(p for p in places_of("s", kafkastore.open(copy)) if str(p.path).endswith("up-0"))
-    row = survey_partition(place)
+    row = InventoryJob().run((place,))
     assert "CRC" in row.error or "checksum" in row.error
     assert str(segment) in row.error
     assert row.readable_end == row.log_end_offset == row.records
     log = kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs)["up", 0]
     assert 0 < row.records < sum(1 for _ in log.records())
     assert len(row.segments) == len(log.segments)
-    checked = check_place(ToCheck(place, None))
+    checked = VerifyJob().run(PartitionToCheck(place, None))
     (finding,) = (each for each in checked.findings if each.severity == "data-loss-risk")
     assert finding.path == segment
 
@@ -99,16 +99,17 @@ def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy)
     for path in (copy / "up-0").iterdir():
         path.unlink()
     (copy / "up-0").rmdir()
-    assert "up-0 can't be listed" in survey_partition(place).error
-    (failure,) = check_place(ToCheck(place, None)).failures
+    assert "up-0 can't be listed" in InventoryJob().run((place,)).error
+    (failure,) = VerifyJob().run(PartitionToCheck(place, None)).failures
     assert "up-0 can't be listed" in str(failure)
-    assert "up-0 can't be listed" in answer_times((place, [0]), now=NOW).error
+    assert "up-0 can't be listed" in AnswersJob(NOW).run(AskedPartition(place, [0])).error
 
 
 def test_rows_travel_between_processes_and_become_json(places):
     for place in places:
-        row = survey_partition(place)
-        rows = [row, check_place(ToCheck(place, None)), answer_times((place, [0, 1]), now=NOW)]
+        row = InventoryJob().run((place,))
+        checked = VerifyJob().run(PartitionToCheck(place, None))
+        rows = [row, checked, AnswersJob(NOW).run(AskedPartition(place, [0, 1]))]
         assert pickle.loads(pickle.dumps(rows)) == rows
         json.dumps([segment._asdict() for segment in row.segments])
 
@@ -117,21 +118,21 @@ def test_checkpoints_bound_a_partition_and_are_read_again_when_they_change(golde
     copy = writable_copy(golden("2.4.0", "delete-records", "answers").logs)
     store = kafkastore.open(copy)
     (place, *_) = places_of("s", store)
-    assert survey_partition(place).log_start_offset == store["deleted", 0].log_start_offset > 0
+    assert InventoryJob().run((place,)).log_start_offset == store["deleted", 0].log_start_offset > 0
     last = store["deleted", 0].log_end_offset - 1
     (copy / "log-start-offset-checkpoint").write_text(f"0\n1\ndeleted 0 {last}\n")
     os.utime(copy / "log-start-offset-checkpoint", ns=(1, 1))
-    assert survey_partition(place).log_start_offset == last
+    assert InventoryJob().run((place,)).log_start_offset == last
 
 
 def test_a_survey_chooses_the_times_that_a_comparison_chooses(places):
     for place in places:
         log = kafkastore.open(place.root)[place.topic, place.partition]
         modified = [segment.last_modified_ms for segment in log.segments]
-        assert survey_partition(place, spread=7).times == tuple(
+        assert InventoryJob(7).run((place,)).times == tuple(
             sample_times(log, 7, MOST_TIMES - 7, modified)
         )
-        assert survey_partition(place).times == ()
+        assert InventoryJob().run((place,)).times == ()
 
 
 def test_what_can_not_be_read_is_not_to_be_asked(places, writable_copy):
@@ -141,7 +142,7 @@ def test_what_can_not_be_read_is_not_to_be_asked(places, writable_copy):
     data = bytearray(log.read_bytes())
     data[-1] ^= 1
     log.write_bytes(data)
-    row = survey_partition(place, spread=7)
+    row = InventoryJob(7).run((place,))
     assert row.error is not None
     assert row.times == ()
 
@@ -149,15 +150,16 @@ def test_what_can_not_be_read_is_not_to_be_asked(places, writable_copy):
 def test_answers_are_those_of_the_lookups(places):
     place = places[0]
     log = kafkastore.open(place.root)[place.topic, place.partition]
-    times = survey_partition(place, spread=5).times
-    answers = answer_times((place, times), now=NOW)
+    times = InventoryJob(5).run((place,)).times
+    answers = AnswersJob(NOW).run(AskedPartition(place, times))
     assert answers.error is None
-    assert tuple(row.timestamp for row in answers.rows) == times
+    assert tuple(row.asked_timestamp for row in answers.rows) == times
     for row in answers.rows:
-        (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, row.timestamp, 1, NOW) or [None]
+        asked = row.asked_timestamp
+        (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, asked, 1, NOW) or [None]
         assert row.legacy == legacy
         for found, rules in (
             (row.kip_33, "kip-33"), (row.broker, "2.4"), (row.correct, "correct"),
         ):
-            answer = log.offset_for_timestamp(row.timestamp, rules)
+            answer = log.offset_for_timestamp(asked, rules)
             assert found == (None if answer is None else answer.offset)

@@ -1,4 +1,4 @@
-"""Where partitions lie: found and weighed on the driver, opened where the work is done."""
+"""Where partitions are: listed where a job is started, opened where its work is done."""
 from __future__ import annotations
 
 import os
@@ -6,65 +6,54 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.paths import open_path, to_path
-from kafkastore.spark.spread import Place
-from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Partitions
+from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Partitions, open_store
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a partition can fail with: what we say on purpose, and what the operating system says.
+#: What a partition can fail with: our own errors, and those of the operating system.
 FAILURES = (KafkaStoreError, OSError)
-#: One path or several, as the functions of `kafkastore.spark.jobs` take them.
+#: One path or several, as every job takes them.
 Paths = AnyPath | Sequence[AnyPath]
 
-#: A partition in each directory where it is: one, if all is as it should be.
+
+class Place(NamedTuple):
+    """Where one partition is.
+
+    `root` is the log directory around it, whose checkpoints bound it, or None; `path` the partition
+    directory; `bytes` the size of its ``.log`` files, by which work is shared out.
+    """
+
+    store: str
+    root: str | None
+    path: str
+    topic: str
+    partition: int
+    bytes: int
+
+
+#: A partition in each directory that has it: in one only, unless it is duplicate.
 Copies = tuple[Place, ...]
 
 
 def places_of(name: str, store: LogStore) -> list[Place]:
-    """List the partitions of a store, with their sizes; nothing else is read.
-
-    Parameters
-    ----------
-    name : str
-        What the store is called from here on.
-    store : LogStore
-
-    Returns
-    -------
-    list of Place
-        By topic and partition.
-    """
+    """List the partitions of a store, which is called `name` in the results."""
     return [place_of(store.partitions[each])._replace(store=name) for each in store.partitions]
 
 
 def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
-    """Tell where a partition lies, for a task that opens it.
-
-    Parameters
-    ----------
-    log : PartitionLog
-    is_weighed : bool
-        Whether its directory is listed for the size of its logs, as for another process; else the
-        size is 0.
-
-    Returns
-    -------
-    Place
-        Its store is called after the log directory, or after the partition directory where that
-        lies in none. Of a remote store it has URLs, which `open_place` lists in another process.
-    """
+    """Return the place of a partition, whose size is 0 unless it `is_weighed`."""
     root = None if log.log_dir is None else str(log.log_dir.path)
     size = 0
     if is_weighed:
-        with suppress(*FAILURES):  # the jobs say why
+        with suppress(*FAILURES):  # the job reports it
             size = sum(segment.size for segment in log.segments)
     path = str(log.path)
     store = path if root is None else root
@@ -74,20 +63,7 @@ def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
 def copies_of(
     store: LogStore, topic_partition: TopicPartition, *, is_weighed: bool = True
 ) -> Copies:
-    """Tell where a partition lies, in each directory that it lies in.
-
-    Parameters
-    ----------
-    store : LogStore
-    topic_partition : TopicPartition
-    is_weighed : bool
-        As for `place_of`.
-
-    Returns
-    -------
-    tuple of Place
-        Nothing where it is nowhere.
-    """
+    """Return the places of a partition, none where the store does not have it."""
     if topic_partition not in store.partitions:
         return ()
     logs = store.partitions.copies(topic_partition)
@@ -97,80 +73,27 @@ def copies_of(
 def chosen_copies(
     store: LogStore, partitions: Iterable[AnyPartition] | None = None, *, is_weighed: bool = True
 ) -> list[Copies]:
-    """Tell where some partitions of a store lie.
-
-    Parameters
-    ----------
-    store : LogStore
-    partitions : iterable, optional
-        Each as ``("orders", 3)`` or ``"orders-3"``. Default: all.
-    is_weighed : bool
-        As for `place_of`.
-
-    Returns
-    -------
-    list of tuple of Place
-        By topic and partition.
-
-    Raises
-    ------
-    KeyError
-        If one is not there.
-    """
+    """Return the places of a store's partitions, or of some; `KeyError` for a missing one."""
     chosen = list(store.partitions) if partitions is None else store.chosen(partitions)
     return [copies_of(store, each, is_weighed=is_weighed) for each in chosen]
 
 
 def store_of(copies: Collection[Place]) -> LogStore:
-    """Open one partition as a store, with the checkpoints around it.
-
-    Parameters
-    ----------
-    copies : collection of Place
-
-    Returns
-    -------
-    LogStore
-        Without log directories of its own; a partition in several places is refused there as in any
-        other store.
-    """
+    """Open one partition as a store, with the checkpoints around it."""
     logs = [open_place(place) for place in copies]
     places = [(log.topic_partition, (log.path, log.log_dir)) for log in logs]
     return LogStore((), Partitions(places), Partitions([]))
 
 
 def open_copies(copies: Collection[Place]) -> PartitionLog:
-    """Open a partition that is somewhere.
-
-    Parameters
-    ----------
-    copies : collection of Place
-
-    Returns
-    -------
-    PartitionLog
-
-    Raises
-    ------
-    DuplicatePartitionError
-        If it is in several places.
-    """
+    """Open a partition; a duplicate one is a `DuplicatePartitionError`."""
     store = store_of(copies)
     (topic_partition,) = store.partitions
     return store.partitions[topic_partition]
 
 
 def open_place(place: Place) -> PartitionLog:
-    """Open a partition, with the checkpoints around it.
-
-    Parameters
-    ----------
-    place : Place
-
-    Returns
-    -------
-    PartitionLog
-    """
+    """Open a partition, with the checkpoints around it."""
     log_dir = None
     if place.root is not None:
         root = open_path(to_path(place.root), with_all_below=False)
@@ -179,23 +102,12 @@ def open_place(place: Place) -> PartitionLog:
 
 
 def weight(copies: Iterable[Place]) -> int:
-    """Return how many bytes of log there are, a measure of how long a job takes.
-
-    Parameters
-    ----------
-    copies : iterable of Place
-    """
+    """Return how many bytes of log there are."""
     return sum(place.bytes for place in copies)
 
 
 def columns_of(copies: Sequence[Place]) -> Mapping[str, Any]:
-    """Return the columns that say where a partition lies; the first place of several.
-
-    Parameters
-    ----------
-    copies : sequence of Place
-        Not empty.
-    """
+    """Return the columns that name a partition: those of its first place."""
     place = copies[0]
     return {
         "store": place.store,
@@ -206,12 +118,7 @@ def columns_of(copies: Sequence[Place]) -> Mapping[str, Any]:
 
 
 def place_fields() -> list[tuple[str, pa.DataType]]:
-    """Return the columns that every table begins with.
-
-    Returns
-    -------
-    list of (str, pyarrow.DataType)
-    """
+    """Return the columns that every table begins with."""
     import pyarrow as pa
 
     return [
@@ -222,14 +129,28 @@ def place_fields() -> list[tuple[str, pa.DataType]]:
     ]
 
 
-def listed(paths: Paths) -> list[AnyPath]:
-    """Return paths as a list, one too.
+def open_paths(paths: Paths | LogStore) -> LogStore:
+    """Open one or several paths as a store; return a store as it is."""
+    if isinstance(paths, LogStore):
+        return paths
+    if not isinstance(paths, str | os.PathLike) and not (
+        isinstance(paths, Sequence) and all(isinstance(each, str | os.PathLike) for each in paths)
+    ):
+        raise TypeError(f"path must be a path, a list of paths or a LogStore, got {paths!r}")
+    return open_store(listed(paths))
 
-    Parameters
-    ----------
-    paths : path-like or sequence of path-like
-    """
+
+def listed(paths: Paths) -> list[AnyPath]:
+    """Return one or several paths as a list."""
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
+def store_around(path: Path, store: LogStore) -> str | None:
+    """Name the log directory that a file is in."""
+    for log_dir in store.log_dirs:
+        if log_dir.path in path.parents:
+            return str(log_dir.path)
+    return None
 
 
 def _state_of(root: Path) -> tuple[tuple[int, int] | None, ...]:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from kafkastore import migration
 from kafkastore.changes.plan import FileChange, InvalidPlanError
+from kafkastore.changes.runner import Runner
 from kafkastore.checks.reindex import (
     ReindexedPartition,
     ReindexPlan,
@@ -19,12 +20,12 @@ from kafkastore.checks.reindex import (
     reindex_partition,
     reindex_plan,
 )
+from kafkastore.jobs.places import FAILURES, Place, open_place, place_of
+from kafkastore.jobs.runner import Failed, attempt
 from kafkastore.log.log_config import LogConfig
 from kafkastore.migration import PartitionSurvey, Survey
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.jobs.places import FAILURES, open_place, place_of
-from kafkastore.spark.spread import Failed, Place, Run, attempt
 from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.versions import rules_of
 
@@ -35,7 +36,7 @@ Fail = Callable[[Place, Exception], None]
 
 
 def survey(
-    run: Run,
+    run: Runner,
     path: AnyPath,
     mtimes: Mapping[str, int] | None = None,
     *,
@@ -105,7 +106,7 @@ def survey_place(
 
 
 def plan_reindex(
-    run: Run,
+    run: Runner,
     path: AnyPath,
     rules: str = "2.4",
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
@@ -220,7 +221,7 @@ def _check_within(place: Place, directories: Iterable[str]) -> None:
 
 
 def _told(
-    run: Run,
+    run: Runner,
     job: Callable[[Item], Result],
     items: Sequence[Item],
     place: Callable[[Item], Place],

@@ -1,0 +1,169 @@
+"""Legacy answers and time index answers for the same times, partition by partition."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.jobs.job import Job, PartitionJob, Row
+from kafkastore.jobs.places import FAILURES, Copies, Place, columns_of, open_copies, weight
+from kafkastore.legacy import compare_columns, segment_times
+from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.sample_times import sample_times
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BROKER_RULES = "2.4"
+
+
+class ComparedPartition(NamedTuple):
+    """The answers of one partition, as of `compare_columns`, and the corrupt bytes skipped."""
+
+    compared: NDArray[np.void]
+    skipped: tuple[SkippedBytes, ...]
+
+
+@dataclass(frozen=True)
+class CompareJob(PartitionJob[ComparedPartition]):
+    """Ask each partition for times in three ways; options as for `kafkastore.legacy.compare`.
+
+    Without `times`, each partition is asked for `samples` of its own.
+    """
+
+    times: Sequence[int] = ()
+    samples: int = 10
+    now: int | None = None
+    mtimes: Mapping[str, int] | None = None
+    broker_rules: str = BROKER_RULES
+    legacy_rules: str = BROKER_RULES
+    whole_seconds: bool = False
+    on_corrupt: OnCorrupt = "raise"
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of one time."""
+        known = ("topic", "partition")
+        return [(each.name, each.type) for each in comparison_schema() if each.name not in known]
+
+    def run(self, item: Copies) -> ComparedPartition:
+        """Ask one partition."""
+        log = open_copies(item)
+        skipped: list[SkippedBytes] = []
+        compared = compare_columns(
+            log,
+            self.times_for(log),
+            now=self.now,
+            mtimes=self.mtimes,
+            broker_rules=self.broker_rules,
+            legacy_rules=self.legacy_rules,
+            whole_seconds=self.whole_seconds,
+            on_corrupt=self.on_corrupt,
+            skipped=skipped,
+        )
+        return ComparedPartition(compared, tuple(skipped))
+
+    def times_for(self, log: PartitionLog) -> Sequence[int]:
+        """Return the times that were given, or some between a partition's first and its largest.
+
+        Half of these are spread over its records, the others are where answers can differ.
+        """
+        if self.times:
+            return self.times
+        modified = [mtime for _, mtime in segment_times(log, self.mtimes)]
+        differing = self.samples // 2
+        return sample_times(log, self.samples - differing, differing, modified)
+
+    def rows(self, result: ComparedPartition) -> Iterator[Row]:
+        """Yield a row for each time."""
+        return comparison_rows(result.compared)
+
+
+def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each time of a comparison."""
+    for asked, legacy, broker, correct, redelivered, missed in compared.tolist():
+        yield {
+            "asked_timestamp": asked,
+            "legacy": _or_none(legacy),
+            "broker": _or_none(broker[1]),
+            "correct": _or_none(correct[1]),
+            "redelivered": _or_none(redelivered),
+            "missed": _or_none(missed),
+        }
+
+
+class AnswerRow(NamedTuple):
+    """One time asked of one partition: the row of a comparison, and the answer by KIP-33's text."""
+
+    asked_timestamp: int
+    legacy: int | None
+    kip_33: int | None
+    broker: int | None
+    correct: int | None
+    redelivered: int | None
+    missed: int | None
+
+
+class PartitionAnswers(NamedTuple):
+    """The answers of one partition, or why there are none."""
+
+    place: Place
+    rows: tuple[AnswerRow, ...]
+    error: str | None
+
+
+class AskedPartition(NamedTuple):
+    """A partition, and the times that it is asked for, ms since 1970."""
+
+    place: Place
+    times: Sequence[int]
+
+
+@dataclass(frozen=True)
+class AnswersJob(Job[AskedPartition, PartitionAnswers]):
+    """Ask each partition for times of its own, by each of the rules; `now` is the legacy clock."""
+
+    now: int
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of one time."""
+        import pyarrow as pa
+
+        return [(name, pa.int64()) for name in AnswerRow._fields]
+
+    def run(self, item: AskedPartition) -> PartitionAnswers:
+        """Ask one partition; one that cannot be read is a result with its error."""
+        try:
+            log = open_copies([item.place])
+            compared = compare_columns(log, item.times, now=self.now, broker_rules=BROKER_RULES)
+            kip_33 = log.offsets_for_timestamps(compared["asked_timestamp"], "kip-33")
+        except FAILURES as failure:
+            return PartitionAnswers(item.place, (), str(failure))
+        rows = zip(comparison_rows(compared), kip_33["offset"].tolist(), strict=True)
+        answers = (AnswerRow(**row, kip_33=_or_none(offset)) for row, offset in rows)
+        return PartitionAnswers(item.place, tuple(answers), None)
+
+    def rows(self, result: PartitionAnswers) -> Iterator[Row]:
+        """Yield a row for each time; one for an error."""
+        if result.error is not None:
+            yield {"error": result.error}
+        for row in result.rows:
+            yield row._asdict()
+
+    def place(self, item: AskedPartition) -> Row:
+        """Return where the partition is."""
+        return columns_of([item.place])
+
+    def weigh(self, item: AskedPartition) -> int:
+        """Return the size of the partition's logs."""
+        return weight([item.place])
+
+
+def _or_none(number: int) -> int | None:
+    return None if number < 0 else number

@@ -1,0 +1,177 @@
+"""Where consumer groups of one cluster go on in another."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkastore.formats.group_metadata import OffsetCommitKey
+from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
+from kafkastore.jobs.job import Job, Row
+from kafkastore.jobs.places import Paths, open_paths, store_of
+from kafkastore.jobs.runner import run_here
+from kafkastore.kip_33.failover import Method, PartitionFailover, check_method, failover_of
+from kafkastore.kip_33.fingerprints import Match
+from kafkastore.store.log_store import AnyPartition, LogStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class FailoverJob(Job[GroupPosition, PartitionFailover]):
+    """Find where each position goes on; options as for `failover`.
+
+    `latency_by_topic` has the largest latency of each topic, or the error that it is not known by;
+    it takes the place of `largest_latency_ms`.
+    """
+
+    by: Method = "create-time"
+    largest_latency_ms: int | None = None
+    clock_skew_ms: int = 0
+    topic_prefix: str = ""
+    check: bool = True
+    match: Match = "timestamp"
+    latency_by_topic: Mapping[str, int | Exception] | None = None
+
+    def __post_init__(self) -> None:
+        check_method(self.by)
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of a group's new position."""
+        import pyarrow as pa
+
+        number, text = pa.int64(), pa.string()
+        return [
+            ("group", text),
+            ("offset", number),
+            ("timestamp", number),
+            ("source_topic", text),
+            ("source_offset", number),
+            ("place", text),
+            ("bound_timestamp", number),
+            ("basis", text),
+            ("untimed_records", number),
+            ("unread_records", number),
+            ("found_records", number),
+            ("lost_records", number),
+            ("duplicate_records", number),
+            ("stranger_records", number),
+        ]
+
+    def run(self, item: GroupPosition) -> PartitionFailover:
+        """Find where one group goes on in one partition; `FailoverError` where it can't."""
+        latency_ms = self.largest_latency_ms
+        if self.latency_by_topic is not None:
+            known = self.latency_by_topic[item.key.topic]
+            if isinstance(known, Exception):
+                raise known
+            latency_ms = known
+        return failover_of(
+            store_of(item.copies),
+            store_of(item.target),
+            item.key,
+            item.committed.offset,
+            by=self.by,
+            largest_latency_ms=latency_ms,
+            clock_skew_ms=self.clock_skew_ms,
+            topic_prefix=self.topic_prefix,
+            check=self.check,
+            match=self.match,
+        )
+
+    def rows(self, result: PartitionFailover) -> Iterator[Row]:
+        """Yield the row of a group and partition."""
+        check = result.check
+        yield {
+            "group": result.group,
+            **result.target._asdict(),
+            "offset": result.offset,
+            "timestamp": None if result.record is None else result.record.timestamp,
+            "source_topic": result.source.topic,
+            "source_offset": result.position,
+            "place": result.place.value,
+            "bound_timestamp": result.bound.timestamp,
+            "basis": result.bound.basis,
+            "untimed_records": result.bound.untimed_records,
+            "unread_records": None if check is None else check.unread,
+            "found_records": None if check is None else check.found,
+            "lost_records": None if check is None else check.lost,
+            "duplicate_records": None if check is None else check.duplicates,
+            "stranger_records": None if check is None else check.strangers,
+        }
+
+    def place(self, item: GroupPosition) -> Row:
+        """Return where the partition is in cluster 1, the group, and its position there."""
+        return {
+            **item.columns(),
+            "source_topic": item.key.topic,
+            "source_offset": item.committed.offset,
+        }
+
+    def weigh(self, item: GroupPosition) -> int:
+        """Return the size of the partition's logs in both clusters."""
+        return item.bytes
+
+
+def failover(
+    source: Paths | LogStore,
+    target: Paths | LogStore,
+    groups: Sequence[str] = (),
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    offsets: Mapping[OffsetCommitKey, int] | None = None,
+    by: Method = "create-time",
+    largest_latency_ms: int | None = None,
+    clock_skew_ms: int = 0,
+    topic_prefix: str = "",
+    check: bool = True,
+    match: Match = "timestamp",
+) -> Iterator[PartitionFailover]:
+    """Find where groups that consumed from one cluster go on in another.
+
+    Parameters
+    ----------
+    source, target : path-like, list of path-like or LogStore
+        Log directories of cluster 1 and of cluster 2.
+    groups : sequence of str
+        Only these; none: all.
+    partitions : collection, optional
+        Only what is committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
+    offsets : mapping, optional
+        Positions by group, topic and partition. Default: the offsets committed in the source.
+    by : "create-time" or "log-append-time"
+        How the bound is found; see `kafkastore.kip_33.failover`.
+    largest_latency_ms : int, optional
+        For ``log-append-time``: no record takes longer from its creation to cluster 1. Default: the
+        largest that the partition itself shows.
+    clock_skew_ms : int
+        How far clocks may differ; taken off the bound. Needed where cluster 2 has LogAppendTime.
+    topic_prefix : str
+        What cluster 2 has before a topic's name, such as MirrorMaker 2's ``source.``.
+    check : bool
+        Compare the records of both clusters; reads both partitions whole, and takes 40 bytes of
+        memory a record.
+    match : "timestamp" or "content"
+        By what two records are the same: time, key and value, or key and value alone.
+
+    Yields
+    ------
+    PartitionFailover
+        In the order of group, topic and partition.
+
+    Raises
+    ------
+    NoCommittedOffsetsError
+        If no positions are given and the source has none.
+    FailoverError
+        If a partition is not in both clusters, or no latency is known.
+    KafkaStoreError
+        If a partition can't be read.
+    """
+    job = FailoverJob(by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match)
+    here, there = open_paths(source), open_paths(target)
+    committed = committed_positions(here, groups, partitions=partitions, offsets=offsets)
+    items = position_items(committed, here, there, topic_prefix=topic_prefix, is_weighed=False)
+    yield from job.results(items, run_here)

@@ -1,0 +1,89 @@
+"""What consumer groups have committed, and where those partitions are: the items of two jobs."""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.jobs.job import Row
+from kafkastore.jobs.places import Copies, columns_of, copies_of, weight
+from kafkastore.kip_33.committed_offsets import committed_offsets
+from kafkastore.store.log_store import AnyPartition, LogStore
+
+
+class GroupPosition(NamedTuple):
+    """What a group has committed for a partition.
+
+    `copies` are the places of the partition, none where the store does not have it; `target` those
+    in another cluster.
+    """
+
+    key: OffsetCommitKey
+    committed: OffsetAndMetadata
+    copies: Copies
+    target: Copies = ()
+
+    @property
+    def bytes(self) -> int:
+        """Size of the logs in both clusters."""
+        return weight(self.copies) + weight(self.target)
+
+    def columns(self) -> Row:
+        """Return the columns that name group and partition."""
+        return {
+            **(columns_of(self.copies) if self.copies else {}),
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "group": self.key.group,
+        }
+
+
+def committed_positions(
+    store: LogStore,
+    groups: Sequence[str] = (),
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    offsets: Mapping[OffsetCommitKey, int] | None = None,
+    unreadable: dict[TopicPartition, CorruptionError] | None = None,
+) -> dict[OffsetCommitKey, OffsetAndMetadata]:
+    """Return what groups have committed, or `offsets` where they are given, for some partitions."""
+    if offsets is None:
+        committed = committed_offsets(store, groups, unreadable=unreadable)
+    else:
+        committed = {
+            key: OffsetAndMetadata(offset, "", -1)
+            for key, offset in sorted(offsets.items())
+            if not groups or key.group in groups
+        }
+    if partitions is None:
+        return committed
+    chosen = set(store.chosen(partitions))
+    return {
+        key: each
+        for key, each in committed.items()
+        if TopicPartition(key.topic, key.partition) in chosen
+    }
+
+
+def position_items(
+    committed: Mapping[OffsetCommitKey, OffsetAndMetadata],
+    store: LogStore,
+    target: LogStore | None = None,
+    *,
+    topic_prefix: str = "",
+    is_weighed: bool = True,
+) -> list[GroupPosition]:
+    """Find the partition of each position, also in another cluster that prefixes its topics."""
+    items = []
+    for key, each in committed.items():
+        here = TopicPartition(key.topic, key.partition)
+        there: Copies = ()
+        if target is not None:
+            other = TopicPartition(topic_prefix + key.topic, key.partition)
+            there = copies_of(target, other, is_weighed=is_weighed)
+        items.append(
+            GroupPosition(key, each, copies_of(store, here, is_weighed=is_weighed), there)
+        )
+    return items

@@ -1,0 +1,196 @@
+"""What the segments of partitions hold: each partition is read once, in bounded memory."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.errors import DuplicatePartitionError
+from kafkastore.jobs.job import PartitionJob, Row
+from kafkastore.jobs.places import FAILURES, Copies, Place, open_place
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.sample_times import sample_times
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Times that a partition is asked for at most, unless they are given.
+MOST_TIMES = 200
+#: Records of a partition that are kept as samples, to draw its times.
+MOST_SAMPLES = 256
+
+
+class SegmentInventory(NamedTuple):
+    """What one segment holds.
+
+    `last_modified_ms` and `size` are those of the ``.log``; `largest_timestamp` is None where no
+    record has one; `records` are counted without transaction markers, index entries without
+    padding, None where the file is missing.
+    """
+
+    base_offset: int
+    size: int
+    last_modified_ms: int
+    largest_timestamp: int | None
+    records: int
+    offset_entries: int | None
+    time_entries: int | None
+
+
+class PartitionInventory(NamedTuple):
+    """What one partition holds.
+
+    `readable_end` is the exclusive end of what can be read of a corrupt log, else None; `error`
+    says why it ends there. `samples` are timestamps and offsets of records spread over the log;
+    `times` are those to ask for, ms since 1970, rising; none of a partition that cannot be read.
+    """
+
+    place: Place
+    segments: tuple[SegmentInventory, ...]
+    log_start_offset: int
+    log_end_offset: int
+    records: int
+    readable_end: int | None
+    samples: tuple[tuple[int, int], ...]
+    error: str | None
+    times: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class InventoryJob(PartitionJob[PartitionInventory]):
+    """Read each partition once; report what its segments hold, and how far it can be read.
+
+    With `spread_times`, times to ask for are chosen: so many spread over its records, the others
+    where answers can differ.
+    """
+
+    spread_times: int = 0
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of a segment, and those of its partition."""
+        import pyarrow as pa
+
+        names = (
+            "log_start_offset", "log_end_offset", "readable_end", *SegmentInventory._fields
+        )
+        return [(name, pa.int64()) for name in names]
+
+    def run(self, item: Copies) -> PartitionInventory:
+        """Read a partition; one that cannot be read is a result with its error."""
+        if len(item) > 1:
+            name = f"{item[0].topic}-{item[0].partition}"
+            raise DuplicatePartitionError({name: [each.path for each in item]})
+        reading = _Reading()
+        times: list[int] = []
+        try:
+            log = open_place(item[0])
+            reading.read(log)
+            log_end_offset, readable_end, error = log.log_end_offset, None, None
+            if self.spread_times:
+                modified = [segment.last_modified_ms for segment in log.segments]
+                others = max(MOST_TIMES - self.spread_times, 0)
+                times = sample_times(log, self.spread_times, others, modified)
+        except FAILURES as failure:
+            log_end_offset = readable_end = reading.next_offset
+            error = str(failure)
+        return PartitionInventory(
+            item[0],
+            reading.segments(),
+            reading.log_start_offset,
+            log_end_offset,
+            int(reading.records.sum()),
+            readable_end,
+            reading.samples(),
+            error,
+            tuple(times),
+        )
+
+    def rows(self, result: PartitionInventory) -> Iterator[Row]:
+        """Yield a row for each segment; one more for an error, one alone where there is none."""
+        of_partition = {
+            "log_start_offset": result.log_start_offset,
+            "log_end_offset": result.log_end_offset,
+            "readable_end": result.readable_end,
+        }
+        for segment in result.segments:
+            yield of_partition | segment._asdict()
+        if result.error is not None or not result.segments:
+            yield of_partition | {"error": result.error}
+
+
+class _Reading:
+    """What is known of a partition while it is read."""
+
+    def __init__(self) -> None:
+        self.log_start_offset = self.next_offset = 0
+        self._known: list[tuple[int, int, int, int | None, int | None]] = []
+        self._bases: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.records: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._largest: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._stamps: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._offsets: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._seen, self._stride = 0, 1
+
+    def read(self, log: PartitionLog) -> None:
+        """Read all records of a partition, as far as they can be read."""
+        self._begin(log)
+        for batch in log.to_arrow(["offset", "timestamp"]):
+            # Timestamps that do not fit Arrow's microseconds are null there.
+            stamps = batch.column(1).fill_null(-1000).cast("int64").to_numpy() // 1000
+            self.add(batch.column(0).to_numpy(), stamps)
+
+    def _begin(self, log: PartitionLog) -> None:
+        """Note what is known without reading the log."""
+        self.log_start_offset = self.next_offset = log.log_start_offset
+        bases = [segment.base_offset for segment in log.segments]
+        self._bases = np.array(bases, np.int64)
+        self.records = np.zeros(len(bases), np.int64)
+        self._largest = np.full(len(bases), -1, np.int64)
+        for segment in log.segments:
+            offset_index, time_index = segment.offset_index, segment.time_index
+            self._known.append(
+                (
+                    segment.base_offset,
+                    segment.size,
+                    segment.last_modified_ms,
+                    None if offset_index is None else offset_index.used_entry_count,
+                    None if time_index is None else time_index.used_entry_count,
+                )
+            )
+
+    def add(self, offsets: NDArray[np.int64], stamps: NDArray[np.int64]) -> None:
+        """Count successive records."""
+        self.next_offset = int(offsets[-1]) + 1
+        segments = np.maximum(np.searchsorted(self._bases, offsets, "right") - 1, 0)
+        self.records += np.bincount(segments, minlength=len(self.records))
+        np.maximum.at(self._largest, segments, stamps)
+        self._sample(offsets[stamps >= 0], stamps[stamps >= 0])
+
+    def _sample(self, offsets: NDArray[np.int64], stamps: NDArray[np.int64]) -> None:
+        """Keep every n-th record, and double n whenever there are too many."""
+        kept = (self._seen + np.arange(len(offsets))) % self._stride == 0
+        self._seen += len(offsets)
+        self._offsets = np.concatenate((self._offsets, offsets[kept]))
+        self._stamps = np.concatenate((self._stamps, stamps[kept]))
+        while len(self._offsets) > MOST_SAMPLES:
+            self._offsets, self._stamps = self._offsets[::2], self._stamps[::2]
+            self._stride *= 2
+
+    def samples(self) -> tuple[tuple[int, int], ...]:
+        """Return timestamps and offsets of the records kept."""
+        return tuple(zip(self._stamps.tolist(), self._offsets.tolist(), strict=True))
+
+    def segments(self) -> tuple[SegmentInventory, ...]:
+        """Return what is known of the segments."""
+        return tuple(
+            SegmentInventory(
+                base, size, modified, largest if largest >= 0 else None, records, offsets, times
+            )
+            for (base, size, modified, offsets, times), largest, records in zip(
+                self._known, self._largest.tolist(), self.records.tolist(), strict=False
+            )
+        )

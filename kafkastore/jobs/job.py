@@ -1,0 +1,110 @@
+"""What a job is: items of a store, a function of one item, and the rows of its results.
+
+The Python API, the command line and Spark's tables are made of the same jobs. A runner
+(`kafkastore.jobs.runner`, or `kafkastore.spark.spread`) calls `Job.run` for the items.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kafkastore.changes.runner import Runner
+from kafkastore.errors import KafkaStoreError
+from kafkastore.jobs.places import (
+    Copies,
+    chosen_copies,
+    columns_of,
+    place_fields,
+    weight,
+)
+from kafkastore.jobs.runner import Failed, attempt
+from kafkastore.paths import name_url
+from kafkastore.store.log_store import AnyPartition, LogStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+#: Values by the names of columns; a column that is not named is null.
+Row = Mapping[str, Any]
+
+
+class Job(ABC, Generic[ItemT, ResultT]):
+    """Work on many items, one after the other or in parallel.
+
+    A subclass is a frozen dataclass of the job's options: it is pickled for Spark's executors.
+    """
+
+    @abstractmethod
+    def run(self, item: ItemT) -> ResultT:
+        """Do the work on one item, in any process."""
+
+    @abstractmethod
+    def rows(self, result: ResultT) -> Iterator[Row]:
+        """Yield the rows of a result, without the columns of `place`."""
+
+    @staticmethod
+    @abstractmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the table's own columns: without those of every table, and ``error``."""
+
+    @abstractmethod
+    def place(self, item: ItemT) -> Row:
+        """Return the columns that all rows of an item have in common."""
+
+    @abstractmethod
+    def weigh(self, item: ItemT) -> int:
+        """Return about how many bytes are read for an item."""
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the job's table."""
+        import pyarrow as pa
+
+        return pa.schema([*place_fields(), *self.columns(), ("error", pa.string())])
+
+    def outcomes(
+        self, items: Sequence[ItemT], runner: Runner
+    ) -> Iterator[tuple[ItemT, ResultT | Failed]]:
+        """Yield each item with its result; what is raised for an item does not stop the others."""
+        return zip(items, runner(partial(attempt, self.run), items, weigh=self.weigh), strict=True)
+
+    def results(self, items: Iterable[ItemT], runner: Runner) -> Iterator[ResultT]:
+        """Yield the result of each item; raise what is raised for one in its turn."""
+        return iter(runner(self.run, items, weigh=self.weigh))
+
+    def rows_of(self, item: ItemT) -> Iterator[Row]:
+        """Yield the rows of an item's table; what fails is the ``error`` of the last one."""
+        place = self.place(item)
+        try:
+            for row in self.rows(self.run(item)):
+                yield {**place, **row}
+        except Exception as error:
+            name_url(error)
+            is_ours = isinstance(error, KafkaStoreError | OSError)
+            what = str(error) if is_ours else f"{type(error).__name__}: {error}"
+            yield {**place, "error": what}
+
+
+class PartitionJob(Job[Copies, ResultT]):
+    """Work on each partition of a store, which `run` opens by `open_copies`."""
+
+    @staticmethod
+    def items(
+        store: LogStore,
+        partitions: Iterable[AnyPartition] | None = None,
+        *,
+        is_weighed: bool = True,
+    ) -> list[Copies]:
+        """List the partitions of a store, or some of them; see `chosen_copies`."""
+        return chosen_copies(store, partitions, is_weighed=is_weighed)
+
+    def place(self, item: Copies) -> Row:
+        """Return store, topic, partition and path."""
+        return columns_of(item)
+
+    def weigh(self, item: Copies) -> int:
+        """Return the size of the partition's logs."""
+        return weight(item)

@@ -1,0 +1,159 @@
+"""How far consumer groups are behind, in offsets, in records, and in time."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkastore.formats.group_metadata import OffsetCommitKey
+from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
+from kafkastore.jobs.job import Job, Row
+from kafkastore.jobs.places import Paths, open_paths, store_of
+from kafkastore.jobs.runner import run_here
+from kafkastore.kip_33.lag import PartitionLag, lag_of
+from kafkastore.log.damage import OnCorrupt
+from kafkastore.log.isolation import Isolation, reads_committed
+from kafkastore.store.log_store import AnyPartition, LogStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class LagJob(Job[GroupPosition, PartitionLag]):
+    """Count the records after each committed offset; options as for `lag`."""
+
+    now: int | None = None
+    isolation: Isolation = "read_uncommitted"
+    on_corrupt: OnCorrupt = "raise"
+
+    def __post_init__(self) -> None:
+        reads_committed(self.isolation)
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of a group's lag."""
+        import pyarrow as pa
+
+        number, text = pa.int64(), pa.string()
+        return [
+            ("group", text),
+            ("offset", number),
+            ("leader_epoch", pa.int32()),
+            ("metadata", text),
+            ("commit_timestamp", number),
+            ("place", text),
+            ("log_start_offset", number),
+            ("log_end_offset", number),
+            ("lag_offsets", number),
+            ("lag_records", number),
+            ("lag_ms", number),
+            ("lost_offsets", number),
+            ("untimed_records", number),
+            ("first_unread_offset", number),
+            ("first_unread_timestamp", number),
+            ("newest_unread_timestamp", number),
+            ("now", number),
+        ]
+
+    def run(self, item: GroupPosition) -> PartitionLag:
+        """Measure the lag of one group in one partition."""
+        return lag_of(
+            store_of(item.copies),
+            item.key,
+            item.committed,
+            now=self.now,
+            isolation=self.isolation,
+            on_corrupt=self.on_corrupt,
+        )
+
+    def rows(self, result: PartitionLag) -> Iterator[Row]:
+        """Yield the row of a group and partition."""
+        unread = result.unread
+        yield {
+            "group": result.group,
+            **result.topic_partition._asdict(),
+            "offset": result.committed.offset,
+            "leader_epoch": _or_none(result.committed.leader_epoch),
+            "metadata": result.committed.metadata,
+            "commit_timestamp": _or_none(result.committed.commit_timestamp),
+            "place": result.place.value,
+            "log_start_offset": result.log_start_offset,
+            "log_end_offset": result.log_end_offset,
+            "lag_offsets": result.offsets,
+            "lag_records": result.records,
+            "lag_ms": result.lag_ms,
+            "lost_offsets": result.lost_offsets,
+            "untimed_records": None if unread is None else unread.untimed_records,
+            "first_unread_offset": None if unread is None else unread.first_offset,
+            "first_unread_timestamp": None if unread is None else unread.first_timestamp,
+            "newest_unread_timestamp": None if unread is None else unread.newest_timestamp,
+            "now": result.now,
+        }
+
+    def place(self, item: GroupPosition) -> Row:
+        """Return where the partition is, the group, and its committed offset."""
+        return {**item.columns(), "offset": item.committed.offset}
+
+    def weigh(self, item: GroupPosition) -> int:
+        """Return the size of the partition's logs."""
+        return item.bytes
+
+
+def lag(
+    path: Paths | LogStore,
+    groups: Sequence[str] = (),
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    offsets: Mapping[OffsetCommitKey, int] | None = None,
+    now: int | None = None,
+    isolation: Isolation = "read_uncommitted",
+    on_corrupt: OnCorrupt = "raise",
+) -> Iterator[PartitionLag]:
+    """Measure how far groups are behind.
+
+    Parameters
+    ----------
+    path : path-like, list of path-like or LogStore
+        Log directories or partition directories of one broker; nothing is altered.
+    groups : sequence of str
+        Only these; none: all.
+    partitions : collection, optional
+        Only what is committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
+    offsets : mapping, optional
+        Committed offsets by group, topic and partition. Default: what the store's own
+        ``__consumer_offsets`` has.
+    now : int, optional
+        ms since 1970, until when lag in time counts. Default: until the newest record of each
+        partition that was not read, which makes sense of a dead broker's disk.
+    isolation : str
+        "read_uncommitted", or "read_committed": no records of aborted transactions, up to the last
+        stable offset.
+    on_corrupt : "raise", "skip" or "stop"
+        As for `PartitionLog.batches`; what is skipped is in each `PartitionLag`.
+
+    Yields
+    ------
+    PartitionLag
+        In the order of group, topic and partition.
+
+    Raises
+    ------
+    NoCommittedOffsetsError
+        If no offsets are given and the store has none.
+    KafkaStoreError
+        If a partition can't be read.
+
+    Examples
+    --------
+    >>> import kafkastore
+    >>> for each in kafkastore.lag("kafka-logs", ["billing"]):  # doctest: +SKIP
+    ...     print(each.topic_partition, each.records, each.lag_ms)
+    """
+    job, store = LagJob(now, isolation, on_corrupt), open_paths(path)
+    committed = committed_positions(store, groups, partitions=partitions, offsets=offsets)
+    yield from job.results(position_items(committed, store, is_weighed=False), run_here)
+
+
+def _or_none(value: int) -> int | None:
+    return None if value < 0 else value

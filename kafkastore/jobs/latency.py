@@ -1,0 +1,186 @@
+"""How long records take from their creation to the broker's log."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.jobs.job import Job, Row
+from kafkastore.jobs.places import (
+    Copies,
+    Paths,
+    columns_of,
+    copies_of,
+    open_copies,
+    open_paths,
+    store_of,
+    weight,
+)
+from kafkastore.jobs.runner import run_here
+from kafkastore.kip_33.latency import Latency, combined, latency_of
+from kafkastore.log.damage import OnCorrupt
+from kafkastore.store.log_store import AnyPartition, LogStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Columns of percentiles.
+PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p99_ms": 99.0, "p99_9_ms": 99.9}
+
+
+class MeasuredPartition(NamedTuple):
+    """A partition, and the same one in another cluster, which may not have it."""
+
+    copies: Copies
+    created_in: Copies
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        return self.copies[0].topic
+
+
+@dataclass(frozen=True)
+class LatencyJob(Job[MeasuredPartition, Latency]):
+    """Measure the latency of each partition's records.
+
+    Create times are those that batches kept, those in a record header, or those of another cluster.
+    """
+
+    create_time_header: str | None = None
+    is_created_elsewhere: bool = False
+    on_corrupt: OnCorrupt = "raise"
+
+    def __post_init__(self) -> None:
+        if self.create_time_header is not None and self.is_created_elsewhere:
+            raise ValueError("create times are in a header or in another cluster, not in both")
+
+    @staticmethod
+    def items(
+        store: LogStore,
+        partitions: Iterable[TopicPartition],
+        created_in: LogStore | None = None,
+        *,
+        is_weighed: bool = True,
+    ) -> list[MeasuredPartition]:
+        """Find partitions of a store in another cluster, too."""
+        return [
+            MeasuredPartition(
+                copies_of(store, each, is_weighed=is_weighed),
+                ()
+                if created_in is None
+                else copies_of(created_in, each, is_weighed=is_weighed),
+            )
+            for each in partitions
+        ]
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of a partition's latency."""
+        import pyarrow as pa
+
+        counted = pa.struct([("latency_ms", pa.int64()), ("records", pa.int64())])
+        numbers = (
+            "records", "unknown_records", "create_time_batches", "negative_records", *PERCENTILES,
+            "max_ms",
+        )
+        return [*((name, pa.int64()) for name in numbers), ("histogram", pa.list_(counted))]
+
+    def run(self, item: MeasuredPartition) -> Latency:
+        """Measure one partition."""
+        return latency_of(
+            open_copies(item.copies),
+            create_time_header=self.create_time_header,
+            created_in=store_of(item.created_in) if self.is_created_elsewhere else None,
+            on_corrupt=self.on_corrupt,
+        )
+
+    def rows(self, result: Latency) -> Iterator[Row]:
+        """Yield the row of a partition."""
+        counted = zip(result.values.tolist(), result.counts.tolist(), strict=True)
+        yield {
+            **latency_row(result),
+            "histogram": [{"latency_ms": value, "records": count} for value, count in counted],
+        }
+
+    def place(self, item: MeasuredPartition) -> Row:
+        """Return where the partition is."""
+        return columns_of(item.copies)
+
+    def weigh(self, item: MeasuredPartition) -> int:
+        """Return the size of the partition's logs in both clusters."""
+        return weight(item.copies) + weight(item.created_in)
+
+
+def latency_row(found: Latency) -> dict[str, int | None]:
+    """Return the numbers of a partition's or of a topic's latency."""
+    return {
+        "records": found.records,
+        "unknown_records": found.unknown_records,
+        "create_time_batches": found.create_time_batches,
+        "negative_records": found.negative_records,
+        **{name: found.percentile(percent) for name, percent in PERCENTILES.items()},
+        "max_ms": found.largest,
+    }
+
+
+def latency(
+    path: Paths | LogStore,
+    topics: Sequence[str] = (),
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    create_time_header: str | None = None,
+    created_in: Paths | LogStore | None = None,
+    on_corrupt: OnCorrupt = "raise",
+) -> Iterator[Latency]:
+    """Measure the time from creation to append of records, topic by topic.
+
+    Parameters
+    ----------
+    path : path-like, list of path-like or LogStore
+        Log directories or partition directories of one broker; every batch is read.
+    topics : sequence of str
+        Only these; none: all that the store has.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+    create_time_header : str, optional
+        Name of a record header in which the producer wrote its time, as decimal digits or as 8
+        bytes, big-endian; ms since 1970. Default: what the batches have kept.
+    created_in : path-like, list of path-like or LogStore, optional
+        Another cluster with the same topics and partitions, whose records have create times. They
+        are found by key and value, the first of equal ones for the first; takes 40 bytes of memory
+        a record.
+    on_corrupt : "raise", "skip" or "stop"
+        As for `PartitionLog.batches`; what is skipped is in each `Latency`.
+
+    Yields
+    ------
+    Latency
+        In the order of topics, for those without any latency too.
+
+    Raises
+    ------
+    KafkaStoreError
+        If a partition can't be read.
+
+    Notes
+    -----
+    Memory: some 16 bytes for each latency in ms that occurs, and a few times that while they are
+    sorted; nothing grows with the number of records.
+    """
+    if isinstance(topics, str):
+        raise TypeError(f"topics is a sequence of names, not one: [{topics!r}]")
+    store = open_paths(path)
+    other = None if created_in is None else open_paths(created_in)
+    job = LatencyJob(create_time_header, other is not None, on_corrupt)
+    chosen = [
+        each
+        for each in (store.partitions if partitions is None else store.chosen(partitions))
+        if not topics or each.topic in topics
+    ]
+    items = job.items(store, chosen, other, is_weighed=False)
+    measured = zip(items, job.results(items, run_here), strict=True)
+    for topic, group in groupby(measured, key=lambda pair: pair[0].topic):
+        yield combined(topic, (each for _, each in group))

@@ -1,0 +1,194 @@
+"""What the next start of a broker does to log directories, partition by partition."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkastore.checks.predict import (
+    Outcome,
+    Prediction,
+    logs_to_predict,
+    predict_beside,
+    predict_log,
+)
+from kafkastore.jobs.job import Job, Row
+from kafkastore.jobs.places import (
+    Paths,
+    Place,
+    columns_of,
+    open_paths,
+    open_place,
+    place_of,
+    store_around,
+    weight,
+)
+from kafkastore.jobs.runner import run_here
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.versions import rules_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KnownPrediction(NamedTuple):
+    """What becomes of something that is no partition, and the log directory that it is in."""
+
+    store: str | None
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class PredictJob(Job[Place | KnownPrediction, Prediction]):
+    """Work out what a broker's next start does to each directory; options as for `predict_start`.
+
+    The bytes that files would get are in the result only `with_content`.
+    """
+
+    broker: str = "2.4"
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    with_content: bool = False
+
+    def __post_init__(self) -> None:
+        rules_of(self.broker)
+
+    def items(
+        self,
+        store: LogStore,
+        partitions: Collection[AnyPartition] | None = None,
+        *,
+        is_weighed: bool = True,
+    ) -> list[Place | KnownPrediction]:
+        """List what is no partition, whatever was chosen, and then the partitions."""
+        logs = logs_to_predict(store, partitions)
+        known = [
+            KnownPrediction(store_around(each.path, store), each)
+            for each in predict_beside(store, self.broker)
+        ]
+        return [*known, *(place_of(log, is_weighed=is_weighed) for log in logs)]
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of a directory's prediction."""
+        import pyarrow as pa
+
+        cut = pa.struct([("valid_bytes", pa.int64()), ("reason", pa.string())])
+        return [
+            ("outcome", pa.string()),
+            ("why", pa.string()),
+            ("lost_bytes", pa.int64()),
+            ("recovered_from", pa.int64()),
+            ("log_start_offset", pa.int64()),
+            ("log_end_offset", pa.int64()),
+            ("recovered_segments", pa.list_(pa.int64())),
+            ("cut", pa.map_(pa.string(), cut)),
+            ("deleted", pa.map_(pa.string(), pa.string())),
+            ("renamed", pa.map_(pa.string(), pa.string())),
+            ("written", pa.map_(pa.string(), pa.int64())),
+        ]
+
+    def run(self, item: Place | KnownPrediction) -> Prediction:
+        """Predict for one directory."""
+        if isinstance(item, KnownPrediction):
+            return item.prediction
+        found = predict_log(open_place(item), self.broker, self.index_interval_bytes)
+        if found.recovered is None or self.with_content:
+            return found
+        return replace(found, recovered=replace(found.recovered, written={}))
+
+    def rows(self, result: Prediction) -> Iterator[Row]:
+        """Yield the row of a directory."""
+        row: dict[str, Any] = {
+            "outcome": result.outcome.value,
+            "why": result.why,
+            "lost_bytes": result.lost_bytes,
+            "recovered_from": result.recovered_from,
+        }
+        if (recovered := result.recovered) is not None:
+            reasons = {f"{each.base_offset:020}.log": each.reason for each in recovered.segments}
+            row |= {
+                "log_start_offset": recovered.log_start_offset,
+                "log_end_offset": recovered.log_end_offset,
+                "recovered_segments": [
+                    each.base_offset for each in recovered.segments if each.is_recovered
+                ],
+                "cut": {
+                    name: {"valid_bytes": size, "reason": reasons.get(name)}
+                    for name, size in recovered.cut.items()
+                },
+                "deleted": dict(recovered.deleted),
+                "renamed": dict(recovered.renamed),
+                "written": dict(result.made_bytes),
+            }
+        yield row
+
+    def place(self, item: Place | KnownPrediction) -> Row:
+        """Return where the directory is; topic and partition where it is one's."""
+        if isinstance(item, Place):
+            return columns_of([item])
+        named = item.prediction.topic_partition
+        return {
+            "store": item.store,
+            "topic": None if named is None else named.topic,
+            "partition": None if named is None else named.partition,
+            "path": str(item.prediction.path),
+        }
+
+    def weigh(self, item: Place | KnownPrediction) -> int:
+        """Return the size of a partition's logs."""
+        return weight([item]) if isinstance(item, Place) else 0
+
+
+@dataclass
+class PredictionSummary:
+    """What a start does to all directories together."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    lost_bytes: int = 0
+
+    def add(self, found: Prediction) -> None:
+        """Count one directory."""
+        self.outcomes[found.outcome] += 1
+        self.lost_bytes += found.lost_bytes
+
+
+def predict_start(
+    path: Paths | LogStore,
+    broker: str = "2.4",
+    *,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    partitions: Collection[AnyPartition] | None = None,
+) -> Iterator[Prediction]:
+    """Work out what the next start of a broker does to log directories; nothing is altered.
+
+    Parameters
+    ----------
+    path : path-like, list of path-like or LogStore
+        Log directories or partition directories. One that lies in no log directory has no marker
+        and no checkpoints: all of it is recovered.
+    broker : str
+        Its version, such as ``2.4``.
+    index_interval_bytes : int
+        The topics' ``index.interval.bytes``.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``; what is no partition is told all
+        the same. Default: all.
+
+    Yields
+    ------
+    Prediction
+        First what is no partition, then each partition, by topic and number.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If a path is neither.
+    UnknownVersionError
+        If the version is none.
+    KeyError
+        If one of `partitions` is not there.
+    """
+    job = PredictJob(broker, index_interval_bytes, with_content=True)
+    yield from job.results(job.items(open_paths(path), partitions, is_weighed=False), run_here)

@@ -1,0 +1,117 @@
+"""Which segments a broker would delete, and what keeps the others."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkastore.jobs.job import PartitionJob, Row
+from kafkastore.jobs.places import Copies, Paths, open_copies, open_paths
+from kafkastore.jobs.runner import run_here
+from kafkastore.kip_33.retention import PartitionRetention, SegmentFate, retention_of
+from kafkastore.log.log_config import LogConfig
+from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.versions import NEWEST_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class RetentionJob(PartitionJob[PartitionRetention]):
+    """Judge the segments of each partition; options as for `retention`."""
+
+    config: Mapping[str, object] | LogConfig | None = None
+    now: int | None = None
+    version: str = NEWEST_VERSION
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of a segment."""
+        import pyarrow as pa
+
+        number, text = pa.int64(), pa.string()
+        return [
+            ("base_offset", number),
+            ("end_offset", number),
+            ("size", number),
+            ("largest_timestamp", number),
+            ("dated_by", text),
+            ("record_timestamp", number),
+            ("deleted_by", text),
+            ("expires_at", number),
+            ("blocked_by", number),
+            ("doubt", text),
+            ("meant_timestamp", number),
+        ]
+
+    def run(self, item: Copies) -> PartitionRetention:
+        """Judge one partition."""
+        return retention_of(
+            open_copies(item), config=self.config, now=self.now, version=self.version
+        )
+
+    def rows(self, result: PartitionRetention) -> Iterator[Row]:
+        """Yield a row for each segment."""
+        return map(segment_row, result.segments)
+
+
+def segment_row(fate: SegmentFate) -> dict[str, int | str | None]:
+    """Return the columns of a segment."""
+    return {
+        "base_offset": fate.base_offset,
+        "end_offset": fate.end_offset,
+        "size": fate.size,
+        "largest_timestamp": fate.largest_timestamp,
+        "dated_by": fate.dated_by.value,
+        "record_timestamp": fate.record_timestamp,
+        "deleted_by": None if fate.goes_by is None else fate.goes_by.value,
+        "expires_at": fate.expires_at,
+        "blocked_by": fate.blocked_by,
+        "doubt": None if fate.doubt is None else fate.doubt.value,
+        "meant_timestamp": fate.meant_timestamp,
+    }
+
+
+def retention(
+    path: Paths | LogStore,
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    config: Mapping[str, object] | LogConfig | None = None,
+    now: int | None = None,
+    version: str = NEWEST_VERSION,
+) -> Iterator[PartitionRetention]:
+    """Tell what a broker's next look for old segments would do to each partition of a store.
+
+    Parameters
+    ----------
+    path : path-like, list of path-like or LogStore
+        Log directories or partition directories of one broker; nothing is altered.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+    config : mapping, LogConfig or None
+        The topics' options by Kafka's names, such as ``{"retention.ms": 3600000}``; what is not
+        given has Kafka's default: ``retention.ms`` of 7 days. A mapping without ``cleanup.policy``
+        leaves Kafka's own topics compacted.
+    now : int, optional
+        ms since 1970. Default: the clock.
+    version : str
+        Of the broker.
+
+    Yields
+    ------
+    PartitionRetention
+        In the order of topic and partition.
+
+    Raises
+    ------
+    InvalidConfigError
+        If an option is none of a topic's, or has a value that Kafka refuses.
+    UnknownVersionError
+        If the text is no version.
+    KafkaStoreError
+        If a partition can't be read.
+    """
+    job = RetentionJob(config, now, version)
+    items = job.items(open_paths(path), partitions, is_weighed=False)
+    yield from job.results(items, run_here)

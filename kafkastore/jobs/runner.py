@@ -1,0 +1,44 @@
+"""Who does the work of a job: this thread, or several threads. Spark's runner is `spark.spread`."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from kafkastore.changes.runner import Runner
+from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.paths import name_url
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Failed(NamedTuple):
+    """What was raised for an item, as a value."""
+
+    error: Exception
+
+
+def attempt(work: Callable[[Item], Result], item: Item) -> Result | Failed:
+    """Call a function, and return what it raises."""
+    try:
+        return work(item)
+    except Exception as error:
+        name_url(error)
+        return Failed(error)
+
+
+def run_here(
+    work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
+) -> Iterator[Result]:
+    """Do the work in this thread, that for an item when its result is asked for."""
+    return map(work, items)
+
+
+def in_threads(threads: int, stop: Stop | None = None) -> Runner:
+    """Return a runner of several threads; its results are a `SideBySide`, which ends them."""
+    def run(
+        work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
+    ) -> SideBySide[Item, Result]:
+        return SideBySide(work, items, threads, "kafkastore-job", stop=stop)
+
+    return run

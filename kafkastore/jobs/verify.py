@@ -1,0 +1,299 @@
+"""Every file of a store checked against the others, partition by partition."""
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkastore.arguments import whole_number
+from kafkastore.changes.runner import Progress
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.name_check import check_topic_id
+from kafkastore.checks.partition_check import CheckedPartition, check_partition
+from kafkastore.checks.store_check import check_log_dirs
+from kafkastore.checks.verify import check_sample, differing_topic_id, logs_to_check
+from kafkastore.formats.file_names import TopicPartition
+from kafkastore.jobs.job import Job, Row
+from kafkastore.jobs.places import (
+    FAILURES,
+    Paths,
+    Place,
+    columns_of,
+    open_paths,
+    open_place,
+    place_of,
+    store_around,
+    weight,
+)
+from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.paths import to_path
+from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PartitionToCheck(NamedTuple):
+    """A partition directory, and what is known of it by looking at others.
+
+    `duplicate` is a finding where another directory has the partition too, `topic_ids` those of a
+    topic id that differs from that of a partition before it.
+    """
+
+    place: Place
+    duplicate: Finding | None
+    topic_ids: tuple[Finding, ...] = ()
+
+
+class CheckedFile(NamedTuple):
+    """What was found next to the partitions, and the log directory that it is in."""
+
+    store: str | None
+    checked: CheckedPartition
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
+    """Check all files of each partition; options as for `verify`.
+
+    `is_stopped` is asked before each segment whether to give up.
+    """
+
+    sample: float = 1.0
+    is_stopped: Callable[[], bool] = _never
+
+    def __post_init__(self) -> None:
+        check_sample(self.sample)
+
+    @staticmethod
+    def items(
+        store: LogStore,
+        chosen: Collection[TopicPartition] | None = None,
+        *,
+        has_topic_ids: bool = False,
+        is_weighed: bool = True,
+    ) -> Iterator[PartitionToCheck | CheckedFile]:
+        """Yield what is next to the partitions, unless some were chosen, and then the partitions.
+
+        Topic ids that differ are found here where `has_topic_ids`, else by `with_topic_ids`.
+        """
+        if chosen is None:
+            yield from _next_to_partitions(store)
+        topic_ids: dict[str, tuple[str, Path]] = {}
+        for log, duplicate in logs_to_check(store, chosen):
+            differing: Iterable[Finding] = ()
+            if has_topic_ids:
+                differing = differing_topic_id(log.topic, log.path, _topic_id(log), topic_ids)
+            place = place_of(log, is_weighed=is_weighed)
+            yield PartitionToCheck(place, duplicate, tuple(differing))
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of a finding, and the counts of its partition."""
+        import pyarrow as pa
+
+        return [
+            ("severity", pa.string()),
+            ("file", pa.string()),
+            ("position", pa.int64()),
+            ("what", pa.string()),
+            ("consequence", pa.string()),
+            ("remedy", pa.string()),
+            ("segments", pa.int64()),
+            ("segments_read", pa.int64()),
+        ]
+
+    def run(self, item: PartitionToCheck | CheckedFile) -> CheckedPartition:
+        """Check one partition; its failures are values."""
+        if isinstance(item, CheckedFile):
+            return item.checked
+        checked = check_partition(
+            open_place(item.place), sample=self.sample, is_stopped=self.is_stopped
+        )
+        if item.duplicate is not None:
+            checked.findings.insert(0, item.duplicate)
+        checked.findings.extend(item.topic_ids)
+        return checked
+
+    def rows(self, result: CheckedPartition) -> Iterator[Row]:
+        """Yield a row for each finding and failure; one without severity where there is none."""
+        counts = {}
+        if result.topic_partition is not None:
+            counts = {"segments": result.segments, "segments_read": result.segments_read}
+        for finding in result.findings:
+            yield counts | finding_row(finding)
+        for failure in result.failures:
+            yield counts | {"error": str(failure)}
+        if not result.findings and not result.failures:
+            yield counts
+
+    def place(self, item: PartitionToCheck | CheckedFile) -> Row:
+        """Return where the partition is, or the file."""
+        if isinstance(item, PartitionToCheck):
+            return columns_of([item.place])
+        return {"store": item.store, "path": str(item.checked.path)}
+
+    def weigh(self, item: PartitionToCheck | CheckedFile) -> int:
+        """Return the size of a partition's logs."""
+        return weight([item.place]) if isinstance(item, PartitionToCheck) else 0
+
+
+def finding_row(finding: Finding) -> dict[str, str | int | None]:
+    """Return the columns of a finding."""
+    return {
+        "severity": finding.severity.value,
+        "file": str(finding.path),
+        "position": finding.position,
+        "what": finding.what,
+        "consequence": finding.consequence,
+        "remedy": finding.remedy,
+    }
+
+
+def with_topic_ids(checked: Iterable[CheckedPartition]) -> Iterator[CheckedPartition]:
+    """Add findings where partitions of a topic have different topic ids."""
+    known: dict[str, tuple[str, Path]] = {}
+    for each in checked:
+        if each.topic_partition is not None:
+            topic = each.topic_partition.topic
+            each.findings.extend(differing_topic_id(topic, each.path, each.topic_id, known))
+        yield each
+
+
+@dataclass
+class VerifySummary:
+    """What the check of a store comes to."""
+
+    findings: Counter[Severity] = field(default_factory=Counter)
+    partitions: int = 0
+    segments: int = 0
+    segments_read: int = 0
+    failures: int = 0
+
+    def add(self, checked: CheckedPartition) -> None:
+        """Count one result."""
+        self.findings.update(each.severity for each in checked.findings)
+        self.partitions += checked.topic_partition is not None and not checked.failures
+        self.segments += checked.segments
+        self.segments_read += checked.segments_read
+        self.failures += len(checked.failures)
+
+
+def verify(
+    path: Paths | LogStore,
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    sample: float = 1.0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Finding]:
+    """Check every file of a store against the others; nothing is changed.
+
+    Parameters
+    ----------
+    path : path-like, list of path-like or LogStore
+        Log directories or partition directories.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``, and nothing beside them.
+    sample : float
+        Of how many segments the logs are read, above 0 and up to 1: names, small files and the
+        structure of indexes are checked of all. Chosen by their names, so that each run reads the
+        same ones, and always the last one of a partition.
+    threads : int, optional
+        How many partitions are checked at once; by default as many as there are processors.
+    progress : callable, optional
+        Called after each partition with how many are done, and of how many.
+
+    Returns
+    -------
+    iterator of Finding
+        First of what is not of one partition, then in the order of partitions and segments. Its
+        `close` ends the threads before all is checked, and waits for them.
+
+    Raises
+    ------
+    NotALogDirectoryError
+        If a path is neither.
+    KeyError
+        If one of `partitions` is not there.
+    OSError
+        If a file can't be opened; after the findings of its partition.
+    """
+    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
+    stop = Stop()
+    job, store = VerifyJob(sample, stop), open_paths(path)
+    chosen = None if partitions is None else set(store.chosen(partitions))
+    total = len(store.partitions if chosen is None else chosen)
+    items = job.items(store, chosen, is_weighed=False)
+    threads = 1 if total == 1 else threads
+    return _Findings(
+        SideBySide(job.run, items, threads, "kafkastore-verify", stop=stop), total, progress
+    )
+
+
+class _Findings(Iterator[Finding]):
+    """Findings, and the threads that look for them; see `SideBySide` for how these end."""
+
+    def __init__(
+        self, checked: SideBySide[Any, CheckedPartition], total: int, progress: Progress | None
+    ) -> None:
+        self._checked = checked
+        self._findings = _findings_of(checked, total, progress)
+
+    def __next__(self) -> Finding:
+        try:
+            return next(self._findings)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Look for no more, and wait for the threads; safe to repeat."""
+        self._findings = iter(())
+        self._checked.close()
+
+
+def _findings_of(
+    checked: Iterable[CheckedPartition], total: int, progress: Progress | None
+) -> Iterator[Finding]:
+    """Yield the findings of all partitions, and raise the first failure of one after its own."""
+    done = 0
+    for each in with_topic_ids(checked):
+        yield from each.findings
+        for error in each.failures:
+            raise error
+        if progress is not None and each.topic_partition is not None:
+            done += 1
+            progress(done, max(done, total))
+
+
+def _next_to_partitions(store: LogStore) -> Iterator[CheckedFile]:
+    """Yield the findings next to the partitions, and then the files that could not be opened."""
+    failures: list[OSError] = []
+    for finding in check_log_dirs(store.log_dirs, failures.append):
+        checked = CheckedPartition(finding.path, [finding])
+        yield CheckedFile(store_around(finding.path, store), checked)
+    for error in failures:
+        path = to_path(str(error.filename or getattr(error, "path", "")))
+        yield CheckedFile(store_around(path, store), CheckedPartition(path, failures=[error]))
+
+
+def _topic_id(log: PartitionLog) -> str | None:
+    """Read a partition's topic id; None where it has none, whatever the reason."""
+    checking = check_topic_id(log)
+    try:
+        while True:
+            next(checking)
+    except StopIteration as end:
+        topic_id: str | None = end.value
+        return topic_id
+    except FAILURES:
+        return None

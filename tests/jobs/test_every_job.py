@@ -1,0 +1,115 @@
+"""What holds of every job: rows of its schema, alike by every runner, and failures alone."""
+import pickle
+from shutil import copytree
+
+import pyarrow as pa
+import pytest
+from kip_33.stores import T0, commit, record, written
+
+import kafkastore
+from kafkastore.jobs.compare import AnswersJob, AskedPartition, CompareJob
+from kafkastore.jobs.failover import FailoverJob
+from kafkastore.jobs.group_positions import committed_positions, position_items
+from kafkastore.jobs.inventory import InventoryJob
+from kafkastore.jobs.job import Job, PartitionJob
+from kafkastore.jobs.lag import LagJob
+from kafkastore.jobs.latency import LatencyJob
+from kafkastore.jobs.places import places_of
+from kafkastore.jobs.predict import PredictJob
+from kafkastore.jobs.retention import RetentionJob
+from kafkastore.jobs.runner import Failed, in_threads, run_here
+from kafkastore.jobs.sizing import SizingJob
+from kafkastore.jobs.verify import VerifyJob
+
+NOW = T0 + 1000
+
+#: A job, and its items in a store.
+JOBS = {
+    AnswersJob: lambda store: (
+        AnswersJob(NOW), [AskedPartition(place, (T0,)) for place in places_of("s", store)],
+    ),
+    CompareJob: lambda store: (CompareJob(now=NOW), CompareJob.items(store)),
+    FailoverJob: lambda store: (
+        FailoverJob(), position_items(committed_positions(store), store, store),
+    ),
+    InventoryJob: lambda store: (InventoryJob(), InventoryJob.items(store)),
+    LagJob: lambda store: (LagJob(), position_items(committed_positions(store), store)),
+    LatencyJob: lambda store: (LatencyJob(), LatencyJob.items(store, store.partitions)),
+    PredictJob: lambda store: (PredictJob(), PredictJob().items(store)),
+    RetentionJob: lambda store: (RetentionJob(now=NOW), RetentionJob.items(store)),
+    SizingJob: lambda store: (SizingJob(), SizingJob.items(store)),
+    VerifyJob: lambda store: (VerifyJob(), list(VerifyJob.items(store))),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A log directory with a group's offsets; what is not a partition; one partition broken."""
+    root = tmp_path_factory.mktemp("jobs") / "logs"
+    with written(root) as partition:
+        for number in range(3):
+            for step in range(4):
+                partition("orders", number).add(record(T0 + step))
+            partition("__consumer_offsets").add(commit("billing", "orders", number, 1))
+    (root / "not a partition").mkdir()
+    log = next((root / "orders-1").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-3] + b"\0\0\0")
+    return root
+
+
+def test_every_job_is_tried_here():
+    def below(kind):
+        return {kind} | {each for one in kind.__subclasses__() for each in below(one)}
+
+    known = {each for each in below(Job) if each.__module__.startswith("kafkastore.")}
+    assert known - {Job, PartitionJob} == set(JOBS)
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_rows_have_the_columns_of_the_schema_and_the_types(root, kind):
+    job, items = JOBS[kind](kafkastore.open(root))
+    schema = job.schema()
+    assert schema.names[:4] == ["store", "topic", "partition", "path"]
+    assert schema.names[-1] == "error"
+    found = [row for item in items for row in job.rows_of(item)]
+    assert all(set(row) <= set(schema.names) for row in found)
+    for field in schema:
+        values = [row.get(field.name) for row in found]
+        if pa.types.is_map(field.type):
+            values = [None if each is None else list(each.items()) for each in values]
+        pa.array(values, field.type)
+    assert len({(row.get("topic"), row.get("partition")) for row in found}) >= 3
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_runners_give_the_same_in_the_order_of_the_items(root, kind):
+    job, items = JOBS[kind](kafkastore.open(root))
+    job = pickle.loads(pickle.dumps(job))
+    items = pickle.loads(pickle.dumps(items))
+    found = []
+    for runner in (run_here, in_threads(3)):
+        outcomes = list(job.outcomes(items, runner))
+        assert [item for item, _ in outcomes] == items
+        found.append([
+            str(result.error) if isinstance(result, Failed) else list(job.rows(result))
+            for _, result in outcomes
+        ])  # fmt: skip
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_a_partition_that_is_gone_does_not_stop_the_others(root, tmp_path, kind):
+    copy = copytree(root, tmp_path / "logs")
+    job, items = JOBS[kind](kafkastore.open(copy))
+    for path in [*(copy / "orders-0").iterdir()]:
+        path.unlink()
+    (copy / "orders-0").rmdir()
+    by_partition = {}
+    for item in items:
+        for row in job.rows_of(item):
+            if row.get("topic") == "orders":
+                by_partition.setdefault(row["partition"], []).append(row)
+    told = [row.get("error") or row.get("why") for row in by_partition[0]]
+    assert any(each and "orders-0" in each for each in told)
+    assert by_partition[2]
+    assert not any(row.get("error") for row in by_partition[2])
