@@ -54,7 +54,7 @@ lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, d
 	$(BIN)/pytest -q tests/test_layering.py tests/test_decisions.py
 
 check: ## all there is, in fresh environments: lint, every test, the packages, a first run
-	SEED=$(if $(filter-out file,$(origin SEED)),$(SEED)) sh .ci/check $(CHECK) $(PYTHON)
+	SEED=$(SEED) sh .ci/check $(CHECK) $(PYTHON)
 
 build: $(VENV)/.stamp-dev ## sdist and wheel, in dist/
 	rm -rf dist
