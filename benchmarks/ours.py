@@ -222,7 +222,7 @@ class Verify(Command):
 
     def check(self) -> dict[str, int]:
         findings = [line for line in self.lines() if line["kind"] == "finding"]
-        bad = {line["path"] for line in findings if line["severity"] != Severity.STYLE.value}
+        bad = {line["file"] for line in findings if line["severity"] != Severity.STYLE.value}
         return {"bad_files": len(bad)}
 
 

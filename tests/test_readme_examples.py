@@ -101,7 +101,7 @@ def test_the_pipeline_goes_the_whole_way_and_what_it_suggests_works(old_logs: Pa
     )
     assert (done.returncode, without_noise(done.stderr)) == (0, ""), done
     steps = [line.split("  ")[0] for line in done.stdout.splitlines() if " s  " in line]
-    for step in ("survey", "verify", "migrate", "report"):
+    for step in ("inventory", "verify", "migrate", "report"):
         assert step in steps
     assert (folder / "out" / "report.html").is_file()
     *_, suggested = done.stdout.partition("Try next:")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkastore.arguments import check_collection
 from kafkastore.formats.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row
 from kafkastore.jobs.places import (
@@ -170,8 +171,7 @@ def latency(
     Memory: some 16 bytes for each latency in ms that occurs, and a few times that while they are
     sorted; nothing grows with the number of records.
     """
-    if isinstance(topics, str):
-        raise TypeError(f"topics is a sequence of names, not one: [{topics!r}]")
+    check_collection("topics", topics)
     store = open_paths(path)
     other = None if created_in is None else open_paths(created_in)
     job = LatencyJob(create_time_header, other is not None, on_corrupt)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import check_collection, whole_number
 from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.record_columns import (
@@ -71,8 +71,7 @@ def schema(
     ValueError
         If a name is not known.
     """
-    if isinstance(columns, str):
-        raise TypeError(f"columns is a sequence of names, not one: [{columns!r}]")
+    check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
     if columns is None:
         columns = (*KAFKA_COLUMNS, HEADERS_COLUMN) if include_headers else KAFKA_COLUMNS

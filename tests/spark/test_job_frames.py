@@ -354,7 +354,7 @@ def test_wrong_arguments_are_refused_before_anything_runs(spark, sample, tmp_pat
         jobs.inventory(spark, sample, partitions=["none-7"])
     with pytest.raises(ValueError, match="sample must be above 0"):
         jobs.verify(spark, sample, sample=0)
-    with pytest.raises(ValueError, match="by is"):
+    with pytest.raises(ValueError, match="by must be"):
         jobs.failover(spark, sample, sample, by="none")
     with pytest.raises(ValueError, match="isolation"):
         jobs.lag(spark, sample, isolation="none")

@@ -300,7 +300,7 @@ def committed(cloud, tmp_path_factory):
 @pytest.mark.parametrize(
     ("job", "options"),
     [
-        (jobs.survey, {}),
+        (jobs.inventory, {}),
         (jobs.verify, {}),
         (jobs.predict, {}),
         (jobs.compare, {"samples": 3}),
