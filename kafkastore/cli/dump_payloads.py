@@ -28,9 +28,8 @@ _NONE_IF_NEGATIVE = (
 def decoder_for(path: Path) -> Decoder | None:
     """Return the decoder for a ``.log`` file by its directory's name; None for other topics.
 
-    A decoder returns an object for JSON with ``type``, ``key`` and ``value``. ``value`` is null for
-    a tombstone and missing for an unknown type. A record that cannot be decoded has ``error``
-    instead.
+    It returns an object for JSON: ``type``, ``key`` and ``value`` (null for a tombstone, missing
+    for an unknown type), or ``error`` if the record cannot be decoded.
     """
     try:
         directory = parse_partition_directory(path.absolute().parent.name)

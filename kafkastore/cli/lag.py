@@ -113,10 +113,9 @@ def committed_of(
 ) -> Committed:
     """Return the committed offsets to report.
 
-    `given` replaces ``__consumer_offsets``, whose corrupt partitions are added to `problems`.
-    `narrowed`: the user selected partitions, so offsets of others are dropped. Raises
-    NotInStoreError if nothing is left, NoCommittedOffsetsError if the store has no committed
-    offsets, or none of a group.
+    `given` replaces ``__consumer_offsets``; `narrowed` drops offsets of partitions not selected.
+    Raises NotInStoreError if none is left, NoCommittedOffsetsError if the store or a group has
+    none.
     """
     unreadable: dict[TopicPartition, CorruptionError] = {}
     try:

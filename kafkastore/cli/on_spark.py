@@ -52,10 +52,8 @@ def executor(
 ) -> Iterator[Runner]:
     """Choose the runner of a job, and show a progress bar.
 
-    With a `master`, a Spark session is started, and stopped at the end if it is new; None uses the
-    runner `here`. `what` is the bar's label, `total` the number of items if they are not listed
-    beforehand. `while_printing`: results are printed as they come; those of Spark come when all
-    work is done. Raises NotInstalledError if Spark is not installed.
+    With a `master`, start a Spark session and stop it at the end if it is new; else use `here`. The
+    results of Spark come when all work is done. Raises NotInstalledError without Spark.
     """
     if master is not None:
         with session_of(master) as spark:

@@ -131,9 +131,8 @@ def select(
 ) -> Selection:
     """Open log.dirs roots or partition directories, and select partitions in them.
 
-    Without topics or partition numbers all are selected; a duplicate path counts once. A name such
-    as ``orders-3`` that is not a topic selects that partition. Raises NotALogDirectoryError or
-    NotInStoreError.
+    No topics or numbers: all. A name such as ``orders-3`` that is not a topic selects that
+    partition. Raises NotALogDirectoryError or NotInStoreError.
     """
     store = open_store([*paths])
     chosen = list(store.partitions)

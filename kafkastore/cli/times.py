@@ -156,9 +156,8 @@ def resolve(
 ) -> list[int]:
     """Convert times to timestamps in ms since 1970, at least 0.
 
-    `relative_to` is ``now`` or ``newest``: the newest record of the selection, found with time
-    indexes as far as `indexes` allows. Raises NotInStoreError if it is needed and no record has a
-    timestamp.
+    `relative_to` is ``now`` or ``newest``, the newest record of the selection. Raises
+    NotInStoreError if that is needed and no record has a timestamp.
     """
     moments = list(moments)
     base = 0
