@@ -102,8 +102,8 @@ def apply(
     ChangeRefusedError
         If applying is not safe; nothing has been changed, unless files changed during the run.
     OSError
-        If the disk fails or is full; every file is either old or new as a whole. Call `apply` again,
-        or `resume`, to finish the plan.
+        If the disk fails or is full; every file is either old or new as a whole. Call `apply`
+        again, or `resume`, to finish the plan.
     """
     check_kind("plan", plan, Plan)
     area = area_of(plan, undo_dir)

@@ -91,7 +91,7 @@ def copy_store(
 def files_of(
     source: Path, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield what is copied, by relative path: regular files, and directories before their content.
+    """Yield the paths to copy, relative: regular files, and directories before their content.
 
     Other paths are added to `skipped`. A symbolic link to a directory that contains it is refused.
     """
