@@ -132,7 +132,7 @@ def check_own(
 
 
 def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
-    """Refuse a location for the undo area that would stop a broker from starting, or would not persist.
+    """Refuse a location for the undo area where it would harm a broker, or would not persist.
 
     `chosen`: the caller named the location; else it must be on the root's file system.
     """

@@ -113,9 +113,8 @@ def committed_of(
 ) -> Committed:
     """Return the committed offsets to report.
 
-    `given` replaces ``__consumer_offsets``; `narrowed` drops offsets of partitions not selected.
-    Raises NotInStoreError if none is left, NoCommittedOffsetsError if the store or a group has
-    none.
+    `given` replaces ``__consumer_offsets``; `narrowed` drops partitions that are not selected.
+    Raises NotInStoreError if none is left, NoCommittedOffsetsError if the store or group has none.
     """
     unreadable: dict[TopicPartition, CorruptionError] = {}
     try:

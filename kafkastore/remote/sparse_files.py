@@ -148,7 +148,7 @@ class SparseFile:
         return first, stop
 
     def _find_end(self, blocks: bytearray) -> int:
-        """Return where zeros begin that reach to the end, by the last block and the first ones."""
+        """Find the start of the zeros at the end; fetches the last block, then the first ones."""
         if self._fetch(blocks, len(blocks) - 1, len(blocks)).strip(b"\0"):
             return self.source.size
         first, count = 0, 1
