@@ -1,21 +1,22 @@
-"""Apply a plan, or the rest of one that was interrupted.
+"""Apply a plan, or the rest of an interrupted one.
 
-1. Refuse when a broker or another job of ours has the directory open, when an earlier plan is
-   unfinished, when a file is neither as the plan says it is nor as it says it will be, or when a
-   file that the plan relies on has changed.  Nothing is altered until all files were inspected.
-2. Write the plan into the undo area.  Then, for each file:
+1. Refuse the plan if a broker or another job of this package has the directory open, if an earlier
+   plan is unfinished, if a file is neither in its old nor in its planned state, or if a file that
+   the plan relies on has changed. No file is changed before all files were inspected.
+2. Write the plan into the undo area. Then, for each file:
    a. write the new bytes next to it under a name that no broker reads, and compare their digest
       with the plan's; set owners, mode and modification time; fsync;
-   b. give the old file a second name in the undo area (a copy where links do not reach); fsync;
+   b. give the old file a second name in the undo area (a hard link, or a copy where links are not
+      possible); fsync;
    c. check again that nothing has changed; rename the new file over the old; fsync the directory;
    d. write a line into the journal; fsync.
 3. Write into the journal that the plan is applied.
 
-A crash before the rename leaves the old file, after it the new one, and a rerun tells them apart by
-their digests.
+A crash before the rename leaves the old file, a crash after it the new one; a rerun tells them
+apart by their digests.
 
-Step 2 is done by threads of this process, or by a runner, whose tasks may be on other machines:
-they have a journal for each partition, whose lines go into the plan's; see `partition_journals`.
+Threads of this process do step 2, or a runner, whose tasks may be on other machines. Tasks write a
+journal for each partition, whose lines are later moved into the plan's; see `partition_journals`.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from kafkastore.fs import FileSystem
 from kafkastore.log.side_by_side import SideBySide
 from kafkastore.paths import to_path
 
-#: How long tasks may take to end after an interruption; the next job waits longer for them.
+#: Time for tasks to end after an interruption; the next job waits longer for them.
 _SECONDS_AFTER_INTERRUPT = 5.0
 
 
@@ -72,38 +73,37 @@ def apply(
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
 ) -> Journal:
-    """Apply a plan; or the rest of it, when a run was interrupted.
+    """Apply a plan, or the rest of it after an interruption.
 
     Parameters
     ----------
     plan : Plan
         What to change.
     undo_dir : path-like, optional
-        The directory in which the undo area is made; next to the log.dirs root if left out.
+        The directory in which the undo area is created; default: next to the log.dirs root.
     threads : int
         How many partitions are changed in parallel. The first error stops all, and is raised.
     runner : callable, optional
-        Changes the partitions instead of threads, in other processes, on this machine or on others
-        that see the same storage under the same paths. A partition that fails does not stop the
-        others.
+        Changes the partitions in other processes instead of threads, on this machine or on others
+        that see the same storage under the same paths. If one partition fails, the others continue.
     fs : FileSystem
-        The altering calls of this process; for tests.
+        The file system calls of this process that change files; for tests.
     progress : callable, optional
-        Called with the number of changes that are done, and of all, by one thread at a time.
+        Called as ``progress(done, total)`` with numbers of changes, by one thread at a time.
 
     Returns
     -------
     Journal
-        Applied; give it to `undo` to go back.  Applying a plan twice is the same as once.  With a
-        runner it is unfinished where `failures` has partitions.
+        Applied; pass it to `undo` to restore the old files. Applying a plan twice is the same as
+        once. With a runner, it is unfinished if `failures` has partitions.
 
     Raises
     ------
     ChangeRefusedError
-        If it is not safe; nothing has been changed then, unless files changed during the run.
+        If applying is not safe; nothing has been changed, unless files changed during the run.
     OSError
-        If the disk fails or is full; every file is wholly old or wholly new, and calling again, or
-        `resume`, finishes.
+        If the disk fails or is full; every file is either old or new as a whole. Call `apply`
+        again, or `resume`, to finish the plan.
     """
     check_kind("plan", plan, Plan)
     area = area_of(plan, undo_dir)
@@ -125,7 +125,7 @@ def resume_applying(
     fs: FileSystem,
     progress: Progress | None,
 ) -> Journal:
-    """Apply the rest of a plan that was interrupted."""
+    """Apply the rest of an interrupted plan."""
     with locked_directory(journal.root) as lock:
         close_partition_journals(journal.area, fs)
         journal = journal.read_again()
@@ -136,7 +136,7 @@ def resume_applying(
 
 
 class _How(NamedTuple):
-    """What is the same from the first step to the last."""
+    """The arguments that all steps share."""
 
     lock: DirectoryLock
     fs: FileSystem
@@ -151,9 +151,9 @@ _Inspected = Sequence[tuple[PartitionChanges, InspectedPartition]]
 def _check_places(
     plan: Plan, area: Path, undo_dir: str | os.PathLike[str] | None, fs: FileSystem
 ) -> frozenset[str]:
-    """Refuse a plan without a place for its undo area, or before an earlier one is finished.
+    """Refuse an unsuitable undo area, and a plan before an earlier one is finished.
 
-    Returns the paths that the plan's own journal has as changed, if it was begun before.
+    Returns the paths that the plan's own journal has as changed, if it was started before.
     """
     check_area(plan, area, chosen=undo_dir is not None)
     with suppress(FileNotFoundError):
@@ -171,7 +171,7 @@ def _check_places(
 
 
 def _check_not_undoing(journal: Journal) -> None:
-    """Refuse to apply a plan whose undoing was interrupted."""
+    """Refuse to apply a plan whose undo was interrupted."""
     if journal.phase == "undoing":
         raise ChangeRefusedError(f"{journal.area} is being undone: resume that first")
 
@@ -179,7 +179,7 @@ def _check_not_undoing(journal: Journal) -> None:
 def _inspect(
     plan: Plan, root: Path, area: Path, recorded: frozenset[str], how: _How
 ) -> _Inspected:
-    """Inspect all files, and refuse the whole plan if one of them does not fit."""
+    """Inspect all files; refuse the whole plan if a file does not match it."""
     inodes = tuple((str(path), inode) for path, inode in how.lock.inodes.items())
     like = PartitionChanges(0, str(root), str(area), plan.id, inodes, (), recorded)
     partitions = list(split(plan.changes, like))
@@ -202,7 +202,7 @@ def _inspect(
 
 
 def _apply(journal: Journal, inspected: _Inspected, how: _How) -> Journal:
-    """Make the changes that are left, and record that the plan is applied."""
+    """Make the remaining changes, and record that the plan is applied."""
     _check_not_undoing(journal)
     todo = [(partition, found) for partition, found in inspected if found.left]
     if not todo and journal.phase == "applied":
@@ -247,7 +247,7 @@ def _apply_here(execution: Execution, todo: _Inspected, threads: int) -> None:
 def _apply_elsewhere(
     execution: Execution, partitions: Sequence[PartitionChanges], runner: Runner
 ) -> tuple[FailedPartition, ...]:
-    """Have the files changed by a runner's tasks, each of which writes a journal of its own."""
+    """Change the files in a runner's tasks, each of which writes its own journal."""
     area, fs = execution.area, execution.fs
     failures: list[FailedPartition] = []
     if any(change.before is not None for each in partitions for change in each.changes):
@@ -263,7 +263,7 @@ def _apply_elsewhere(
                 else:
                     execution.advance(len(each.changes))
     except BaseException:
-        # Only as far as tasks end in time: the next job closes them in any case, and waits.
+        # Close only the journals of tasks that end in time; the next job closes the others.
         with suppress(ChangeRefusedError, OSError):
             close_partition_journals(area, fs, patience=_SECONDS_AFTER_INTERRUPT)
         raise

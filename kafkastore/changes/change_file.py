@@ -1,4 +1,4 @@
-"""Change one file so that it is wholly old or wholly new at any instant."""
+"""Change one file so that at any moment it is either old or new as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkastore.errors import ChangeRefusedError
 
 
 def change_file(execution: Execution, change: FileChange, state: ChangeState) -> None:
-    """Bring one file to what the plan says, and record it; `state` says how far it is."""
+    """Change one file as planned, and record it; `state` is the inspected state."""
     match state:
         case ChangeState.PENDING:
             _change(execution, change)
@@ -83,7 +83,7 @@ def _write_temporary(
 
 
 def _keep(execution: Execution, change: FileChange, before: FileState, here: int) -> None:
-    """Give the old file a second name in the undo area, and flush it, before it is replaced."""
+    """Link or copy the old file into the undo area, and flush it, before it is replaced."""
     path, kept = execution.path(change), execution.kept(change)
     execution.make_directory(kept.parent)
     with execution.kept_directory(change) as there:

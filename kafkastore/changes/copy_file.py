@@ -1,4 +1,4 @@
-"""Copy a file: share its blocks where that is possible, else copy its bytes."""
+"""Copy a file: as a reflink where possible, else byte by byte."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def second_name(
 ) -> bool:
     """Give a file a second name: a hard link where possible, else a flushed copy.
 
-    Nobody writes to `source`, and `target` is free; their directories are open.  `set_attributes`
-    is called with the descriptor of a copy.  Returns whether both names stand for one file.
+    No process writes to `source`; `target` is free; both directories are open. `set_attributes` is
+    called with the descriptor of a copy. Returns whether the result is a hard link.
     """
     try:
         fs.link(source, target, src_dir_fd=source_directory, dst_dir_fd=target_directory)
@@ -47,10 +47,10 @@ def second_name(
 
 
 def copy_file(source: Path, target: Path, fs: FileSystem) -> None:
-    """Copy bytes, mode, modification time and, where allowed, owners; the target appears whole.
+    """Copy bytes, mode, modification time and, if allowed, owners; the target appears complete.
 
-    An existing target is replaced.  Refused if the source changes meanwhile, or the file system of
-    the target cannot keep modification times.
+    Replaces an existing target. Refused if the source changes during the copy, or if the target's
+    file system cannot store modification times.
     """
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -67,7 +67,7 @@ def _copy_open(
     directory: int | None = None,
     set_attributes: Callable[[int], None] = lambda descriptor: None,
 ) -> None:
-    """Copy an open file; `directory` is that of the target, if it is open."""
+    """Copy an open file; `directory` is the descriptor of the target's directory, if open."""
     part = target.with_name(target.name + ".part")
     if os.path.lexists(part):
         fs.unlink(part, dir_fd=directory)
@@ -105,8 +105,8 @@ def _owners(descriptor: int) -> tuple[int, int]:
 
 
 def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
-    """Copy all bytes: by a reflink, else by extents, so that preallocated zeros stay holes."""
-    is_sparse = is_remote(reading)  # its holes are bytes that were not fetched yet
+    """Copy all bytes: as a reflink, else by extents, so that preallocated zeros stay holes."""
+    is_sparse = is_remote(reading)  # its holes are bytes that are not fetched yet
     try:
         if not is_sparse:
             fs.clone(writing, reading)
@@ -128,7 +128,7 @@ def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
 
 
 def _next_extent(descriptor: int, position: int, size: int) -> tuple[int, int] | None:
-    """Find the next extent of data at or after a position: first byte, and the one after it."""
+    """Return the next extent of data at or after a position: start, and exclusive end."""
     if position >= size:
         return None
     try:
@@ -143,7 +143,7 @@ def _next_extent(descriptor: int, position: int, size: int) -> tuple[int, int] |
 
 
 def _copy_extent(reading: int, writing: int, start: int, end: int, fs: FileSystem) -> None:
-    """Copy one extent, in the kernel where that is possible."""
+    """Copy one extent, in the kernel where possible."""
     in_kernel = True
     while start < end:
         if in_kernel:
@@ -155,18 +155,19 @@ def _copy_extent(reading: int, writing: int, start: int, end: int, fs: FileSyste
                 if error.errno not in NOT_SUPPORTED:
                     raise
                 count = 0
-            # Some file systems return 0 for files they cannot copy; reading shows if it is the end.
+            # Some file systems return 0 for files that they cannot copy; a read shows if it is the
+            # end.
             in_kernel = count > 0
         else:
             chunk = os.pread(reading, min(end - start, _CHUNK_BYTES), start)
             if not chunk:
-                return  # the file shrinks; the caller compares its size
+                return  # the file was truncated; the caller compares its size
             count = _write_at(writing, chunk, start, fs)
         start += count
 
 
 def _write_at(descriptor: int, chunk: bytes, position: int, fs: FileSystem) -> int:
-    """Write some bytes at a position; return how many."""
+    """Write bytes at a position; return how many were written."""
     try:
         count = fs.pwrite(descriptor, chunk, position)
     except InterruptedError:

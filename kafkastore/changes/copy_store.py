@@ -1,7 +1,7 @@
 """Copy a whole log directory, to work on the copy instead of the original.
 
-Blocks are shared where the file system can (reflinks), else copied; never hard links, because a
-broker started on the copy would write into the original too.  Every file appears whole under its
+Blocks are shared where the file system supports reflinks, else copied; never hard links, because a
+broker started on the copy would write into the original too. Every file appears complete under its
 name, with its mode and modification time; the copy appears under its name when it is complete.
 """
 
@@ -23,22 +23,16 @@ from kafkastore.paths import open_path, refuse_remote, to_path
 
 COPYING_SUFFIX = ".kafkastore-copying"
 
-# Not a broker's; mkfs puts lost+found into the root of a file system, often unreadable.
+# Neither is a broker's data; mkfs creates lost+found, which is often unreadable.
 _SKIPPED = frozenset({".lock", "lost+found"})
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCopy:
-    """What was copied.
+    """The result of a copy; `bytes` is the total size of its files.
 
-    Parameters
-    ----------
-    destination : Path
-        The copy.
-    files, bytes : int
-        How many files, and their sizes together.
-    skipped : tuple of str
-        Relative paths of what is not part of a log directory: ``.lock``, ``lost+found``, sockets.
+    `skipped` has the relative paths that are not part of a log directory: ``.lock``,
+    ``lost+found``, sockets.
     """
 
     destination: Path
@@ -54,36 +48,10 @@ def copy_store(
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
 ) -> StoreCopy:
-    """Copy a log.dirs root, or a partition directory.
+    """Copy a log.dirs root or a partition directory; symbolic links are followed.
 
-    Parameters
-    ----------
-    source : path-like
-        What to copy; no broker may have it open.
-    destination : path-like
-        The copy: missing, or an empty directory, and not inside the source.
-    fs : FileSystem
-        The altering calls; for tests.
-    progress : callable, optional
-        Called with the number of files that are copied, and of all.
-
-    Returns
-    -------
-    StoreCopy
-        What was copied.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If a broker has the source open, it changes meanwhile, the destination is taken, or its file
-        system cannot keep modification times to the nanosecond.
-    OSError
-        If the disk fails or is full; calling again goes on where it stopped.
-
-    Notes
-    -----
-    Owners are kept where this process may; mode and modification times always.  Symbolic links are
-    followed: the copy stands by itself.
+    Modes and mtimes in ns are kept, owners if allowed. Refused if the destination is not empty, or
+    a broker has the source open or it changes; after an OSError, call again to continue.
     """
     refuse_remote(destination)
     source = to_path(os.path.realpath(open_path(source)))
@@ -123,15 +91,15 @@ def copy_store(
 def files_of(
     source: Path, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """List what is copied by relative path: directories before what is in them, and regular files.
+    """Yield the paths to copy, relative: regular files, and directories before their content.
 
-    Other paths are added to `skipped`.  A symbolic link to a directory that it lies in is refused.
+    Other paths are added to `skipped`. A symbolic link to a directory that contains it is refused.
     """
     yield from _walk(source, "", (), [] if skipped is None else skipped)
 
 
 def _check_places(source: Path, destination: Path) -> None:
-    """Refuse a destination that is taken, or part of the source."""
+    """Refuse a destination that is not empty, or overlaps with the source."""
     if not source.is_dir():
         raise ChangeRefusedError(f"{source} is no directory")
     if destination == source or source in destination.parents or destination in source.parents:
@@ -151,7 +119,7 @@ def _check_places(source: Path, destination: Path) -> None:
 def _walk(
     root: Path, inner: str, above: tuple[tuple[int, int], ...], skipped: list[str]
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """List directories before what is in them, and regular files, by relative path."""
+    """Yield regular files, and directories before their content, by relative path."""
     here = os.stat(root / inner)
     if (here.st_dev, here.st_ino) in above:
         raise ChangeRefusedError(f"{root / inner} is a symbolic link to a directory it lies in")
@@ -196,7 +164,7 @@ def _named_state(listed: tuple[str, os.stat_result]) -> tuple[str, int, int]:
 
 
 def _check_no_strangers(working: Path, wanted: set[str], fs: FileSystem) -> None:
-    """Remove from an unfinished copy the files that the source no longer has."""
+    """Remove files from an unfinished copy that are no longer in the source."""
     for path, status in reversed(list(_walk(working, "", (), []))):
         if path not in wanted:
             (fs.rmdir if stat.S_ISDIR(status.st_mode) else fs.unlink)(working / path)

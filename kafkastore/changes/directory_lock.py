@@ -1,4 +1,4 @@
-"""The lock that keeps brokers and other jobs off a log directory while a job alters it."""
+"""The lock that excludes brokers and other jobs while a job changes a log directory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kafkastore.store.log_store import is_partition_directory
 
 
 def lock_files(root: Path) -> tuple[Path, ...]:
-    """Return where a broker's ``.lock`` would be: in the root, and above a partition directory.
+    """Return where a broker's ``.lock`` may be: in the root, and above a partition directory.
 
-    Above by its name, and, if that is a symbolic link, where it really is.
+    For a symbolic link, both the directory above the link and the one above its target count.
     """
     if not is_partition_directory(root):
         return (root / LOCK_FILE,)
@@ -28,7 +28,7 @@ def lock_files(root: Path) -> tuple[Path, ...]:
 
 
 def check_no_broker(root: Path) -> None:
-    """Refuse a directory that a broker has open, or of which that cannot be known."""
+    """Refuse a directory that a broker has open, or may have open."""
     for path in lock_files(root):
         try:
             holder = lock_holder(path)
@@ -44,12 +44,7 @@ def check_no_broker(root: Path) -> None:
 class DirectoryLock:
     """A directory that this process has locked.
 
-    Parameters
-    ----------
-    root : Path
-        The directory.
-    inodes : dict of Path to int or None
-        The ``.lock`` files of a broker, each with its inode where this process holds it.
+    `inodes` has a broker's ``.lock`` files, each with its inode if this process holds it.
     """
 
     def __init__(self, root: Path, inodes: dict[Path, int | None]) -> None:
@@ -57,7 +52,7 @@ class DirectoryLock:
         self._process = os.getpid()
 
     def check(self) -> None:
-        """Refuse to go on if a broker has come nevertheless; called before each alteration."""
+        """Refuse to continue if a broker was started anyway; called before each change."""
         for path in self.inodes:
             holder = lock_holder(path)
             if holder is not None and holder != self._process:
@@ -65,9 +60,9 @@ class DirectoryLock:
 
 
 def check_still_locked(root: Path, inodes: Mapping[Path, int | None]) -> None:
-    """Refuse to go on, in another process than the one with the `DirectoryLock`, as it would."""
+    """Do `DirectoryLock.check` in another process than the one that holds the lock."""
     for path, inode in inodes.items():
-        # A held lock is not asked about: another machine cannot tell who holds it.
+        # Do not test a held lock: another machine cannot see which process holds it.
         if inode is not None and _inode(path) == inode:
             continue
         holder = lock_holder(path)
@@ -77,17 +72,17 @@ def check_still_locked(root: Path, inodes: Mapping[Path, int | None]) -> None:
 
 @contextmanager
 def locked_directory(root: Path) -> Iterator[DirectoryLock]:
-    """Keep brokers and other jobs off a log.dirs root or a partition directory.
+    """Exclude brokers and other jobs from a log.dirs root or a partition directory.
 
-    An existing ``.lock`` is locked as a broker locks it, so that a broker that is started meanwhile
-    refuses to start.  The file is never created; one that may not be written is only checked.
+    An existing ``.lock`` is locked as a broker locks it, so that a broker does not start meanwhile.
+    It is never created, and only checked if it is not writable.
     """
     refuse_remote(root)
     with ExitStack() as held:
         paths = lock_files(root)
         held.enter_context(_flocked(root, fcntl.LOCK_EX))
         for path in paths[1:]:
-            # Excludes a job of the whole root, but not one of another partition.
+            # Excludes a job on the whole root, but not one on another partition.
             with suppress(PermissionError):
                 held.enter_context(_flocked(path.parent, fcntl.LOCK_SH))
         check_no_broker(root)
@@ -95,7 +90,7 @@ def locked_directory(root: Path) -> Iterator[DirectoryLock]:
 
 
 def _take(root: Path, path: Path, held: ExitStack) -> int | None:
-    """Lock a broker's ``.lock`` if it is there and may be written; return its inode."""
+    """Lock a broker's ``.lock`` if it exists and is writable; return its inode."""
     try:
         lock = LockFile(path)
         held.callback(lock.close)
@@ -126,7 +121,7 @@ def _inode(path: Path) -> int | None:
 
 @contextmanager
 def _flocked(root: Path, kind: int) -> Iterator[None]:
-    """Exclude other jobs of this package by an advisory lock on the directory itself."""
+    """Exclude other jobs of this package with an advisory lock on the directory itself."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -137,8 +132,8 @@ def _flocked(root: Path, kind: int) -> Iterator[None]:
         except BlockingIOError as error:
             raise ChangeRefusedError(f"another job alters {root} at this moment") from error
         except OSError as error:
-            # Some network file systems cannot lock directories; the journal and the states of the
-            # files still protect them.
+            # Some network file systems cannot lock directories; the journal and the file states
+            # still protect them.
             if error.errno not in (
                 errno.EBADF,
                 errno.ENOLCK,

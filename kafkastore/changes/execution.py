@@ -1,4 +1,4 @@
-"""One execution of a plan, forward by `apply` or backward by `undo`, partition by partition."""
+"""One execution of a plan, by `apply` or `undo`, partition by partition."""
 
 from __future__ import annotations
 
@@ -21,26 +21,10 @@ from kafkastore.fs import FileSystem
 
 
 class Execution:
-    """Where the files of a plan are and go, and how each step is recorded.
+    """The paths of a plan's files, and how each step is made and recorded.
 
-    Parameters
-    ----------
-    root, area : Path
-        The plan's root, and its undo area.
-    plan_id : str
-        The plan's id.
-    writer : JournalWriter
-        Where steps are recorded.
-    fs : FileSystem
-        The altering calls.
-    check_lock : callable
-        Raises ChangeRefusedError when a broker has come.
-    progress : callable, optional
-        Called with the number of changes that are done, and of all, by one thread at a time.
-    done, total : int
-        How many changes are done already, of how many.
-    durable : iterable of Path
-        Directories whose names are flushed already.
+    `check_lock` raises ChangeRefusedError if a broker was started. `done` and `total` are numbers
+    of changes, for `progress`. `durable` has directories whose names are already flushed.
     """
 
     def __init__(
@@ -66,11 +50,11 @@ class Execution:
         self._durable = set(durable)
 
     def path(self, change: FileChange) -> Path:
-        """Return the file that a change is about."""
+        """Return the file that is changed."""
         return self.root / change.path
 
     def temporary(self, change: FileChange) -> Path:
-        """Return the name next to it under which the new bytes are written."""
+        """Return the name next to the file under which the new bytes are written."""
         return temporary_file(self.path(change), self._plan_id)
 
     def kept(self, change: FileChange) -> Path:
@@ -78,10 +62,9 @@ class Execution:
         return kept_in(self.area, change.path)
 
     def make_directory(self, directory: Path) -> None:
-        """Make a directory in the undo area, and those above it, and flush their names.
+        """Create a directory in the undo area, and its parents, and flush their names.
 
-        Existing directories are flushed too: the process or thread that made them may not have
-        come to it.
+        Existing directories are flushed too: whoever created them may not have flushed them yet.
         """
         with self._one_directory:
             self._make_directory(directory)
@@ -98,7 +81,7 @@ class Execution:
 
     @contextmanager
     def directory(self, change: FileChange) -> Iterator[int]:
-        """Open the partition directory of a file that is about to be altered."""
+        """Open the partition directory of a file that is about to be changed."""
         with opened_directory(self.path(change).parent) as descriptor:
             yield descriptor
 
@@ -114,7 +97,7 @@ class Execution:
         self.advance(1)
 
     def advance(self, changes: int) -> None:
-        """Report that so many more changes are done."""
+        """Report the number of changes that were made since the last call."""
         with self._one_step:
             self._done += changes
             if self._progress is not None:
@@ -132,9 +115,8 @@ class Execution:
     ) -> None:
         """Set owners, mode and modification time of an open file; the caller flushes it.
 
-        Refused where that is not possible: a broker that cannot write its own index does not start,
-        and modification times are data.  Refused too if no file of the directory, which is open as
-        `here`, has such owners and such a mode, whatever the plan says.
+        Refused if that fails: a broker does not start if it cannot write its index. Refused too if
+        no file in the open directory `here` has these owners and this mode, whatever the plan says.
         """
         status, directory = os.fstat(descriptor), self.path(change).parent
         access = _Access(state.user, state.group, state.mode)
@@ -163,7 +145,7 @@ class Execution:
     def _is_known(self, change: FileChange, access: _Access, here: int) -> bool:
         """Return whether a file in the directory, or the kept old file, has that access.
 
-        Mostly it is the replaced file, or the log that the file is made from.
+        The first candidates are the replaced file and the log that the file is made from.
         """
         near = (self.path(change), *(self.root / each.path for each in change.relies_on))
         if any(_access_of(status_of(path, here)) == access for path in near):
@@ -187,7 +169,7 @@ class _Access(NamedTuple):
 
 
 def _access_of(status: os.stat_result | None) -> _Access | None:
-    """Return a file's owners and permission bits; setuid, setgid and sticky bits do not count."""
+    """Return a file's owners and permission bits, without setuid, setgid and sticky bits."""
     if status is None:
         return None
     return _Access(status.st_uid, status.st_gid, status.st_mode & PERMISSIONS)
@@ -206,7 +188,7 @@ def run_partitions(
 ) -> None:
     """Call `step` for each change: partitions in parallel, the files of one in order.
 
-    The first error stops all partitions after the file they are at, and is raised.
+    The first error stops each partition after its current file, and is raised.
     """
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The state of a file at one moment: enough to find out later whether it is still the same."""
+"""The state of a file at one moment, to find out later whether it has changed."""
 
 from __future__ import annotations
 
@@ -16,27 +16,16 @@ from kafkastore.segment.salvage import SECTOR_BYTES
 
 _CHUNK_BYTES = 1 << 20
 
-#: The bits of a mode that a file gets from a plan.
+#: The mode bits that a plan can set.
 PERMISSIONS = 0o777
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file's bytes, by digest, and what `stat` says about it.
+    """A file's size in bytes, SHA-256 in hexadecimal, mtime, mode and owners.
 
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    sha256 : str
-        Hexadecimal digest of all bytes; sectors that the disk can't read count as zeros, so that
-        a file with such sectors can be set aside.
-    mtime_ns : int
-        Last modification in ns since 1970.
-    mode : int
-        Permission bits only: no setuid, setgid or sticky bit.
-    user, group : int
-        The owners' numbers.
+    In the digest, sectors that the disk cannot read count as zeros, so that such a file can be set
+    aside. `mode` has permission bits only: no setuid, setgid or sticky bit.
     """
 
     size: int
@@ -48,12 +37,12 @@ class FileState:
 
     @classmethod
     def of_bytes(cls, data: bytes, like: os.stat_result) -> FileState:
-        """Return the state of a file with these bytes and another file's times and owners."""
+        """Return the state of a file with these bytes and another file's time, mode and owners."""
         return cls.of_digest(len(data), hashlib.sha256(data).hexdigest(), like)
 
     @classmethod
     def of_digest(cls, size: int, sha256: str, like: os.stat_result) -> FileState:
-        """Return the state of a file known by its digest, with another's times and owners."""
+        """Return the state of a file with this digest and another file's time, mode and owners."""
         mode = like.st_mode & PERMISSIONS
         return cls(size, sha256, like.st_mtime_ns, mode, like.st_uid, like.st_gid)
 
@@ -62,14 +51,14 @@ class FileState:
         return other is not None and (self.size, self.sha256) == (other.size, other.sha256)
 
     def same_file(self, other: FileState | None) -> bool:
-        """Return whether the other holds the same bytes, last modified at the same moment.
+        """Return whether the other file has the same bytes and modification time.
 
-        Mode and owners do not count: giving a disk's files to another user changes no data.
+        Mode and owners do not count: a change of owner changes no data.
         """
         return self.same_bytes(other) and other is not None and self.mtime_ns == other.mtime_ns
 
     def looks_same(self, status: os.stat_result | None) -> bool:
-        """Return whether size and modification time are the same; the bytes are not read."""
+        """Return whether size and modification time are equal; the bytes are not read."""
         return status is not None and (self.size, self.mtime_ns) == (
             status.st_size,
             status.st_mtime_ns,
@@ -77,10 +66,10 @@ class FileState:
 
 
 def status_of(path: Path, dir_fd: int | None = None) -> os.stat_result | None:
-    """Return the `lstat` of a regular file, None if it is missing.
+    """Return the `lstat` of a regular file; None if it is missing.
 
-    With a `dir_fd` it is looked up by its name in that open directory.  Anything but a regular file
-    is refused: a symbolic link or a device is never replaced.
+    With a `dir_fd` the name is looked up in that open directory. Anything else is refused: a
+    symbolic link or a device is never replaced.
     """
     try:
         status = os.lstat(path if dir_fd is None else path.name, dir_fd=dir_fd)
@@ -118,7 +107,7 @@ def _digest(descriptor: int) -> str:
 
 
 def _read(descriptor: int, position: int) -> bytes:
-    """Read from a position on; zeros up to the next sector that the disk cannot read."""
+    """Read from a position; zeros up to the next sector if the disk cannot read it."""
     fetch_bytes(descriptor, position, position + _CHUNK_BYTES)
     try:
         return os.pread(descriptor, _CHUNK_BYTES, position)

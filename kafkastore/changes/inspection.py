@@ -1,4 +1,4 @@
-"""What is left to do of a plan: the state of each file, before anything is altered."""
+"""Inspect the files of a plan before any is changed: how much is left to do."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _REFUSALS_SHOWN = 3
 
 
 class ChangeState(Enum):
-    """How far one change of a plan is."""
+    """The state of one change of a plan."""
 
     PENDING = "pending"
-    #: The file is as planned, but a crash came before the journal's line.
+    #: The file is as planned, but a crash came before the line in the journal.
     UNRECORDED = "unrecorded"
     DONE = "done"
 
@@ -31,9 +31,9 @@ class ChangeState(Enum):
 def inspect_changes(
     root: Path, changes: Iterable[FileChange], recorded: frozenset[str]
 ) -> tuple[dict[str, ChangeState], list[str]]:
-    """Return how far each change is, and a refusal for each file that does not fit the plan.
+    """Return the state of each change, and a refusal for each file that does not match the plan.
 
-    `recorded` are the paths that the journal has as changed.
+    `recorded` has the paths that the journal has as changed.
     """
     states: dict[str, ChangeState] = {}
     refusals = []
@@ -57,20 +57,20 @@ def check_directory(root: Path, change: FileChange, known: set[str]) -> None:
 
 def refuse(refusals: Sequence[str]) -> NoReturn:
     """Refuse a plan, and name the first few reasons."""
-    reasons = list(dict.fromkeys(refusals))  # that of a directory comes with each file in it
+    reasons = list(dict.fromkeys(refusals))  # a directory's reason repeats for each file in it
     left = len(reasons) - _REFUSALS_SHOWN
     more = f"; and {left} more" if left > 0 else ""
     raise ChangeRefusedError("; ".join(reasons[:_REFUSALS_SHOWN]) + more)
 
 
 def _inspect(root: Path, change: FileChange, is_recorded: bool) -> ChangeState:
-    """Return how far one change is.
+    """Return the state of one change.
 
     | the file is            | recorded as changed           | not recorded              |
     | ---------------------- | ----------------------------- | ------------------------- |
     | as planned             | done                          | unrecorded                |
     | as before              | pending (restored meanwhile)  | pending                   |
-    | neither                | done (a broker went on)       | refused                   |
+    | neither                | done (a broker changed it)    | refused                   |
     """
     path = root / change.path
     status = status_of(path)
@@ -105,14 +105,10 @@ def check_reliances(root: Path, change: FileChange) -> None:
 
 
 class SpaceNeeded(NamedTuple):
-    """The disk space that pending changes need.
+    """The disk space in bytes that pending changes need.
 
-    Attributes
-    ----------
-    new, replaced : int
-        Bytes of the new files, and of the old files that are not in the undo area yet.
-    example : str or None
-        The path of one of these old files.
+    `new` is for new files, `replaced` for old files that are not in the undo area yet; `example` is
+    the path of one of these.
     """
 
     new: int
@@ -121,7 +117,7 @@ class SpaceNeeded(NamedTuple):
 
 
 def space_needed(changes: Iterable[FileChange], area: Path) -> SpaceNeeded:
-    """Add up what pending changes need."""
+    """Add up the space that pending changes need."""
     new = replaced = 0
     example = None
     for change in changes:
@@ -134,7 +130,7 @@ def space_needed(changes: Iterable[FileChange], area: Path) -> SpaceNeeded:
 
 
 def check_space(root: Path, area: Path, needed: Sequence[SpaceNeeded], fs: FileSystem) -> None:
-    """Refuse when the new files, or copies of the old ones, cannot fit on their disks."""
+    """Refuse if the new files, or copies of the old ones, do not fit on their disks."""
     new, copied = sum(each.new for each in needed), sum(each.replaced for each in needed)
     example = next(_examples(needed), None)
     if example is None or _can_link(root / example, area, fs):
@@ -158,13 +154,13 @@ def _check_free(place: Path, needed: int, what: str) -> None:
 
 
 def _can_link(path: Path, area: Path, fs: FileSystem) -> bool:
-    """Return whether a file can have a hard link where the undo area is."""
+    """Return whether a file can have a hard link next to the undo area."""
     trial = area.with_name(area.name + ".link")
-    if os.path.lexists(trial):  # of a run that was killed here
+    if os.path.lexists(trial):  # left by a killed run
         fs.unlink(trial)
     try:
         fs.link(path, trial)
-    except OSError:  # whatever the reason, copies may be needed
+    except OSError:  # for any reason: copies may be needed
         return False
     fs.unlink(trial)
     return True

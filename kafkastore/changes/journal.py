@@ -1,8 +1,8 @@
-"""The journal of a plan that is applied: one JSON line a step, flushed before the next step.
+"""The journal of a plan: one JSON line per step, flushed before the next step.
 
-The files themselves decide: each is wholly as before or wholly as planned, and a line that a crash
-truncated only means that the file has to be inspected.  The journal says which of the two a file
-should be, and whether it was ever ours to change.
+The files themselves are decisive: each is either old or new as a whole, and a line that a crash
+truncated only means that the file has to be inspected. The journal records in which of the two
+states a file should be, and whether this package ever changed it.
 """
 
 from __future__ import annotations
@@ -51,12 +51,7 @@ _FINISHED = ("applied", "undone")
 class FailedPartition(NamedTuple):
     """A partition whose changes a runner's task did not finish; no file is half changed.
 
-    Attributes
-    ----------
-    directory : str
-        The partition directory, relative to the plan's root; empty if it is the root.
-    error : KafkaStoreError or OSError
-        Why.
+    `directory` is relative to the plan's root, and empty if it is the root.
     """
 
     directory: str
@@ -72,19 +67,19 @@ class Journal:
     area : Path
         The undo area: plan, journal, and the files that were replaced.
     plan : Plan
-        What is applied.
+        The plan that is applied.
     phase : {"applying", "applied", "undoing", "undone"}
-        The two that end in *ing* were interrupted, or are at work at this moment.
+        *applying* and *undoing*: the job was interrupted, or is running.
     changed : frozenset of str
         Paths recorded as changed and not restored since.
     left : frozenset of str
-        Paths that `undo` left alone, because they were changed since.
+        Paths that `undo` did not restore, because they were changed since.
     at_ms : int or None
-        When that phase was recorded, in ms since 1970; None where it was not.
+        When that phase was recorded, in ms since 1970; None if it was not.
     failures : tuple of FailedPartition
         The partitions that the run that returned this journal did not finish.
     named_root : Path or None
-        The directory that the caller has named; see `root`.
+        The directory that the caller named; see `root`.
     """
 
     area: Path
@@ -111,24 +106,29 @@ class Journal:
         area : path-like
             The undo area.
         root : path-like, optional
-            The log directory, or partition directory, that was changed; needed if the area does
-            not lie next to it.
+            The log directory, or partition directory, that was changed; required if the area is not
+            next to it.
         dir_fd : int, optional
-            The descriptor of the open area, whatever its path names by now.
+            The descriptor of the open area, used instead of its path.
+
+        Returns
+        -------
+        Journal
+            The journal as it is now.
 
         Raises
         ------
         InvalidPlanError
-            If the plan in it cannot be read.
+            If the plan in the area cannot be read.
         FileNotFoundError
-            If there is no plan: it never changed anything.
+            If there is no plan: nothing was ever changed.
         """
         area = Path(area)
         named = None if root is None else Path(os.path.realpath(root))
         try:
             text = read_own_file(area / PLAN_FILE, dir_fd=dir_fd).decode()
             return cls.of_plan(area, Plan.from_json(text), named)
-        except (ValueError, NotAFileError) as error:  # InvalidPlanError too
+        except (ValueError, NotAFileError) as error:  # includes InvalidPlanError
             raise InvalidPlanError(f"{area / PLAN_FILE} can't be read: {error}") from error
 
     @property
@@ -138,18 +138,33 @@ class Journal:
         Raises
         ------
         ChangeRefusedError
-            If the area lies next to another directory than the plan says, and none was named: the
-            plan alone is not trusted.
+            If the area is next to another directory than the plan says, and the caller named none:
+            the plan alone is not trusted.
         """
         return root_of(self.plan, self.area, self.named_root)
 
     def read_again(self) -> Journal:
-        """Return the journal as it is now; its plan is what it was."""
+        """Return the journal as it is now, with the same plan."""
         return self.of_plan(self.area, self.plan, self.named_root)
 
     @classmethod
     def of_plan(cls, area: Path, plan: Plan, named_root: Path | None) -> Journal:
-        """Read the lines of a plan's journal."""
+        """Read the journal of a plan.
+
+        Parameters
+        ----------
+        area : Path
+            The undo area.
+        plan : Plan
+            The plan in it.
+        named_root : Path or None
+            The directory that the caller named; see `root`.
+
+        Returns
+        -------
+        Journal
+            The journal as it is now.
+        """
         phase: Phase = "applying"
         at_ms: int | None = None
         changed: set[str] = set()
@@ -183,21 +198,21 @@ def open_trusted(
     *,
     trust_area: bool,
 ) -> Journal:
-    """Read a journal by which files are about to be altered; `undo` explains the parameters."""
+    """Read a journal before files are changed by it; `undo` explains the parameters."""
     if isinstance(journal, Journal):
         area, root = journal.area, journal.named_root if root is None else root
     else:
         area = Path(journal)
     area = Path(os.path.realpath(area))
     if not area.is_dir():
-        return Journal.open(area, root)  # its error says best what is wrong
+        return Journal.open(area, root)  # its error describes the problem best
     with opened_directory(area) as descriptor:
         check_trusted(area, trust_area=trust_area, dir_fd=descriptor)
         return Journal.open(area, root, dir_fd=descriptor)
 
 
 def parse_line(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
-    """Parse one line; None for one that a crash truncated."""
+    """Parse one line; return None for a line that a crash truncated."""
     try:
         value = parse_json(line)
         event, path, at_ms = value["event"], value.get("path", ""), value.get("at_ms")
@@ -209,8 +224,8 @@ def parse_line(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
 
 
 def _steps_of(area: Path) -> Iterator[tuple[Phase | Step, str, int | None]]:
-    """Read the steps of a journal, those of partitions' own journals last."""
-    # Read before the journal, into which their lines go before they are removed.
+    """Yield the steps of a journal; those of partitions' own journals come last."""
+    # Read these before the journal: their lines are moved into it before they are removed.
     of_partitions = _lines_of_partitions(area)
     try:
         lines = read_own_file(area / JOURNAL_FILE).split(b"\n")
@@ -229,13 +244,13 @@ def _lines_of_partitions(area: Path) -> list[bytes]:
 
 
 class JournalWriter:
-    """Adds lines to a journal, each flushed before the call returns."""
+    """Appends lines to a journal; each is flushed before the call returns."""
 
     def __init__(self, path: Path, fs: FileSystem) -> None:
         self._fs, self._lock = fs, threading.Lock()
         self._descriptor = fs.open_append(path)
         try:
-            # A crash may have truncated the last line; the next one begins a new line.
+            # A crash may have truncated the last line; start a new one.
             if _last_byte(path) not in (b"", b"\n"):
                 fs.write_all(self._descriptor, b"\n")
             fs.fsync_directory(path.parent)
@@ -249,15 +264,15 @@ class JournalWriter:
         return cls(area / JOURNAL_FILE, fs)
 
     def phase(self, phase: Phase) -> None:
-        """Record that a phase begins, or is finished."""
+        """Record that a phase begins or is finished."""
         self._add({"event": phase, "at_ms": time.time_ns() // 1_000_000})
 
     def step(self, step: Step, path: str) -> None:
-        """Record what became of one file."""
+        """Record a step for one file."""
         self._add({"event": step, "path": path})
 
     def steps(self, step: Step, paths: Iterable[str]) -> None:
-        """Record what became of several files, all at once."""
+        """Record a step for several files with one flush."""
         self._add(*({"event": step, "path": path} for path in paths))
 
     def _add(self, *values: Mapping[str, object]) -> None:
@@ -274,7 +289,7 @@ class JournalWriter:
 
 
 def _last_byte(path: Path) -> bytes:
-    """Return the last byte of a file, nothing for an empty one."""
+    """Return the last byte of a file; empty for an empty file."""
     with open(path, "rb") as file:
         file.seek(0, os.SEEK_END)
         if file.tell() == 0:
@@ -284,7 +299,7 @@ def _last_byte(path: Path) -> bytes:
 
 
 def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
-    """Make the undo area of the caller's own plan, or find it again, and return its journal."""
+    """Create or reopen the undo area of the caller's own plan, and return its journal."""
     try:
         fs.mkdir(area, AREA_MODE)
     except FileExistsError:
@@ -303,7 +318,7 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
 
 
 def _write_plan(text: bytes, area: Path, fs: FileSystem) -> None:
-    """Write the plan into its area, whole or not at all."""
+    """Write the plan into its area, completely or not at all."""
     temporary = area / (PLAN_FILE + ".new")
     if temporary.exists():
         fs.unlink(temporary)
@@ -316,7 +331,7 @@ def _write_plan(text: bytes, area: Path, fs: FileSystem) -> None:
             fs.close(descriptor)
         fs.rename(temporary, area / PLAN_FILE)
     except BaseException:
-        with suppress(OSError):  # an area without a plan is of no use
+        with suppress(OSError):  # an area without a plan is useless
             fs.unlink(temporary)
         with suppress(OSError):
             fs.rmdir(area)
@@ -327,19 +342,10 @@ def _write_plan(text: bytes, area: Path, fs: FileSystem) -> None:
 def find_journals(
     root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
 ) -> tuple[Journal, ...]:
-    """Find the journals of all plans that were applied to a directory.
+    """Find the journals of all plans that were applied to a log.dirs root or partition directory.
 
-    Parameters
-    ----------
-    root : path-like
-        A log.dirs root, or a partition directory.
-    undo_dir : path-like, optional
-        Where the undo areas are, if not next to the root.
-
-    Returns
-    -------
-    tuple of Journal
-        By name; areas without a plan, which never changed anything, are skipped.
+    Sorted by name. `undo_dir` is where the undo areas are if not next to the root. Areas without a
+    plan never changed anything, and are skipped.
     """
     return tuple(each_journal(root, undo_dir))
 
@@ -347,20 +353,20 @@ def find_journals(
 def each_journal(
     root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
 ) -> Iterator[Journal]:
-    """Find the same journals, one at a time: a plan may be large."""
+    """Yield the same journals one at a time, because a plan may be large."""
     real = Path(os.path.realpath(root))
     for home, area in list_areas(real, undo_dir, AREA_MARK):
         try:
             journal = Journal.open(area, home)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        # Areas of several directories of one name may share an undo_dir.
+        # Directories with equal names may share an undo_dir.
         if _overlap(real, Path(os.path.realpath(journal.plan.root))):
             yield journal
 
 
 def find_unfinished(root: str | os.PathLike[str]) -> Iterator[tuple[Path, Phase]]:
-    """Find the undo areas of a directory whose change was interrupted, or is at work.
+    """Find the undo areas of a directory whose change was interrupted or is running.
 
     For commands that only read the directory: plans, which may be large, are not read, and an
     unreadable journal is skipped.
@@ -380,7 +386,7 @@ def find_unfinished(root: str | os.PathLike[str]) -> Iterator[tuple[Path, Phase]
 def list_areas(
     root: Path, undo_dir: str | os.PathLike[str] | None, mark: str
 ) -> Iterator[tuple[Path, Path]]:
-    """List the areas with a mark of a directory and of the one above it, with the directory."""
+    """Yield the areas with a mark of a directory and of its parent, each with the directory."""
     for home in (root, root.parent):
         place = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
         for path in sorted(place.glob(glob.escape(home.name) + mark + "*")):
@@ -390,13 +396,13 @@ def list_areas(
 def find_half_removed(
     root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
 ) -> tuple[Path, ...]:
-    """Find undo areas whose removal was interrupted; `remove` takes these too."""
+    """Find undo areas whose removal was interrupted; `remove` accepts these too."""
     found = list_areas(Path(os.path.realpath(root)), undo_dir, REMOVED_MARK)
     return tuple(path for _, path in found)
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Return whether two roots are the same, or one is a partition directory of the other."""
+    """Return whether two roots are equal, or one is a partition directory of the other."""
     return one == other or one.parent == other or one == other.parent
 
 
@@ -406,28 +412,16 @@ def remove(
     trust_area: bool = False,
     fs: FileSystem = FileSystem(),
 ) -> None:
-    """Delete a finished undo area with the replaced files in it; `undo` is impossible then.
+    """Delete a finished undo area and the replaced files in it; `undo` is impossible then.
 
-    Parameters
-    ----------
-    journal : Journal or path-like
-        The journal, or its undo area.
-    trust_area : bool
-        Whether to accept an area that others than this user and root may have written.
-    fs : FileSystem
-        The altering calls.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the plan was interrupted: resume or undo it first; if the directory is not named as an
-        undo area is; or if others may have written it.
+    Refused if the plan was interrupted, if the name is not an undo area's, or if other users than
+    this one and root can have written the area; `trust_area` accepts the last.
     """
     area = journal.area if isinstance(journal, Journal) else Path(journal)
     area = Path(os.path.realpath(area.parent), area.name)
     if AREA_MARK not in area.name and REMOVED_MARK not in area.name:
         raise ChangeRefusedError(f"{area} is not named as an undo area is: nothing was removed")
-    # A half-deleted area must not look like one that can be undone.
+    # A partly deleted area must not look like one that can be undone.
     doomed = area.with_name(area.name.replace(AREA_MARK, REMOVED_MARK))
     if area != doomed and (area.exists() or not doomed.exists()):
         check_trusted(area, trust_area=trust_area)

@@ -1,4 +1,4 @@
-"""Make the new bytes of a file, for each kind of content that a plan has."""
+"""Produce the new bytes of a file, for each kind of content that a plan has."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CHUNK_BYTES = 1 << 20
 
 
 def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
-    """Make the new bytes of a file, chunk by chunk.
+    """Yield the new bytes of a file in chunks.
 
-    `path` is that file: a prefix is read from it, a range from a file next to it; it is converted,
-    or an index is rebuilt from its ``.log``.
+    They are read from the file at `path` or one next to it, converted, or an index is rebuilt from
+    its ``.log``.
     """
     match content:
         case Inline(data):
@@ -71,7 +71,7 @@ def _rebuilt(path: Path, content: Rebuilt) -> bytes:
 
 
 def _bytes_of(path: Path, start: int, length: int) -> Iterator[bytes]:
-    """Read bytes of a file; fewer if it is shorter, which the digest then shows."""
+    """Yield bytes of a file; fewer if it is shorter, which the digest then detects."""
     with open(path, "rb", buffering=0) as file:
         file.seek(start)
         fetch_bytes(file.fileno(), start, start + length)

@@ -1,8 +1,7 @@
 """Open directories and files without following symbolic links.
 
-Between the check of a directory and a change in it, anybody who may write to its parent can replace
-it by a symbolic link.  A file that is altered by a descriptor and a name is altered in the
-directory that was checked.
+Between the check of a directory and a change in it, a user who can write to its parent can replace
+it by a symbolic link. A change by descriptor and name is made in the directory that was checked.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError
 
-# Enough to walk through a directory, and allowed where its names may not be listed.
+# Sufficient to walk through a directory, and allowed if it cannot be listed.
 _PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 
 
@@ -24,7 +23,7 @@ _PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 def opened_directory(path: Path) -> Iterator[int]:
     """Open a directory by its real path and yield its descriptor, for `dir_fd`.
 
-    Refuses a path of which a part has become a symbolic link since `os.path.realpath` returned it.
+    Refuses a path if a part of it has become a symbolic link since `os.path.realpath` returned it.
     """
     descriptor = os.open(path.anchor, _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

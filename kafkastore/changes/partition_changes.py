@@ -1,6 +1,6 @@
-"""The changes in one partition directory: what a task of another process gets, and what it does.
+"""The changes in one partition directory: input and work of a task in another process.
 
-A task may run twice, also at the same time: the second finds what the first has done.
+A task may run twice, even at the same time: the second run finds what the first has done.
 """
 
 from __future__ import annotations
@@ -28,24 +28,10 @@ from kafkastore.fs import FileSystem
 
 
 class PartitionChanges(NamedTuple):
-    """The changes in one partition directory, and where they are made.
+    """The changes of a plan in one partition directory, in the plan's order.
 
-    Attributes
-    ----------
-    number : int
-        Counted from 0, in the plan's order.
-    root, area : str
-        The plan's root and its undo area.
-    plan_id : str
-        The plan's id.
-    lock_inodes : tuple of (str, int or None)
-        As of `DirectoryLock`.
-    changes : tuple of FileChange
-        Those of the plan that are in this directory, in its order.
-    recorded : frozenset of str
-        Which of them the journal has as changed.
-    folder : str
-        The folder of the journals of partitions; empty while there is none.
+    `number` counts partitions from 0; `lock_inodes` are as in `DirectoryLock`; `recorded` has the
+    paths that the journal has as changed; `folder` is that of the partition journals, or empty.
     """
 
     number: int
@@ -64,7 +50,7 @@ class PartitionChanges(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """About how many bytes are read and written."""
+        """Estimated number of bytes that are read and written."""
         return sum(
             (0 if change.after is None else change.after.size)
             + sum(reliance.size for reliance in change.relies_on)
@@ -75,25 +61,17 @@ class PartitionChanges(NamedTuple):
 def split(
     changes: Iterable[FileChange], like: PartitionChanges
 ) -> Iterator[PartitionChanges]:
-    """Split changes by partition; `like` says the rest."""
+    """Split changes by partition; all other fields are copied from `like`."""
     for number, group in enumerate(by_partition(changes)):
         recorded = like.recorded.intersection(change.path for change in group)
         yield like._replace(number=number, changes=tuple(group), recorded=recorded)
 
 
 class InspectedPartition(NamedTuple):
-    """What an inspection found, before anything is altered.
+    """The state of each change, before any file is changed.
 
-    Attributes
-    ----------
-    states : dict of str to ChangeState
-        How far each change is.
-    refusals : tuple of str
-        A sentence for each file that does not fit the plan.
-    needed : SpaceNeeded
-        Of the disks.
-    error : OSError or None
-        Why a file could not be inspected.
+    `refusals` has a sentence for each file that does not match the plan; `error` is why a file
+    could not be inspected.
     """
 
     states: dict[str, ChangeState]
@@ -103,12 +81,12 @@ class InspectedPartition(NamedTuple):
 
     @property
     def left(self) -> int:
-        """How many changes are not done, or not recorded."""
+        """Number of changes that are not made, or not recorded."""
         return sum(state is not ChangeState.DONE for state in self.states.values())
 
 
 def inspect_partition(partition: PartitionChanges) -> InspectedPartition:
-    """Find out what is left to do of a partition; alters nothing."""
+    """Inspect the changes of a partition; changes nothing."""
     nothing = SpaceNeeded(0, 0, None)
     try:
         states, refusals = inspect_changes(
@@ -125,9 +103,9 @@ def inspect_partition(partition: PartitionChanges) -> InspectedPartition:
 def apply_partition(
     partition: PartitionChanges, fs: FileSystem = FileSystem()
 ) -> KafkaStoreError | OSError | None:
-    """Change the files of a partition while the driver is at work; return why it did not finish.
+    """Change the files of a partition while the driver is running; return why it did not finish.
 
-    No file is half changed then.
+    In that case no file is half changed.
     """
     root, area = Path(partition.root), Path(partition.area)
     inodes = {Path(path): inode for path, inode in partition.lock_inodes}
@@ -147,7 +125,7 @@ def apply_partition(
             )
             if refusals:
                 refuse(refusals)
-            # The driver has made these, and flushed their names.
+            # The driver has created these, and flushed their names.
             durable = (area, area / KEPT_DIRECTORY)
             execution = Execution(
                 root, area, partition.plan_id, writer, fs, check_lock, durable=durable

@@ -1,16 +1,16 @@
-"""The journals of partitions, while other processes than the one with the lock change their files.
+"""The journals of partitions, for changes by other processes than the one that holds the lock.
 
-The driver, which has locked the directory, makes a folder in the undo area and holds a file in it
-locked as long as the job lasts: the lease.  A task that changes the files of a partition holds that
-partition's journal locked, and checks before each alteration that the lease is still held.  At the
-end, or before the next job does anything else with the area, the folder is closed:
+The driver, which has locked the directory, creates a folder in the undo area and keeps a file in it
+locked while the job runs: the lease. A task that changes the files of a partition keeps that
+partition's journal locked, and checks before each change that the lease is still held. At the end,
+or before the next job uses the area, the folder is closed:
 
-1. It is renamed: no task begins any more.
-2. Each journal is waited for: its task finishes the file it is at, and finds the lease gone.
-3. The lines go into the area's own journal, flushed; then the folder is removed.
+1. It is renamed: no more tasks start.
+2. Each journal is waited for: its task finishes its current file, and finds that the lease is gone.
+3. The lines are moved into the area's own journal and flushed; then the folder is removed.
 
-So lines of partitions are newer than those of the area's journal, and no task outlives its driver
-by more than the file that it is at.
+So lines of partitions are newer than those of the area's journal, and a task outlives its driver
+only until its current file is finished.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _CLOSED_SUFFIX = ".closed"
 _LEASE = "driver"
 _SECONDS_BETWEEN_TRIES = 0.05
 _SECONDS_FOR_ANOTHER = 1.0
-#: How long a task that has lost its driver may take for the file that it is at.
+#: Time that a task without a driver gets for its current file.
 SECONDS_TO_END = 60.0
 
 
 @contextmanager
 def open_partition_journals(area: Path, fs: FileSystem) -> Iterator[str]:
-    """Make the folder for the journals of partitions, hold its lease, and yield its name.
+    """Create the folder for the journals of partitions, hold its lease, and yield its name.
 
-    Refused where the file system cannot lock files, or another driver is at work.
+    Refused if the file system cannot lock files, or another driver is running.
     """
     folder = area / f"{PARTS_MARK}{uuid.uuid4().hex[:16]}"
     fs.mkdir(folder, AREA_MODE)
@@ -53,8 +53,9 @@ def open_partition_journals(area: Path, fs: FileSystem) -> Iterator[str]:
         fs.fsync_directory(folder)
         if not _try_lock(lease, fcntl.LOCK_EX, folder / _LEASE):
             raise ChangeRefusedError(f"another process holds {folder / _LEASE}")
-        # Where directories cannot be locked, another driver may have begun at the same time. Each
-        # looks for the other once it holds its own lease, so at least one finds the other's.
+        # If directories cannot be locked, another driver may have started at the same time. Each
+        # looks for the other while it holds its own lease, so at least one of them finds the
+        # other's.
         until = time.monotonic() + _SECONDS_FOR_ANOTHER
         for other in area.glob(f"{PARTS_MARK}*"):
             if other != folder:
@@ -69,10 +70,10 @@ def open_partition_journals(area: Path, fs: FileSystem) -> Iterator[str]:
 def partition_journal(
     folder: Path, number: int, fs: FileSystem
 ) -> Iterator[tuple[JournalWriter, frozenset[str], Callable[[], None]]]:
-    """Lock the journal of one partition, and wait for a task that has it.
+    """Lock the journal of one partition; wait while another task holds it.
 
-    Yields the journal, the paths that it has as changed, and a function that refuses to go on when
-    the driver is gone.
+    Yields the journal, the paths that it has as changed, and a function that raises if the driver
+    is gone.
     """
     path = folder / f"{number:06}{LINES_SUFFIX}"
     try:
@@ -95,7 +96,7 @@ def partition_journal(
             while not _try_lock(lock, fcntl.LOCK_EX, path):
                 check_driver()
                 time.sleep(_SECONDS_BETWEEN_TRIES)
-            # It may have been closed between the two: then nobody reads what is written to it.
+            # The folder may have been closed before the lock: then nobody reads this journal.
             if not _is_still(path, lock):
                 raise ChangeRefusedError(_not_seen(folder))
             with JournalWriter(path, fs) as writer:
@@ -111,8 +112,8 @@ def close_partition_journals(
 ) -> None:
     """Wait for the tasks of an undo area, and move their lines into its journal.
 
-    The caller has locked the directory.  Refused if a task does not end within `patience` seconds,
-    or another driver is at work.
+    The caller has locked the directory. Refused if a task does not end within `patience` seconds,
+    or another driver is running.
     """
     folders = sorted(area.glob(f"{PARTS_MARK}*"))
     if not folders:
@@ -146,7 +147,7 @@ def _changed(path: Path) -> list[str]:
 
 
 def _wait_for(path: Path, until: float, otherwise: str) -> None:
-    """Wait until no process holds a file locked; a missing file is held by none."""
+    """Wait until no process holds a file's lock; a missing file is not locked."""
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -159,7 +160,7 @@ def _wait_for(path: Path, until: float, otherwise: str) -> None:
 
 
 def _try_lock(descriptor: int, kind: int, path: Path) -> bool:
-    """Lock a file unless another process holds it."""
+    """Lock a file unless another process holds it; return whether it is locked."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -175,7 +176,7 @@ def _try_lock(descriptor: int, kind: int, path: Path) -> bool:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Return whether a name still stands for an open file."""
+    """Return whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

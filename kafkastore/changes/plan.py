@@ -1,7 +1,7 @@
-"""What a job would alter, as data: printed by ``--dry-run``, run by `apply`, kept for `undo`.
+"""The changes of a job, as data: printed by ``--dry-run``, run by `apply`, kept for `undo`.
 
-A plan names files relative to one root.  For each it says what the file is now, what it will be,
-how the new bytes are made and why, and which other files must not have changed meanwhile.
+A plan names files relative to one root. For each file it has the current state, the new state, how
+the new bytes are made and why, and which other files must not have changed when it is applied.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kafkastore.paths import is_url
 
 PLAN_FORMAT = 1
 
-# What chown(2) takes: -1 would mean that an owner stays.
+# The limit of chown(2), where -1 means "no change".
 _MAX_OWNER = (1 << 32) - 2
 
-# What brokers write into a partition directory, and what they delete there by the end of the name.
-# A log directory's own files are not among them: a job that wrote those would declare bytes flushed
-# that are not, or take the broker's lock away.
+# Files that brokers write into a partition directory; they delete others there by suffix. Files of
+# the log directory itself are excluded: a job that wrote those would declare unflushed bytes
+# flushed, or take the broker's lock away.
 _FILE_OF_A_PARTITION = re.compile(
     r"[0-9]+(-[0-9]+){0,2}\.(log|index|timeindex|txnindex|snapshot|checkpoint)"
     r"(\.(deleted|cleaned|swap|part))?|[^/\0]+\.(deleted|cleaned|swap)"
@@ -47,12 +47,12 @@ _SMALL_FILES_OF_A_PARTITION = frozenset(
 
 
 class InvalidPlanError(KafkaStoreError, ValueError):
-    """A plan that contradicts itself, reaches out of its root, or cannot be read."""
+    """A plan that contradicts itself, has paths outside its root, or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """New bytes written in the plan itself; for small files."""
+    """New bytes stored in the plan itself; for small files."""
 
     data: bytes
 
@@ -61,12 +61,8 @@ class Inline:
 class Rebuilt:
     """An index rebuilt from its segment's ``.log``, as a broker's recovery rebuilds it.
 
-    Parameters
-    ----------
-    index_interval_bytes : int
-        Kafka's ``index.interval.bytes``, 4096 unless the topic says otherwise.
-    has_first_offsets : bool
-        Whether the offset index has first offsets, as brokers up to 1.1 make it.
+    `index_interval_bytes` is Kafka's ``index.interval.bytes``; `has_first_offsets` says whether the
+    offset index has first offsets, as brokers up to 1.1 write it.
     """
 
     index_interval_bytes: int
@@ -75,28 +71,14 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The first bytes of the file as it is: a truncation.
-
-    Parameters
-    ----------
-    length : int
-        How many bytes stay.
-    """
+    """The first `length` bytes of the current file: a truncation."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Some bytes of another file of the same directory.
-
-    Parameters
-    ----------
-    source : str
-        The file's name.
-    start, end : int
-        Byte positions in it, inclusive and exclusive.
-    """
+    """The bytes [start, end) of another file in the same directory, named by `source`."""
 
     source: str
     start: int
@@ -107,16 +89,8 @@ class ByteRange:
 class Converted:
     """The ``.log`` itself with messages of old formats rewritten as record batches.
 
-    Parameters
-    ----------
-    codec : str or None
-        How records are compressed; None: as they were.
-    untimed_ms : int or None
-        LogAppendTime of messages of format 0; None: they have no timestamp.
-    leader_epoch : int
-        Of messages before the first record batch.
-    is_only_epoch : bool
-        Record batches get that leader epoch too.
+    `codec` None keeps the compression; `untimed_ms` is LogAppendTime of format 0 (None: no
+    timestamp). `leader_epoch` is of messages before the first batch, with `is_only_epoch` of all.
     """
 
     codec: str | None
@@ -130,16 +104,9 @@ Content = Inline | Rebuilt | Prefix | ByteRange | Converted
 
 @dataclass(frozen=True, slots=True)
 class Reliance:
-    """A file that a change was computed from and that must still be the same when it is applied.
+    """A file that a change was computed from and that must be unchanged when it is applied.
 
-    Parameters
-    ----------
-    path : str
-        Relative to the plan's root.
-    size : int
-        Bytes.
-    mtime_ns : int
-        Last modification in ns since 1970.
+    `path` is relative to the plan's root; `size` is in bytes, `mtime_ns` in ns since 1970.
     """
 
     path: str
@@ -149,23 +116,10 @@ class Reliance:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file, before and after.
+    """The change of one file; `path` is ``orders-3/….timeindex``, or only the file's name.
 
-    Parameters
-    ----------
-    path : str
-        Relative to the plan's root, with ``/``: ``orders-3/00000000000000000042.timeindex``, or the
-        file's name alone.
-    before : FileState or None
-        What the file is now; None: it is missing.
-    after : FileState or None
-        What it will be; None: it is removed (and kept in the undo area).
-    content : Inline, Rebuilt, Prefix, ByteRange, Converted or None
-        How the new bytes are made; None for a removal.
-    reason : str
-        Why, in one sentence.
-    relies_on : tuple of Reliance
-        Other files that must not have changed since the plan was made.
+    `before` None: the file is missing; `after` and `content` None: it is removed, and kept in the
+    undo area. `reason` is one sentence; the files of `relies_on` must be unchanged since the plan.
     """
 
     path: str
@@ -181,7 +135,7 @@ class FileChange:
     def check(self) -> None:
         """Refuse a change that contradicts itself, or is not of a file of a partition directory.
 
-        A `Plan` calls it too: a change that another process has sent was not made here.
+        Called for changes from another process too, because these were not created here.
         """
         _check_path(self.path)
         for reliance in self.relies_on:
@@ -222,16 +176,16 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything one job would alter below one root.
+    """All changes of one job below one root.
 
     Parameters
     ----------
     root : str
         Absolute path of a log.dirs root, or of one partition directory.
     job : str
-        What made the plan, for people: ``migrate (auto)``.
+        The job that made the plan, for people: ``migrate (auto)``.
     changes : tuple of FileChange
-        In the order in which they are applied; no file twice.
+        In the order in which they are applied; each file once.
 
     Examples
     --------
@@ -264,7 +218,7 @@ class Plan:
             seen.add(change.path)
 
     def __eq__(self, other: object) -> bool:
-        # Also to one with what its planning found, which is not kept with a plan.
+        # Also equal to an instance of a subclass: its additional results are not part of a plan.
         if not isinstance(other, Plan):
             return NotImplemented
         return (self.root, self.job, self.changes) == (other.root, other.job, other.changes)
@@ -279,7 +233,7 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """The first 16 hexadecimal digits of the digest of the plan's JSON."""
+        """The first 16 hexadecimal digits of the SHA-256 of the plan's JSON."""
         digest = hashlib.sha256()
         for piece in self._json_pieces():
             digest.update(piece.encode())
@@ -287,15 +241,21 @@ class Plan:
 
     @property
     def new_bytes(self) -> int:
-        """How many bytes the new files have together."""
+        """The total size of the new files in bytes."""
         return sum(change.after.size for change in self.changes if change.after is not None)
 
     def to_json(self) -> str:
-        """Return the plan as JSON, one line a change, the same text for the same plan."""
+        """Return the plan as JSON: one line per change, the same text for the same plan.
+
+        Returns
+        -------
+        str
+            JSON that `from_json` reads.
+        """
         return "".join(self._json_pieces())
 
     def _json_pieces(self) -> Iterator[str]:
-        """Yield the plan's JSON line by line: that of a large plan is as large as the plan."""
+        """Yield the plan's JSON line by line, because a large plan has large JSON."""
         head = {"kafkastore_plan": PLAN_FORMAT, "root": self.root, "job": self.job}
         yield json.dumps(head)[:-1] + ', "changes": [\n'
         for number, change in enumerate(self.changes):
@@ -304,12 +264,22 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Read a plan back.
+        """Read a plan from JSON.
+
+        Parameters
+        ----------
+        text : str
+            As returned by `to_json`.
+
+        Returns
+        -------
+        Plan
+            An equal plan.
 
         Raises
         ------
         InvalidPlanError
-            If the text is no plan of this version.
+            If the text is not a plan of this version.
         """
         try:
             value = parse_json(text, object_hook=_change_or_object)
@@ -332,7 +302,23 @@ class Plan:
 
     @classmethod
     def merged(cls, plans: Iterable[Plan]) -> Plan:
-        """Make one plan of several for the same root and job, such as one per partition."""
+        """Merge plans for the same root and job, such as one per partition.
+
+        Parameters
+        ----------
+        plans : iterable of Plan
+            At least one; their changes are concatenated in this order.
+
+        Returns
+        -------
+        Plan
+            One plan with all changes.
+
+        Raises
+        ------
+        InvalidPlanError
+            If the plans differ in root or job, there is none, or two of them change one file.
+        """
         plans = list(plans)
         if not plans or len({(plan.root, plan.job) for plan in plans}) != 1:
             raise InvalidPlanError("only plans of one root and one job can be merged")
@@ -349,7 +335,7 @@ class Plan:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that is not, by Kafka's own names, that of a file of a partition directory."""
+    """Refuse a path that is not a file of a partition directory by Kafka's naming rules."""
     *directories, name = path.split("/")
     is_named = (
         name in _SMALL_FILES_OF_A_PARTITION or _FILE_OF_A_PARTITION.fullmatch(name) is not None
@@ -360,7 +346,7 @@ def _check_path(path: str) -> None:
 
 @lru_cache(maxsize=1024)
 def is_partition_name(name: str) -> bool:
-    """Return whether a broker takes a name for that of a partition directory."""
+    """Return whether a broker accepts a name as that of a partition directory."""
     try:
         parse_partition_directory(name)
     except InvalidNameError:
@@ -369,7 +355,7 @@ def is_partition_name(name: str) -> bool:
 
 
 def change_to_json(change: FileChange) -> dict[str, Any]:
-    """Return a change as JSON's own types, as the plan's JSON has it."""
+    """Return a change as JSON types, as in the plan's JSON."""
     value: dict[str, Any] = {"path": change.path, "reason": change.reason}
     value["before"] = None if change.before is None else _fields(change.before)
     value["after"] = None if change.after is None else _fields(change.after)
@@ -393,14 +379,14 @@ def change_to_json(change: FileChange) -> dict[str, Any]:
 
 
 def _fields(value: FileState | Reliance | ByteRange | Converted) -> dict[str, Any]:
-    """Return a flat dataclass as a dictionary; `asdict` copies each value, which takes longer."""
+    """Return a flat dataclass as a dictionary; `asdict` is slower, because it copies values."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _change_or_object(value: dict[str, Any]) -> dict[str, Any] | FileChange:
-    """Turn an object into a change as soon as it is read: a dictionary takes far more memory.
+    """Convert an object to a change when it is parsed: a dictionary needs far more memory.
 
-    One that is not a change of this version stays as it is, and is refused at the end if needed.
+    Any other object stays as it is, and is refused later if it should have been a change.
     """
     if "relies_on" not in value:
         return value
@@ -411,7 +397,7 @@ def _change_or_object(value: dict[str, Any]) -> dict[str, Any] | FileChange:
 
 
 def _change_from_json(value: Mapping[str, Any]) -> FileChange:
-    """Read one change back."""
+    """Read a change from JSON."""
     relies_on = tuple(
         Reliance(_text(each["path"]), _count(each["size"]), _count(each["mtime_ns"], INT64_MIN))
         for each in value["relies_on"]
@@ -421,13 +407,13 @@ def _change_from_json(value: Mapping[str, Any]) -> FileChange:
         _state_from_json(value["before"]),
         _state_from_json(value["after"]),
         _content_from_json(value["content"]),
-        sys.intern(_text(value["reason"])),  # one of a few
+        sys.intern(_text(value["reason"])),  # one of a few texts
         relies_on,
     )
 
 
 def _state_from_json(value: Mapping[str, Any] | None) -> FileState | None:
-    """Read one file state back."""
+    """Read a file state from JSON."""
     if value is None:
         return None
     return FileState(
@@ -441,7 +427,7 @@ def _state_from_json(value: Mapping[str, Any] | None) -> FileState | None:
 
 
 def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
-    """Read back how new bytes are made."""
+    """Read from JSON how new bytes are made."""
     if value is None:
         return None
     match value["kind"]:
@@ -470,19 +456,19 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
 
 @lru_cache(maxsize=16)
 def _rebuilt(index_interval_bytes: int, has_first_offsets: bool) -> Rebuilt:
-    """Return one object for all changes of a plan."""
+    """Return one shared object for all changes of a plan."""
     return Rebuilt(index_interval_bytes, has_first_offsets)
 
 
 def _count(value: object, least: int = 0, most: int = INT64_MAX) -> int:
-    """Return an integer of JSON; refuse anything else."""
+    """Return an integer from JSON; refuse anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidPlanError(f"{value!r} is not an integer from {least} to {most}")
     return value
 
 
 def _text(value: object) -> str:
-    """Return a string of JSON."""
+    """Return a string from JSON; refuse anything else."""
     if not isinstance(value, str):
         raise InvalidPlanError(f"{value!r} is not a string")
     return value

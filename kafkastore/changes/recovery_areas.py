@@ -1,7 +1,7 @@
-"""The bytes that recoveries of `LogDirWriter` truncated: listed and removed like undo areas.
+"""List and remove the bytes that recoveries of `LogDirWriter` truncated, like undo areas.
 
-A recovered log may have grown since, so nothing is put back: the bytes are kept for users who want
-to look at them, or to append the records in them that can be read.
+They cannot be restored, because a recovered log may have grown since. They are kept for users who
+want to inspect them, or to append the readable records in them again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,9 @@ RECOVERY_JOB = "recovery (LogDirWriter)"
 
 
 class RecoveryArea(NamedTuple):
-    """Where the recoveries of one writer keep what they truncated.
+    """Where the recoveries of one writer keep the bytes that they truncated.
 
-    Attributes
-    ----------
-    root, area : Path
-        The log directory, and where the bytes are kept.
-    files : int
-        How many logs, or ends of logs, are kept.
-    at_ms : int or None
-        When, in ms since 1970.
+    `files` is the number of kept logs or ends of logs; `at_ms` is the time in ms since 1970.
     """
 
     root: Path
@@ -52,7 +45,7 @@ def kept_files(area: Path) -> int:
 def find_recovery_areas(
     root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
 ) -> Iterator[RecoveryArea]:
-    """Find the recovery areas of a log.dirs root, or a partition directory, by time.
+    """Yield the recovery areas of a log.dirs root or a partition directory, by time.
 
     They are in `undo_dir`, if not next to the root.
     """
@@ -66,7 +59,7 @@ def find_recovery_areas(
 def remove_recovery_area(
     area: Path, *, trust_area: bool = False, fs: FileSystem = FileSystem()
 ) -> None:
-    """Delete a recovery area; refuse a directory that is none, or that others may have written."""
+    """Delete a recovery area; refuse any other directory, and one that others can have written."""
     if not is_recovery_area(area):
         raise ChangeRefusedError(f"{area} is not named as what a recovery cut is: nothing was done")
     check_own(area, os.lstat(area), is_directory=True, trust_area=trust_area)

@@ -1,4 +1,4 @@
-"""Who does a piece of work on many items, and how its progress is reported."""
+"""Interfaces for running work on many items, and for reporting its progress."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Called with the number of units that are done, and of all, where that is known.
+#: Called as ``progress(done, total)``; the total is None if unknown.
 Progress = Callable[[int, int | None], None]
 
 
 class Runner(Protocol):
-    """Calls a function with each of many items, here or in processes that see the same storage."""
+    """Calls a function for each of many items, here or in processes that see the same storage."""
 
     def __call__(
         self,
@@ -23,4 +23,4 @@ class Runner(Protocol):
         *,
         weigh: Callable[[Item], int],
     ) -> Iterable[Result]:
-        """Return the results in the order of the items; `weigh` estimates the bytes to be read."""
+        """Return the results in the order of the items; `weigh` estimates the bytes to read."""

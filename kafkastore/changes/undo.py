@@ -1,8 +1,8 @@
-"""Undo a plan: every file as it was before, its bytes, its times, its absence.
+"""Undo a plan: restore the bytes, modification times and absence of every file.
 
-For each file of the plan, last first: the kept file gets a second name next to the file, and is
-renamed over it; a file that the plan created is removed.  The kept file goes last, so that a crash
-at any instant leaves it in one place at least.
+For each file of the plan, in reverse order: the kept file gets a second name next to the file, and
+is renamed over it; a file that the plan created is removed. The kept file is removed last, so that
+after a crash at any moment it exists in at least one place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kafkastore.fs import FileSystem
 
 
 class UndoState(Enum):
-    """What undoing one change comes to."""
+    """The result of inspecting one change before it is undone."""
 
     RESTORE = "restore"
     AS_BEFORE = "as before"
@@ -54,40 +54,40 @@ def undo(
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
 ) -> Journal:
-    """Restore what a plan replaced, created or removed.
+    """Restore the files that a plan replaced, created or removed.
 
     Parameters
     ----------
     journal : Journal or path-like
-        The journal, or its undo area.  The plan may be applied in part.
+        The journal, or its undo area. The plan may be partly applied.
     root : path-like, optional
-        The log directory, or partition directory, that was changed; needed if the undo area does
-        not lie next to it.
+        The log directory, or partition directory, that was changed; required if the undo area is
+        not next to it.
     trust_area : bool
-        Whether to accept an undo area that others than this user and root may have written.
+        Whether to accept an undo area that users other than this one and root can have written.
     leave_changed : bool
-        Whether files that were changed since, as by a broker, and those whose kept file is gone,
-        are left as they are, and the others restored; otherwise one such file has the whole undo
-        refused.  A file whose bytes are the plan's counts as unchanged, whatever its modification
-        time.  The next call tries again what was left.
+        What to do with files that were changed since, for example by a broker, and files whose kept
+        file is missing. True: leave these as they are and restore the others; the next call tries
+        them again. False: refuse the whole undo. A file with the plan's bytes counts as unchanged,
+        whatever its modification time.
     threads : int
         How many partitions are restored in parallel.
     fs : FileSystem
-        The altering calls; for tests.
+        The file system calls that change files; for tests.
     progress : callable, optional
-        Called with the number of changes that are undone, and of all, by one thread at a time.
+        Called as ``progress(done, total)`` with numbers of changes, by one thread at a time.
 
     Returns
     -------
     Journal
-        Undone; `left` names the files that were left.
+        Undone; `left` has the files that were not restored.
 
     Raises
     ------
     ChangeRefusedError
         If a broker has the directory open, a file was changed since, a kept file is missing or
-        damaged, others may have written the undo area, or it does not lie next to the log
-        directory; nothing has been changed then.
+        damaged, other users can have written the undo area, or it is not next to the log directory;
+        nothing has been changed.
     """
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
@@ -98,7 +98,7 @@ def undo(
         journal = journal.read_again()
         changes = journal.plan.changes
         if journal.phase == "undone":
-            # What was left may fit again: a directory was away, or a file was put back.
+            # A file that was left may be restorable now: its directory, or the file, may be back.
             changes = tuple(change for change in changes if change.path in journal.left)
             leave_changed = True
             if not changes:
@@ -136,30 +136,30 @@ def resume(
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
 ) -> Journal:
-    """Finish what was interrupted: applying or undoing.
+    """Finish an interrupted apply or undo.
 
     Parameters
     ----------
     journal : Journal or path-like
         The journal, or its undo area.
     root, trust_area : path-like, bool
-        As of `undo`.
+        As in `undo`.
     threads, runner : int, callable
-        As of `apply`; undoing is finished by threads in any case.
+        As in `apply`; threads always finish an undo.
     fs : FileSystem
-        The altering calls; for tests.
+        The file system calls that change files; for tests.
     progress : callable, optional
-        Called with the number of changes that are done, and of all, by one thread at a time.
+        Called as ``progress(done, total)`` with numbers of changes, by one thread at a time.
 
     Returns
     -------
     Journal
-        Applied or undone; a finished one comes back as it is.
+        Applied or undone; a finished journal is returned unchanged.
 
     Raises
     ------
     ChangeRefusedError
-        As `apply` and `undo` do.
+        As in `apply` and `undo`.
     """
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
@@ -185,7 +185,7 @@ def resume(
 def _inspect_all(
     journal: Journal, changes: Sequence[FileChange], leave_changed: bool
 ) -> dict[str, UndoState]:
-    """Return what undoing each change comes to; refuse before anything is altered."""
+    """Return the undo state of each change; refuse before anything is changed."""
     states: dict[str, UndoState] = {}
     refusals = []
     directories: set[str] = set()
@@ -206,7 +206,7 @@ def _inspect_all(
 
 
 def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
-    """Return what undoing one change comes to.
+    """Return the undo state of one change.
 
     | the file is                       | recorded as changed | not recorded               |
     | --------------------------------- | ------------------- | -------------------------- |
@@ -226,7 +226,7 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
     if not is_as_planned:
         return UndoState.CHANGED_SINCE if is_recorded else UndoState.NOT_OURS
     if change.before is None:
-        # Unrecorded, it is ours only if its time is the planned one too.
+        # Without a record, the file is the plan's only if its modification time is too.
         is_ours = is_recorded or (change.after is not None and change.after.same_file(state))
         return UndoState.RESTORE if is_ours else UndoState.NOT_OURS
     kept = kept_in(journal.area, change.path)
@@ -238,10 +238,10 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
 
 
 def _undo(execution: Execution, change: FileChange, state: UndoState) -> None:
-    """Undo one change, and remove what is no longer needed for it."""
+    """Undo one change, and remove what it no longer needs."""
     path, kept = execution.path(change), execution.kept(change)
     if state is UndoState.CHANGED_SINCE and not path.parent.is_dir():
-        execution.record("left", change)  # its partition is gone
+        execution.record("left", change)  # the partition directory is missing
         return
     with execution.directory(change) as here:
         execution.remove_temporary(change, here)
@@ -267,7 +267,7 @@ def _undo(execution: Execution, change: FileChange, state: UndoState) -> None:
 def _restore(
     execution: Execution, change: FileChange, before: FileState, here: int
 ) -> None:
-    """Put a kept file back under its name."""
+    """Restore a kept file under its own name."""
     temporary, kept = execution.temporary(change), execution.kept(change)
 
     def set_attributes(descriptor: int) -> None:
@@ -284,8 +284,8 @@ def _restore(
                 target_directory=here,
                 set_attributes=set_attributes,
             )
-            # A backup or a copy of the undo area may have touched the kept file. It is corrected by
-            # its descriptor: the other name may stand for another file by now.
+            # A backup or a copy of the undo area may have changed the kept file's attributes. They
+            # are set by descriptor: the other name may refer to another file by now.
             if is_same_file and not _looks_as_before(os.fstat(descriptor), before):
                 set_attributes(descriptor)
                 execution.fs.fsync(descriptor)
@@ -298,12 +298,12 @@ def _restore(
 
 
 def _looks_as_before(status: os.stat_result, before: FileState) -> bool:
-    """Return whether a kept file still has the time and the mode of the file that it was."""
+    """Return whether a kept file still has the old file's modification time and mode."""
     return (status.st_mtime_ns, stat.S_IMODE(status.st_mode)) == (before.mtime_ns, before.mode)
 
 
 def _remove_empty_directories(execution: Execution) -> None:
-    """Remove the directories of kept files that are empty now."""
+    """Remove the empty directories of kept files."""
     with opened_directory(execution.area) as area, suppress(FileNotFoundError):
         for inner, names, _, here in os.fwalk(KEPT_DIRECTORY, dir_fd=area, topdown=False):
             for name in names:

@@ -1,7 +1,7 @@
 """The undo area of a plan, and the names that a job uses next to a broker's files.
 
 The area is a directory next to the log.dirs root, never in it: a broker does not start with an
-unknown directory in its root.  It holds ``plan.json``, ``journal.jsonl`` and, below ``kept/``, the
+unknown directory in its root. It holds ``plan.json``, ``journal.jsonl`` and, below ``kept/``, the
 replaced files under their own relative paths.
 """
 
@@ -24,17 +24,17 @@ JOURNAL_FILE = "journal.jsonl"
 KEPT_DIRECTORY = "kept"
 PARTS_MARK = "parts-"
 LINES_SUFFIX = ".jsonl"
-#: Of the area and all directories in it: only its owner, and root, may say what is undone.
+#: Mode of the area and all directories in it: only its owner and root decide what is undone.
 AREA_MODE = 0o755
 
 
 def temporary_file(path: Path, plan_id: str) -> Path:
     """Return the name next to a file under which its new bytes are written."""
-    # Brokers choose by the end of a name: .log, the indexes and .snapshot are loaded, .deleted,
-    # .cleaned and .swap are deleted or moved. Since 3.0, finishing an interrupted compaction also
-    # deletes every file whose name up to the first dot is an offset within the compacted range
-    # (Log.removeTempFilesAndCollectSwapFiles; LogLoader.load). So the name neither ends nor begins
-    # like one of theirs.
+    # Brokers choose files by suffix: .log, the indexes and .snapshot are loaded; .deleted, .cleaned
+    # and .swap are deleted or renamed. Since 3.0, finishing an interrupted compaction also deletes
+    # every file whose name up to the first dot is an offset within the compacted range
+    # (Log.removeTempFilesAndCollectSwapFiles; LogLoader.load). So neither prefix nor suffix of the
+    # name must look like one of theirs.
     return path.with_name(f"kafkastore-{plan_id}.{path.name}.new")
 
 
@@ -44,7 +44,7 @@ def kept_in(area: Path, path: str) -> Path:
 
 
 def log_dirs_root(plan: Plan) -> Path:
-    """Return the directory that would be a broker's root: the plan's, or the one above it."""
+    """Return the directory that would be a broker's root: the plan's, or its parent."""
     root = Path(os.path.realpath(plan.root))
     is_partition = plan.is_of_partition if plan.changes else is_partition_directory(root)
     return root.parent if is_partition else root
@@ -80,11 +80,10 @@ def root_of(plan: Plan, area: Path, named: Path | None) -> Path:
 
 
 def check_trusted(area: Path, *, trust_area: bool = False, dir_fd: int | None = None) -> None:
-    """Refuse an undo area that others than this user and root may have written.
+    """Refuse an undo area that users other than this one and root can have written.
 
-    `trust_area` accepts it, but never symbolic links.  With `dir_fd`, the descriptor of the open
-    area, it does not matter what its path names by now.  Replaced files are checked by their
-    digests instead.
+    `trust_area` accepts it, but never symbolic links; `dir_fd` is the open area, used instead of
+    its path. Replaced files are checked by their digests instead.
     """
     if dir_fd is None:
         with opened_directory(area) as descriptor:
@@ -99,7 +98,7 @@ def check_trusted(area: Path, *, trust_area: bool = False, dir_fd: int | None = 
             continue
         with opened_directory(path) as here, os.scandir(here) as entries:
             for entry in entries:
-                # Replaced files of a lone partition directory have no folder of their own.
+                # Replaced files of a single partition directory are directly in it.
                 is_kept = name == KEPT_DIRECTORY and entry.is_file(follow_symlinks=False)
                 if not is_kept:
                     check_own(
@@ -113,7 +112,7 @@ def check_trusted(area: Path, *, trust_area: bool = False, dir_fd: int | None = 
 def check_own(
     path: Path, status: os.stat_result, *, is_directory: bool, trust_area: bool = False
 ) -> None:
-    """Refuse a file or directory of ours that others may have written, by its `lstat`."""
+    """Refuse our file or directory if other users can have written it, by its `lstat`."""
     is_as_made = stat.S_ISDIR if is_directory else stat.S_ISREG
     if not is_as_made(status.st_mode):
         kind = "directory" if is_directory else "regular file"
@@ -133,9 +132,9 @@ def check_own(
 
 
 def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
-    """Refuse a place for the undo area that would harm a broker, or would not survive.
+    """Refuse a location for the undo area where it would harm a broker, or would not persist.
 
-    `chosen` says whether the caller named the place; else it must be on the root's file system.
+    `chosen`: the caller named the location; else it must be on the root's file system.
     """
     home, parent = log_dirs_root(plan), area.parent
     if not parent.is_dir():

@@ -1,8 +1,8 @@
-"""Copy a whole log directory into an object store, and make a plan's changes on the way.
+"""Copy a whole log directory into an object store, with a plan's changes.
 
-Objects can't be renamed all at once, so the copy has an object `COPYING` in it from its first byte
-until it is complete; meanwhile this package does not read it.  That object identifies the copy: the
-same copy goes on where it stopped.  Objects themselves appear whole.
+Objects cannot be renamed all at once, so the copy contains an object `COPYING` until it is
+complete; this package does not read it before. That object identifies the copy, so that the same
+copy can continue after an interruption. The other objects appear complete.
 """
 
 from __future__ import annotations
@@ -33,22 +33,15 @@ from kafkastore.remote.tree import object_at
 
 #: Uploads wait for the network, not for a core.
 THREADS = 8
-#: One call uploads so many files at most, and up to about so many bytes.
+#: The limits of one call; a larger file is alone in its call.
 PIECE_FILES = 100
 PIECE_BYTES = 256 << 20
 
 
 class UploadedStore(NamedTuple):
-    """A copy in an object store.
+    """A copy in an object store; `bytes` is the total size of its objects.
 
-    Attributes
-    ----------
-    url : str
-        The copy.
-    files, bytes : int
-        How many objects there are, and their sizes together.
-    empty : tuple of str
-        Relative paths of directories without files: there are no objects for them.
+    `empty` has the relative paths of directories without files, for which there are no objects.
     """
 
     url: str
@@ -58,13 +51,13 @@ class UploadedStore(NamedTuple):
 
 
 class _File(NamedTuple):
-    """One object to be made: relative path, how, size, and what tells its content."""
+    """One object to create: relative path, content, size in bytes, and identity of the content."""
 
     path: str
     content: Content
     size: int
-    sha256: str | None  # of what a plan makes
-    mtime_ns: int  # of the source
+    sha256: str | None  # of content that a plan makes
+    mtime_ns: int  # of the source file
 
     @property
     def directory(self) -> str:
@@ -72,16 +65,9 @@ class _File(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Files of one directory of the source.
+    """Files of one directory of the source, uploaded by one call.
 
-    Attributes
-    ----------
-    root, directory : str
-        The source, and the directory relative to it.
-    url : str
-        The copy.
-    files : tuple
-        What is to be made.
+    `directory` is relative to the source `root`; `url` is the copy.
     """
 
     root: str
@@ -91,16 +77,16 @@ class Piece(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The sizes of the files together."""
+        """The total size of the files in bytes."""
         return sum(each.size for each in self.files)
 
 
 class _NotWantedError(Exception):
-    """The upload is to end, not to finish."""
+    """The upload was cancelled."""
 
 
 def unfinished_at(url: str) -> bool:
-    """Return whether there is an unfinished copy at a URL; False if that cannot be known."""
+    """Return whether there is an unfinished copy at a URL; False if that is unknown."""
     try:
         return COPYING in NewStore(url).there()
     except RemoteStoreError:
@@ -121,37 +107,10 @@ def upload_store(
     runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> UploadedStore:
-    """Copy a log directory, or a partition directory, into an object store, changed by a plan.
+    """Copy a log directory or partition directory into an object store, with a plan's changes.
 
-    Parameters
-    ----------
-    source : path-like
-        What to copy, a URL too; no broker may have it open.
-    url : str
-        The copy: nothing is there, or what an interrupted run with the same arguments left.
-    plan : Plan
-        Of the source.
-    runner : callable, optional
-        Uploads instead of threads of this process, as of `apply`.
-    progress : callable, optional
-        Called with the number of files that are copied, and of all.
-
-    Returns
-    -------
-    UploadedStore
-        What was copied.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If the destination is taken, a broker has the source open, or it changed since it was
-        planned.
-    RemoteStoreError
-        If a store fails; calling again goes on where it stopped.
-
-    Notes
-    -----
-    Modification times, modes and owners are not kept: objects have none of their own.
+    `url` must be empty, or an interrupted run's. Modification times, modes and owners are not kept.
+    Refused if the source is in use or changed; after a RemoteStoreError, call again to continue.
     """
     source = to_path(os.path.realpath(open_path(source)))
     new = _place(source, url)
@@ -187,7 +146,7 @@ def upload_store(
 
 
 def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterator[str]:
-    """Yield the directories that the listing has nothing in."""
+    """Yield the directories of a listing that contain nothing."""
     for (path, status), (following, _) in zip_longest(listing, listing[1:], fillvalue=("", None)):
         if status and stat.S_ISDIR(status.st_mode) and not following.startswith(f"{path}/"):
             yield path
@@ -196,9 +155,9 @@ def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterato
 def upload(
     piece: Piece, source: Path | None = None, is_wanted: Callable[[], bool] = lambda: True
 ) -> int:
-    """Upload the files of a piece; return their bytes.
+    """Upload the files of a piece; return their total size in bytes.
 
-    Another process has no `source` that is listed, and lists the directory of the piece.
+    Without a listed `source`, as in another process, it lists the piece's directory.
     """
     if source is None:
         directory = open_path(
@@ -234,7 +193,7 @@ def _checked(
 
 
 def check_place(source: str | os.PathLike[str], url: str) -> None:
-    """Refuse a place for a copy that is taken, and a source in use, before the source is read."""
+    """Refuse an occupied destination, and a source in use, before the source is read."""
     real = to_path(os.path.realpath(open_path(source)))
     _there(_place(real, url))
     check_no_broker(real)
@@ -261,7 +220,7 @@ def _there(new: NewStore) -> dict[str, RemoteObject]:
 def _files(
     plan: Plan, listing: Sequence[tuple[str, os.stat_result]]
 ) -> Iterator[_File]:
-    """Yield the files of the copy; refuse a plan of another state of the source."""
+    """Yield the files of the copy; refuse a plan for another state of the source."""
     there = {
         path: (status.st_size, status.st_mtime_ns)
         for path, status in listing
@@ -295,12 +254,12 @@ def _files(
 
 
 def _is_unfit(path: str) -> bool:
-    """Return whether a path is not text, or s3fs would truncate it."""
+    """Return whether a path is not valid text, or would be truncated by s3fs."""
     return "?versionId=" in path or path != path.encode(errors="replace").decode()
 
 
 def _identity(files: Iterable[_File]) -> bytes:
-    """Return what identifies this copy."""
+    """Return the bytes that identify this copy."""
     digest = hashlib.sha256()
     for each in files:
         digest.update(json.dumps([each.path, each.size, each.sha256, each.mtime_ns]).encode())
@@ -308,7 +267,7 @@ def _identity(files: Iterable[_File]) -> bytes:
 
 
 def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
-    """Mark the place as ours; return the sizes of what an earlier run has put there."""
+    """Mark the destination as ours; return the sizes of the objects of an earlier run."""
     there = _there(new)
     mark = there.pop(COPYING, None)
     if mark is None and not new.put_new(COPYING, identity):
@@ -319,7 +278,7 @@ def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
 
 
 def _finish(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
-    """Remove the mark; the same copy, made at the same time, may have done so."""
+    """Remove the mark; another process that makes the same copy may have removed it already."""
     try:
         _check_mark(new, mark, identity)
     except RemoteObjectChangedError:

@@ -1,7 +1,7 @@
 """The command line: ``kafkastore COMMAND PATH… [options]``, also ``python -m kafkastore.cli``.
 
-Exit codes: 0 fine, 1 problems found, 2 wrong use or input that can't be read, 130 interrupted.
-What goes wrong is one sentence on stderr. ``docs/cli.md`` describes every command and its JSON.
+Exit codes: 0 success, 1 problems found, 2 wrong usage or unreadable input, 130 interrupted.
+An error is one sentence on stderr. ``docs/cli.md`` describes every command and its JSON.
 """
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kafkastore.cli import interrupts
 
 def main() -> None:
     """Run the command line and exit."""
-    # Before anything else is imported: that takes longer than many commands.
+    # Set first: importing the rest takes longer than many commands run.
     interrupts.end_the_process()
     from kafkastore.cli.commands import cli
 
     code = cli.main(prog_name="kafkastore", standalone_mode=False)
-    interrupts.end_the_process()  # also while Python ends, which calls code of others
+    interrupts.end_the_process()  # also while Python shuts down and runs code of other libraries
     sys.exit(code)
 
 

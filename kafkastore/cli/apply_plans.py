@@ -1,4 +1,4 @@
-"""Apply plans, resume and undo them: a progress bar meanwhile, what was done at the end."""
+"""Apply, resume and undo plans; show a progress bar, then print a summary."""
 from __future__ import annotations
 
 import os
@@ -26,7 +26,7 @@ from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 
 
 class NoJournalError(KafkaStoreError):
-    """A directory that is no undo area."""
+    """A directory that is not an undo area."""
 
 
 def apply_plans(
@@ -38,10 +38,10 @@ def apply_plans(
     master: str | None = None,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Do with plans what the options say: nothing, apply them, or upload a changed copy.
+    """Print the plans, apply them, or upload a changed copy, depending on the options.
 
-    `paths` are the directories as they were given, and `master` the Spark whose executors do it;
-    without it threads do.
+    `paths` are the directories as the user gave them. `master` is the Spark master whose executors
+    do the work; None: threads do it.
     """
     changes = sum(len(plan.changes) for plan in plans)
     if options.is_plan_only:
@@ -80,7 +80,7 @@ def _check_apart(plans: Sequence[Plan]) -> None:
 
 
 def _apply_plan(plan: Plan, undo_dir: Path | None, *, as_json: bool, master: str | None) -> None:
-    """Apply a plan and print what was done."""
+    """Apply a plan and print a summary."""
     area = area_of(plan, undo_dir)
     journal = _run(
         "changing", plan, area, master, partial(apply, plan, undo_dir, threads=os.cpu_count() or 1)
@@ -97,9 +97,9 @@ def finish(
     master: str | None = None,
     verbose: bool = False,
 ) -> None:
-    """Resume what was interrupted, applying or undoing, and print what was done.
+    """Resume an interrupted apply or undo, and print a summary.
 
-    `master` is the Spark whose executors resume applying; threads resume undoing in any case.
+    `master` is the Spark master whose executors resume applying; threads always resume undoing.
     """
     journal = open_journal(area, root)
     if journal.is_finished:
@@ -124,7 +124,7 @@ def go_back(
     trust_area: bool = False,
     verbose: bool = False,
 ) -> int:
-    """Undo a plan and print what was done; return the exit code, 1 if files were left."""
+    """Undo a plan and print a summary; return the exit code, 1 if files were left as they are."""
     journal = open_journal(area, root)
     if journal.phase == "undone" and not journal.left:
         _print_nothing_done(journal, as_json=as_json)
@@ -147,7 +147,7 @@ def go_back(
 
 
 def open_journal(area: Path, root: Path | None = None) -> Journal:
-    """Open the journal in an undo area, of the directory that was named."""
+    """Open the journal in an undo area; `root` is the directory that the user named."""
     if is_recovery_area(area):
         raise NoJournalError(
             f"{area} holds what a recovery cut, and the log may have grown since: nothing is put "
@@ -162,14 +162,14 @@ def open_journal(area: Path, root: Path | None = None) -> Journal:
 
 
 def unfinished(path: Path, undo_dir: Path | None) -> list[Journal]:
-    """List the plans that were interrupted in a directory."""
+    """List the interrupted plans of a directory."""
     return [each for each in find_journals(path, undo_dir) if not each.is_finished]
 
 
 def _run(
     what: str, plan: Plan, area: Path, master: str | None, work: Callable[..., Journal]
 ) -> Journal:
-    """Do some work on a plan's files; if it is interrupted, print how to resume it."""
+    """Run `work` on a plan's files; if it is interrupted, print how to resume it."""
     left_behind = partial(_left_behind, area)
     if master is None:
         with progress(what, len(plan.changes)) as advance, left_behind_is_told(left_behind):
@@ -184,7 +184,7 @@ def _run(
 
 
 def _left_behind(area: Path) -> str | None:
-    """Return how far a plan is, and how to go on; None if it is finished, or never began."""
+    """Return how far a plan is and how to continue; None if it is finished or never started."""
     try:
         journal = Journal.open(area)
     except (OSError, KafkaStoreError):
@@ -200,7 +200,7 @@ def _left_behind(area: Path) -> str | None:
 
 
 def _print_nothing_done(journal: Journal, *, as_json: bool) -> None:
-    """Print that a plan was applied or undone before, and there was nothing to do."""
+    """Print that the plan was already applied or undone."""
     if as_json:
         _print_done(journal.phase, journal, as_json=True)
     else:
@@ -208,7 +208,7 @@ def _print_nothing_done(journal: Journal, *, as_json: bool) -> None:
 
 
 def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = False) -> None:
-    """Print what was done, what was left, and where the undo area is."""
+    """Print what was done, which files were left as they are, and where the undo area is."""
     files = len(journal.plan.changes)
     if as_json:
         write_json(

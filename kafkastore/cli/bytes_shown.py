@@ -1,4 +1,4 @@
-"""Keys and values, which are bytes, for people and in JSON."""
+"""Format keys and values, which are bytes, for people and for JSON."""
 from __future__ import annotations
 
 import base64
@@ -6,32 +6,21 @@ import codecs
 from collections.abc import Iterator
 from typing import Any
 
-#: Characters of a key or value that a line shows unless all are asked for.
+#: Characters of a key or value on one line, unless the user asks for all.
 SHORTENED = 60
-#: Larger keys and values are written in pieces of so many bytes, and never copied whole. Base64
-#: takes three at a time.
+#: Larger keys and values are written in pieces of this size and never copied whole. A multiple of
+#: 3, because base64 encodes three bytes at a time.
 PIECE_BYTES = 3 * 256 * 1024
 
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord("\\"): "\\\\"}
 
 
 def show_bytes(data: bytes | None, limit: int | None = None) -> str:
-    """Write a key or value on one line: as text where it is printable UTF-8, else as hex.
+    """Format a key or value on one line: printable UTF-8 as text, anything else as hex.
 
-    Parameters
-    ----------
-    data : bytes or None
-        The key or value.
-    limit : int, optional
-        Characters to show at most, besides the note of how many bytes there are.
+    `limit` is the maximum of characters, without the note of the total size. The result has no
+    control characters, so that a terminal cannot execute any.
 
-    Returns
-    -------
-    str
-        No control characters: nothing that a terminal would obey.
-
-    Examples
-    --------
     >>> show_bytes(b"a\\nb"), show_bytes(b"\\x00\\xff"), show_bytes(None), show_bytes(b"")
     ('a\\\\nb', '0x00ff', 'null', '""')
     """
@@ -39,7 +28,7 @@ def show_bytes(data: bytes | None, limit: int | None = None) -> str:
         return "null"
     if not data:
         return '""'
-    # A character is at most 4 bytes; a long value is not decoded to its end.
+    # A character has at most 4 bytes in UTF-8; do not decode more than needed.
     head = data if limit is None else data[: 4 * limit + 4]
     text = _printable(head, cut=len(head) < len(data))
     shown = "0x" + head.hex() if text is None else text
@@ -49,7 +38,7 @@ def show_bytes(data: bytes | None, limit: int | None = None) -> str:
 
 
 def shown_pieces(data: bytes) -> Iterator[str]:
-    """Write a large key or value as `show_bytes` does without a limit, piece by piece."""
+    """Yield a large key or value, formatted as by `show_bytes` without a limit, in pieces."""
     is_text = _is_utf8(data) and all(
         text.translate(_ESCAPES).isprintable() for text in _decoded(data)
     )
@@ -61,7 +50,7 @@ def shown_pieces(data: bytes) -> Iterator[str]:
 
 
 def json_pieces(name: str, data: bytes) -> tuple[str, Iterator[str]]:
-    """Return what `json_bytes` does for a large key or value: the field, and its text in pieces."""
+    """Return the field name and the text in pieces of what `json_bytes` returns."""
     if _is_utf8(data):
         return name, _decoded(data)
     return name + "_base64", (base64.b64encode(piece).decode("ascii") for piece in _pieces(data))
@@ -73,7 +62,7 @@ def _pieces(data: bytes) -> Iterator[memoryview]:
 
 
 def _decoded(data: bytes) -> Iterator[str]:
-    """Decode UTF-8 piece by piece; raises `UnicodeDecodeError` where it is none."""
+    """Decode UTF-8 piece by piece; raise `UnicodeDecodeError` if the bytes are not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     yield from (decoder.decode(piece) for piece in _pieces(data))
     yield decoder.decode(b"", final=True)
@@ -89,7 +78,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _printable(data: bytes, *, cut: bool) -> str | None:
-    """Decode printable UTF-8; None for anything else."""
+    """Decode printable UTF-8; return None for anything else."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -101,22 +90,11 @@ def _printable(data: bytes, *, cut: bool) -> str | None:
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, Any]:
-    """Write bytes as one JSON field: text where they are UTF-8, else base64 under another name.
+    """Return bytes as one JSON field: UTF-8 as text, else base64 under another name.
 
-    Parameters
-    ----------
-    name : str
-        The field, such as ``value``.
-    data : bytes or None
-        What it holds.
+    The result is ``{name: text or None}`` or ``{name + "_base64": text}``; both can be converted
+    back to the same bytes.
 
-    Returns
-    -------
-    dict
-        Either ``{name: text or None}`` or ``{name + "_base64": text}``; both give back the bytes.
-
-    Examples
-    --------
     >>> json_bytes("key", b"k"), json_bytes("key", b"\\xff")
     ({'key': 'k'}, {'key_base64': '/w=='})
     """

@@ -1,4 +1,4 @@
-"""``kafkastore cat``: records of partitions between offsets or times."""
+"""``kafkastore cat``: print the records of partitions, between offsets or times."""
 from __future__ import annotations
 
 import itertools
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from pyarrow.ipc import RecordBatchFileWriter
     from pyarrow.parquet import ParquetWriter
 
-#: Records between two looks at the progress bar.
+#: Records between two updates of the progress bar.
 _STRIDE = 10_000
-#: What a Parquet row group holds: more than an Arrow batch, for a reader skips by row group.
+#: Size of a Parquet row group; larger than an Arrow batch, because readers skip by row group.
 _ROW_GROUP_ROWS = 100_000
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _FORM_BY_SUFFIX = {
@@ -54,7 +54,7 @@ _FORM_BY_SUFFIX = {
 
 
 class Bounds(NamedTuple):
-    """Which records are wanted: starts are inclusive, ends exclusive, None is no bound."""
+    """The requested records: starts are inclusive, ends exclusive, None is no bound."""
 
     start_offset: int | None
     end_offset: int | None
@@ -65,7 +65,7 @@ class Bounds(NamedTuple):
     indexes: Indexes
 
     def hold(self, record: Record) -> bool:
-        """Whether a record's timestamp is within the bounds of time."""
+        """Return whether a record's timestamp is within the time bounds."""
         return (self.start_timestamp is None or record.timestamp >= self.start_timestamp) and (
             self.end_timestamp is None or record.timestamp < self.end_timestamp
         )
@@ -156,7 +156,7 @@ def command(
 
 
 def _form(form: str | None, as_json: bool, output: Path | None) -> str:
-    """Return the format that the options ask for."""
+    """Return the output format that the options request."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} contradict each other")
     suffix = "" if output is None else output.suffix.lower()
@@ -168,14 +168,14 @@ def _form(form: str | None, as_json: bool, output: Path | None) -> str:
 
 
 def _as_int64(number: int | None) -> int | None:
-    """Return a number that fits 64 bits; no offset is larger, and no log has more records."""
+    """Clamp a number to 64 bits; no offset is larger, and no log has more records."""
     return None if number is None else min(number, INT64_MAX)
 
 
 def _timestamps(
     moments: list[Moment | None], selection: Selection, relative_to: str, indexes: Indexes
 ) -> tuple[int | None, int | None]:
-    """Return the bounds of time as timestamps."""
+    """Return the time bounds as timestamps."""
     given = [moment for moment in moments if moment is not None]
     resolved = iter(resolve(given, selection, relative_to, indexes))
     start, end = (None if moment is None else next(resolved) for moment in moments)
@@ -191,7 +191,7 @@ def _write(
     zone: tzinfo | None,
     problems: Problems,
 ) -> None:
-    """Write the records chosen in one of the formats."""
+    """Write the selected records in the requested format."""
     if form in ("arrow", "parquet"):
         _write_columns(file, form, selection, bounds, headers, problems)
     else:
@@ -206,7 +206,7 @@ class _Lines:
         self._headers, self._zone = headers, zone
 
     def write(self, selection: Selection, bounds: Bounds, problems: Problems) -> None:
-        """Write the records chosen, until their limit."""
+        """Write the selected records, up to the limit."""
         count = 0
         to_stdout = self._stream is sys.stdout.buffer
         with progress("records", bounds.limit, while_printing=to_stdout) as advance:
@@ -222,7 +222,7 @@ class _Lines:
                     count += 1
                     if count % _STRIDE == 0:
                         advance(_STRIDE)
-                    del record  # a large one, before the next batch is decompressed
+                    del record  # may be large; free it before the next batch is decompressed
         if not problems.count:
             _tell_if_none(count, selection, bounds)
 
@@ -235,7 +235,7 @@ class _Lines:
         return line.encode("utf-8", "backslashreplace")
 
     def _beside_value(self, log: PartitionLog, record: Record) -> tuple[str, str]:
-        """Return what stands before and after the value in a line of text."""
+        """Return the parts of a text line before and after the value."""
         cells = [
             visible(str(log.topic_partition)),
             str(record.offset),
@@ -245,7 +245,7 @@ class _Lines:
         return "\t".join(cells) + "\t", f"\t{show_headers(record)}\n" if self._headers else "\n"
 
     def _pieces(self, log: PartitionLog, record: Record, value: bytes) -> Iterator[bytes]:
-        """Give the line of a record whose value is large, without a copy of that."""
+        """Yield the line of a record with a large value in pieces, without copying the value."""
         if self._form == "json":
             place = {"topic": log.topic, "partition": log.partition}
             fields = json_record(record._replace(value=None), headers=self._headers)
@@ -263,7 +263,7 @@ class _Lines:
 
 
 def _records(log: PartitionLog, bounds: Bounds, problems: Problems) -> Iterator[Record]:
-    """Yield a partition's records within the bounds, and name what cannot be read."""
+    """Yield a partition's records within the bounds; report what cannot be read."""
     skipped: list[SkippedBytes] = []
     yield from problems.readable(
         log.topic_partition, _records_of(log, bounds, problems.on_corrupt, skipped)
@@ -274,14 +274,14 @@ def _records(log: PartitionLog, bounds: Bounds, problems: Problems) -> Iterator[
 def _records_of(
     log: PartitionLog, bounds: Bounds, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
 ) -> Iterator[Record]:
-    """Read a partition's records within the bounds, without segments that are too old."""
+    """Yield a partition's records within the bounds; skip segments that are too old."""
     start, end = log.bounds(bounds.start_offset, bounds.end_offset)
     read = partial(log.records, on_corrupt=on_corrupt, skipped=skipped)
-    if bounds.isolation == "read_committed":  # which goes over much of the log each time
+    if bounds.isolation == "read_committed":  # reads much of the log each time
         yield from filter(bounds.hold, read(start, end, isolation=bounds.isolation))
         return
     for segment in log.segments_between(start, end):
-        # A record without a timestamp has -1.
+        # A record without a timestamp has timestamp -1.
         if (
             bounds.indexes == "trust"
             and bounds.start_timestamp is not None
@@ -303,7 +303,7 @@ def _write_columns(
     headers: bool,
     problems: Problems,
 ) -> None:
-    """Write the records chosen as an Arrow IPC file or as Parquet, batch by batch."""
+    """Write the selected records as an Arrow IPC file or as Parquet, batch by batch."""
     from pyarrow import default_memory_pool
 
     count = 0
@@ -319,8 +319,8 @@ def _write_columns(
                 if count == bounds.limit:
                     return
                 is_large = wanted.nbytes > _ROW_GROUP_BYTES
-                del batch, wanted  # large ones, before the next batch is decompressed
-                if is_large:  # and what Arrow has written it from
+                del batch, wanted  # may be large; free them before the next batch is decompressed
+                if is_large:  # also free the memory that Arrow wrote it from
                     default_memory_pool().release_unused()
             problems.add_skipped(log.topic_partition, skipped)
     if not problems.count:
@@ -328,7 +328,7 @@ def _write_columns(
 
 
 def _open_writer(file: BinaryIO, form: str, headers: bool) -> RecordBatchFileWriter | ParquetWriter:
-    """Begin an Arrow IPC file or a Parquet file."""
+    """Open a writer for an Arrow IPC file or a Parquet file."""
     from kafkastore.log import records_as_arrow
 
     columns = records_as_arrow.schema(include_headers=headers)
@@ -338,7 +338,7 @@ def _open_writer(file: BinaryIO, form: str, headers: bool) -> RecordBatchFileWri
         return new_file(file, columns)
     from pyarrow.parquet import ParquetWriter
 
-    # A value's least and largest are of no use to readers, and copies of it.
+    # Minimum and maximum of values would be copies of values that no reader uses.
     dated = [name for name in columns.names if name != "value"]
     return ParquetWriter(file, columns, compression="zstd", write_statistics=dated)
 
@@ -351,7 +351,7 @@ def _batches(
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
 ) -> Iterator[RecordBatch]:
-    """Read a partition's records within the bounds, in batches that are not empty."""
+    """Yield a partition's records within the bounds, in non-empty batches."""
     if bounds.limit == 0:
         return
     yield from log.to_arrow(
@@ -370,7 +370,7 @@ def _batches(
 
 
 def _tell_if_none(count: int, selection: Selection, bounds: Bounds) -> None:
-    """Say why nothing was printed, where that may surprise."""
+    """Explain why nothing was printed, if that may be unexpected."""
     if count or bounds.limit == 0:
         return
     if len(selection.topic_partitions) == 1:

@@ -1,4 +1,4 @@
-"""The options of every command that alters directories: what is done with what it plans."""
+"""The options that all altering commands share: only plan, change in place, or change a copy."""
 from __future__ import annotations
 
 import os
@@ -23,7 +23,7 @@ PlanT = TypeVar("PlanT", bound=Plan)
 
 
 def index_interval_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator that adds ``--index-interval-bytes``: `index_interval_bytes`."""
+    """Return a decorator that adds ``--index-interval-bytes``, passed as `index_interval_bytes`."""
     return click.option(
         "--index-interval-bytes", type=click.IntRange(min=0, max=INT32_MAX),
         default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N", help=help_text,
@@ -32,18 +32,10 @@ def index_interval_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """Whether a command only plans, alters the directories themselves, or a copy.
+    """Whether a command only plans, changes the directories in place, or changes a copy.
 
-    Parameters
-    ----------
-    verb : str
-        What the command does, as in its name.
-    dry_run, in_place, yes : bool
-        The flags.
-    copy_to : Path, str or None
-        Where the copy goes; a str is a URL.
-    undo_dir : Path or None
-        Where undo areas are made, if not next to the log directory.
+    `verb` is the command's action as in its name; `copy_to` is a Path, or a URL as str; `undo_dir`
+    is where undo areas are created if not next to the log directory.
     """
 
     verb: str
@@ -55,16 +47,16 @@ class ChangeOptions:
 
     @property
     def is_plan_only(self) -> bool:
-        """Whether nothing is altered."""
+        """Return whether nothing is changed."""
         return self.dry_run or not (self.in_place or self.copy_to is not None)
 
     @property
     def asks(self) -> bool:
-        """Whether the user is asked before anything is altered."""
+        """Return whether the user must confirm before anything is changed."""
         return self.in_place and not self.yes
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Refuse options that contradict each other, and what cannot be altered or confirmed."""
+        """Refuse contradicting options, and directories that cannot be changed or confirmed."""
         if self.dry_run and self.in_place:
             raise click.UsageError("--dry-run goes without --in-place")
         if self.copy_to is not None and (self.in_place or len(paths) > 1):
@@ -80,9 +72,9 @@ class ChangeOptions:
                 refuse_remote(path)
 
     def directories(self, paths: Sequence[Path], *, as_json: bool) -> Sequence[Path]:
-        """Return the directories to plan for: those given, or a copy, which is made now.
+        """Return the directories to plan for: those given, or a copy, which is made here.
 
-        A copy in an object store is made later, from the plan; its place is checked now.
+        A copy in an object store is made later, from the plan; only its URL is checked here.
         """
         if isinstance(self.copy_to, str):
             check_upload(paths[0], self.copy_to)
@@ -92,14 +84,14 @@ class ChangeOptions:
         return paths
 
     def rooted(self, plan: PlanT) -> PlanT:
-        """Return a plan as of the directory that is to be altered, which may not be there yet."""
+        """Return a plan for the directory that is to be changed, which may not exist yet."""
         if isinstance(self.copy_to, Path):
             return replace(plan, root=os.path.abspath(self.copy_to))
         return plan
 
     @property
     def hint(self) -> str:
-        """What to say after a plan that was not applied."""
+        """Return what to print after a plan that was not applied."""
         third_person = self.verb + ("es" if self.verb.endswith("x") else "s")
         return (
             f"nothing was changed; --copy-to DEST {third_person} a copy, --in-place this directory"
@@ -109,7 +101,7 @@ class ChangeOptions:
 def change_options(
     verb: str, *, copies_to_urls: bool = False
 ) -> Callable[[FunctionT], Callable[..., Any]]:
-    """Return a decorator that adds the options, passed on as `options`: `ChangeOptions`.
+    """Return a decorator that adds the options, passed as `options`: `ChangeOptions`.
 
     They are ``--dry-run``, ``--copy-to``, ``--in-place``, ``--yes`` and ``--undo-dir``.
     """

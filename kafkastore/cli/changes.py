@@ -1,4 +1,4 @@
-"""``kafkastore changes``: what other commands changed in log directories, and the way back."""
+"""``kafkastore changes``: list, resume and undo changes of log directories."""
 from __future__ import annotations
 
 import shlex
@@ -39,7 +39,7 @@ _TRUST = click.option(
 
 
 class _Commands(click.Group):
-    """Knows a directory that is given in a command's place."""
+    """A group that also accepts a directory instead of a command."""
 
     def resolve_command(
         self, context: click.Context, args: list[str]
@@ -76,7 +76,7 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
     journals: dict[Path, Journal] = {}
     recovery_areas: dict[Path, RecoveryArea] = {}
     for path in paths:
-        open_store(path)  # complains about what is no log directory
+        open_store(path)  # raises for a path that is not a log directory
         journals |= {each.area: each for each in find_journals(path, undo_dir)}
         recovery_areas |= {each.area: each for each in find_recovery_areas(path, undo_dir)}
         for each in find_half_removed(path, undo_dir):
@@ -214,6 +214,6 @@ def remove_change(areas: tuple[Path, ...], trust_area: bool, yes: bool) -> None:
 
 
 def _kept_bytes(area: Path) -> int:
-    """Return the size of the replaced files in an undo area."""
+    """Return the total size of the replaced files in an undo area, in bytes."""
     kept = area if is_recovery_area(area) else area / KEPT_DIRECTORY
     return sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())

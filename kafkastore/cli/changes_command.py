@@ -1,4 +1,4 @@
-"""The command that resumes or undoes a change, as users are shown it."""
+"""Build the ``kafkastore changes`` command that resumes or undoes a change."""
 from __future__ import annotations
 
 import os
@@ -11,7 +11,7 @@ from kafkastore.changes.undo_area import AREA_MARK
 def changes_command(verb: str, area: Path, root: str | os.PathLike[str]) -> str:
     """Return the ``kafkastore changes`` command that resumes or undoes an undo area.
 
-    It names `root`, the directory that was changed, if the area does not lie next to it.
+    It includes `root`, the changed directory, if the area is not next to it.
     """
     command = f"kafkastore changes {verb} {shlex.quote(str(area))}"
     name, _, _ = area.name.rpartition(AREA_MARK)

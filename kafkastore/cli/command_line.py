@@ -1,4 +1,4 @@
-"""The group of commands: each imported when it is run; what goes wrong becomes a sentence."""
+"""The command group: imports a command when it runs, and turns errors into one sentence."""
 from __future__ import annotations
 
 import difflib
@@ -20,25 +20,19 @@ from kafkastore.cli.failures import (
 )
 from kafkastore.errors import KafkaStoreError
 
-#: What a shell reports of a program that SIGPIPE ended, as `cat` ends in ``cat file | head``.
+#: The exit code that a shell reports for a program that SIGPIPE ended, such as `cat` in ``cat file
+#: | head``.
 PIPE_CLOSED = 141
 
 
 class _PipeClosed(Exception):
-    """Nobody reads stdout any more."""
+    """The reader of stdout has closed the pipe."""
 
 
 class CommandLine(click.Group):
-    """A group whose commands are modules of one package.
+    """A group whose commands are the modules ``<package>.<name>``, attribute ``command``.
 
-    Parameters
-    ----------
-    commands_by_name : mapping of str to str
-        What each command does, in one line, in the order of the help text.
-    package : str
-        Where the commands are: module ``<package>.<name>``, attribute ``command``.
-    **attributes
-        As for `click.Group`.
+    `commands_by_name` maps each command to its one-line help, in the order of the help text.
     """
 
     def __init__(
@@ -48,7 +42,7 @@ class CommandLine(click.Group):
         self._purposes, self._package = commands_by_name, package
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Name the commands in their order."""
+        """List the commands in their defined order."""
         return list(self._purposes)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -61,7 +55,7 @@ class CommandLine(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; ``help COMMAND`` is the help of one, and a slip of the pen is told."""
+        """Find the command; handle ``help COMMAND``, and suggest a name for a misspelled one."""
         if args[0] == "help":
             if len(args) == 1:
                 click.echo(context.get_help())
@@ -74,12 +68,12 @@ class CommandLine(click.Group):
         return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing any."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._purposes.items()))
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command, with our own end for two things that click would end its way."""
+        """Run the command; handle closed pipes and interrupts before click does."""
         try:
             with interrupts.raised():
                 result = super().invoke(context)
@@ -89,7 +83,7 @@ class CommandLine(click.Group):
         except BrokenPipeError as error:
             raise _PipeClosed from error
         except (Exception, KeyboardInterrupt) as error:
-            # Libraries turn the one into the other.
+            # Libraries may turn a `KeyboardInterrupt` into another error.
             if isinstance(error, KeyboardInterrupt) or interrupts.have_come():
                 raise Interrupted("interrupted") from error
             raise
@@ -103,17 +97,9 @@ class CommandLine(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> int:
-        """Run a command line; every failure that is not a bug ends as one sentence on stderr.
+        """Run a command line and return its exit code; in standalone mode, exit with it.
 
-        Parameters
-        ----------
-        args, prog_name, complete_var, standalone_mode, **extra
-            As for `click.Group.main`.
-
-        Returns
-        -------
-        int
-            The exit code; in standalone mode the process exits with it.
+        Every failure that is not a bug is reported as one sentence on stderr.
         """
         _make_output_robust()
         code = self._run(args, prog_name, complete_var, extra)
@@ -137,12 +123,12 @@ class CommandLine(click.Group):
             _tell_wrong_use(error)
             return UNREADABLE
         except _PipeClosed:
-            drop_output()  # else Python would complain once more when it flushes at exit
+            drop_output()  # otherwise Python would fail again when it flushes at exit
             return PIPE_CLOSED
         except (Interrupted, click.Abort) as error:
-            drop_output()  # the reader of a pipe may be gone, or in no hurry
+            drop_output()  # a pipe's reader may be gone or slow
             if sys.stderr.isatty():
-                click.echo(err=True)  # the terminal wrote ^C there
+                click.echo(err=True)  # the terminal has written ^C on this line
             tell(sentence(error) if isinstance(error, Interrupted) else "interrupted")
             return interrupts.INTERRUPTED
         except (KafkaStoreError, OSError, click.ClickException) as error:
@@ -152,14 +138,14 @@ class CommandLine(click.Group):
 
 
 def _make_output_robust() -> None:
-    """Let no character that the terminal does not know end the output."""
+    """Escape characters that the terminal's encoding does not have, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _tell_wrong_use(error: click.UsageError) -> None:
-    """Say what is wrong with the arguments, and where the right ones are listed."""
+    """Print what is wrong with the arguments, and where to find the correct ones."""
     path = error.ctx.command_path if error.ctx else "kafkastore"
     tell(f"{error.format_message().rstrip('.')}; see {path} --help")
 

@@ -1,11 +1,11 @@
-"""Every command by its name, and the group that they are in."""
+"""The list of commands, and their group."""
 from __future__ import annotations
 
 import click
 
 from kafkastore.cli.command_line import CommandLine
 
-#: Every command and what it does. Its module, `kafkastore.cli.<name>`, is imported when it is run.
+#: Every command and its help line. Its module `kafkastore.cli.<name>` is imported when it runs.
 COMMANDS = {
     "ls": "List partitions or segments: offsets, times, sizes, missing indexes.",
     "dump": "Decode any file of a log directory.",

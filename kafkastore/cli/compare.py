@@ -1,4 +1,4 @@
-"""``kafkastore compare``: legacy answers beside time index answers, and what they cost."""
+"""``kafkastore compare``: compare legacy answers with time index answers, and their cost."""
 from __future__ import annotations
 
 import time
@@ -143,7 +143,7 @@ def command(
     )
     with executor(master, "comparing", while_printing=is_streamed) as runner:
         compared = _compared(job, job.outcomes(items, runner), selection, mtimes_file, problems)
-        if not is_streamed and output is None:  # the bar goes before they are printed
+        if not is_streamed and output is None:  # the bar ends before the results are printed
             compared = iter(list(compared))
         elif form is not None and output is not None:
             with written_whole(output) as stream:
@@ -162,7 +162,7 @@ def command(
 
 
 def _check_form(form: str | None, output: Path | None, is_other: bool) -> None:
-    """Refuse options for a file of columns that contradict each other."""
+    """Refuse contradicting options for an Arrow or Parquet file."""
     if form is not None and output is None:
         raise click.UsageError(f"--format {form} needs a file: -o FILE")
     if form is None and output is not None:
@@ -172,7 +172,7 @@ def _check_form(form: str | None, output: Path | None, is_other: bool) -> None:
 
 
 def _check_plot(path: Path) -> Literal["svg", "png"]:
-    """Return what a drawing is written as."""
+    """Return the image format of a plot."""
     drawing = _DRAWINGS.get(path.suffix)
     if drawing is None:
         raise click.UsageError(f"--plot writes .svg or .png, and {path} is neither")
@@ -182,7 +182,7 @@ def _check_plot(path: Path) -> Literal["svg", "png"]:
 
 
 def _logs(selection: Selection) -> Iterator[PartitionLog]:
-    """Open the chosen partitions one by one, keeping none: memory does not grow with the store."""
+    """Open the selected partitions one by one and keep none, so that memory use is constant."""
     for log in selection.logs():
         yield PartitionLog(log.path, log.topic_partition, log.log_dir)
 
@@ -194,7 +194,7 @@ def _compared(
     mtimes_file: Path | None,
     problems: Problems,
 ) -> Compared:
-    """Yield the answers of each partition; name those that cannot be read."""
+    """Yield the answers of each partition; report those that cannot be read."""
     for copies, each in outcomes:
         partition = TopicPartition(copies[0].topic, copies[0].partition)
         if isinstance(each, Failed):
@@ -298,7 +298,7 @@ def _print_total(total: ComparisonSummary, rules: str) -> None:
 def _draw_all(
     path: Path, drawing: Literal["svg", "png"], selection: Selection, job: CompareJob
 ) -> None:
-    """Draw each partition; of several, each with its name in that of its file."""
+    """Plot each partition; if there are several, the file name includes the partition."""
     from kafkastore.legacy.staircase import NothingToDrawError
 
     count = len(selection.topic_partitions)
@@ -315,7 +315,7 @@ def _draw_all(
 
 
 def _draw(path: Path, drawing: Literal["svg", "png"], log: PartitionLog, job: CompareJob) -> None:
-    """Draw one partition's answers, from the first to the last of its times."""
+    """Plot one partition's answers, from its first to its last timestamp."""
     from kafkastore.legacy.staircase import draw_staircase, staircase
 
     drawn = staircase(

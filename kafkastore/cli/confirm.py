@@ -1,4 +1,4 @@
-"""Ask before anything is altered."""
+"""Ask for confirmation before anything is changed."""
 from __future__ import annotations
 
 import sys
@@ -10,7 +10,7 @@ from kafkastore.errors import ChangeRefusedError
 
 
 def check_can_confirm(option: str) -> None:
-    """Refuse an option that has to be confirmed if stdin is not a terminal."""
+    """Refuse an option that needs confirmation if stdin is not a terminal."""
     if not sys.stdin.isatty():
         raise ChangeRefusedError(
             f"nothing was changed: nobody can be asked here; {option} needs --yes"
@@ -18,6 +18,6 @@ def check_can_confirm(option: str) -> None:
 
 
 def confirm(question: str, otherwise: str) -> None:
-    """Ask a question; refuse, with a message, if the answer is no."""
+    """Ask a question; raise with the message `otherwise` if the answer is no."""
     if not click.confirm(visible(question), err=True):
         raise ChangeRefusedError(otherwise)

@@ -1,4 +1,4 @@
-"""``kafkastore convert``: messages of old formats as record batches."""
+"""``kafkastore convert``: rewrite messages of old formats as record batches."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -59,7 +59,7 @@ def command(
     """
     options.check(paths)
     for path in paths:
-        select([path], topics, partitions)  # complains before anything is read or copied
+        select([path], topics, partitions)  # raises before anything is read or copied
     plans = []
     for path in options.directories(paths, as_json=as_json):
         planned = _plan(

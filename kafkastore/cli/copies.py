@@ -1,4 +1,4 @@
-"""Copies of a whole directory: on a disk, for a job to work on, or in an object store."""
+"""Copy a whole directory, to a disk or to an object store."""
 from __future__ import annotations
 
 import os
@@ -22,7 +22,7 @@ from kafkastore.store.log_store import is_partition_directory
 
 
 def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
-    """Copy a directory, and print that unless `as_json`."""
+    """Copy a directory, and print a summary unless `as_json`."""
     _check_name(source, destination.name)
     if not destination.parent.is_dir():
         raise ChangeRefusedError(f"{destination.parent} is no directory; make it first")
@@ -37,7 +37,7 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
 
 
 def check_upload(source: Path, url: str) -> None:
-    """Refuse a URL for a copy before the source is read; see `make_copy`."""
+    """Refuse an unsuitable destination URL before the source is read; see `make_copy`."""
     _check_name(source, url.rstrip("/").rpartition("/")[2])
     check_place(source, url)
 
@@ -51,10 +51,10 @@ def upload_copy(
     master: str | None = None,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Copy a directory into an object store, changed by a plan, and print that.
+    """Copy a directory into an object store, with a plan's changes, and print a summary.
 
-    `master` is the Spark whose executors do it; without it threads do.  `mtimes_are_kept` says
-    whether the user has a list of the modification times, which objects do not keep.
+    `master` is the Spark master whose executors do the work; None: threads do it.
+    `mtimes_are_kept`: the user has saved the modification times, which objects do not keep.
     """
     what, left_behind = f"copying {source.name}", partial(_unfinished, url)
     if master is None:
@@ -81,7 +81,7 @@ def upload_copy(
 
 
 def _unfinished(url: str) -> str | None:
-    """Return where an unfinished copy is; None if there is none."""
+    """Describe an unfinished copy at this URL; None if there is none."""
     if not unfinished_at(url):
         return None
     return (
@@ -91,7 +91,7 @@ def _unfinished(url: str) -> str | None:
 
 
 def _check_name(source: Path, name: str) -> None:
-    """Refuse a name under which the copy of one partition cannot be opened."""
+    """Refuse a name under which the copy of one partition could not be opened."""
     if is_partition_directory(source):
         try:
             parse_partition_directory(name)
@@ -103,7 +103,7 @@ def _check_name(source: Path, name: str) -> None:
 
 
 def _left_behind(destination: Path) -> str | None:
-    """Return where an unfinished copy is; None if there is none."""
+    """Describe an unfinished copy at this path; None if there is none."""
     real = Path(os.path.realpath(destination))
     working = real.with_name(real.name + COPYING_SUFFIX)
     if not working.is_dir():

@@ -1,4 +1,4 @@
-"""``kafkastore dump``: any file of a log directory, decoded by its name."""
+"""``kafkastore dump``: decode any file of a log directory, chosen by its name."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ DUMPS_BY_SUFFIX: Mapping[str, Callable[[Path, DumpOptions], int]] = {
 
 
 class NotDecodedError(KafkaStoreError):
-    """A file that no decoder here knows."""
+    """A file that no decoder supports."""
 
 
 @click.command()
@@ -78,7 +78,7 @@ def command(
 
 
 def _dump_for(path: Path) -> Callable[[Path, DumpOptions], int]:
-    """Return the function that decodes a file of this name and counts the problems in it."""
+    """Return the function that decodes files with this name and returns the number of problems."""
     if path.is_dir():
         raise NotDecodedError(
             f"{path} is a directory, and dump takes files; kafkastore ls {path} lists what it holds"

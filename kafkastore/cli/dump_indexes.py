@@ -1,4 +1,4 @@
-"""Entries of index files, as ``kafkastore dump`` shows them."""
+"""Print the entries of index files, for ``kafkastore dump``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def dump_offset_index(path: Path, options: DumpOptions) -> int:
-    """Show the entries of an offset index; returns 0, see `_check` for what it raises."""
+    """Print an offset index; return 0, raise as `_check` does."""
     with OffsetIndex.open(path) as index:
         shown = StreamedTable(slot=8, offset=20, position=12)
         for slot, (offset, position) in enumerate(index.entries().tolist()):
@@ -38,7 +38,7 @@ def dump_offset_index(path: Path, options: DumpOptions) -> int:
 
 
 def dump_time_index(path: Path, options: DumpOptions) -> int:
-    """Show the entries of a time index; returns 0, see `_check` for what it raises."""
+    """Print a time index; return 0, raise as `_check` does."""
     with TimeIndex.open(path) as index:
         shown = StreamedTable(slot=8, timestamp=20, offset=20, time=-24)
         for slot, (timestamp, offset) in enumerate(index.entries().tolist()):
@@ -54,11 +54,11 @@ def dump_time_index(path: Path, options: DumpOptions) -> int:
 
 
 def dump_transaction_index(path: Path, options: DumpOptions) -> int:
-    """Show the entries of a transaction index; returns 0, raises for what a broker refuses."""
+    """Print a transaction index; return 0, raise if a broker would refuse it."""
     index = TransactionIndex.open(path)
     try:
         _show_aborted_txns(path, index.entries(), options)
-    except CorruptIndexError as error:  # an unknown version: what is before it can be shown
+    except CorruptIndexError as error:  # unknown version: entries before it are printed
         before = transaction_index.parse(index.entry_bytes()[: error.position])
         _show_aborted_txns(path, before, options)
         raise
@@ -70,7 +70,7 @@ def dump_transaction_index(path: Path, options: DumpOptions) -> int:
 
 
 def _show_aborted_txns(path: Path, entries: NDArray[np.void], options: DumpOptions) -> None:
-    """Show decoded entries of a transaction index."""
+    """Print decoded entries of a transaction index."""
     shown = StreamedTable(
         slot=8, producer_id=20, first_offset=20, last_offset=20, last_stable_offset=20
     )
@@ -86,7 +86,7 @@ def _show_aborted_txns(path: Path, entries: NDArray[np.void], options: DumpOptio
 
 
 def _check(index: OffsetIndex | TimeIndex, entry_size: int, options: DumpOptions) -> None:
-    """Tell of padding behind the entries; raise for entries out of order and for odd bytes."""
+    """Report padding after the entries; raise for entries out of order or a partial entry."""
     used = index.used_entry_count
     padding = index.entry_count - used
     if options.as_json and padding:
@@ -105,7 +105,7 @@ def _raise_for_harm(
     entry_size: int,
     entry: Callable[[int], Iterable[int]],
 ) -> None:
-    """Raise for entries out of order and for odd bytes."""
+    """Raise for entries out of order or a partial entry."""
     slot = index.first_disorder()
     if slot >= 0:
         found = _described(entry(slot))

@@ -1,4 +1,4 @@
-"""Record batches and records of a ``.log`` file, as ``kafkastore dump`` shows them."""
+"""Print the record batches and records of a ``.log`` file, for ``kafkastore dump``."""
 from __future__ import annotations
 
 import json
@@ -29,7 +29,7 @@ _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
 
 _CODEC_NAMES = {int(codec): codec.name.lower() for codec in Codec}
 
-#: Kafka's names of whose clock a timestamp is.
+#: Kafka's names of the timestamp types.
 TIMESTAMP_TYPE_NAMES = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
     TimestampType.CREATE_TIME: "CreateTime",
@@ -38,25 +38,10 @@ TIMESTAMP_TYPE_NAMES = {
 
 
 def dump_log(path: Path, options: DumpOptions) -> int:
-    """Show the batches of a log, and their records where asked.
+    """Print the batches of a log, with their records if requested.
 
-    Parameters
-    ----------
-    path : path
-        The ``.log`` file.
-    options : DumpOptions
-        The options.
-
-    Returns
-    -------
-    int
-        How many batches fail their checksum.
-
-    Raises
-    ------
-    CorruptionError
-        Where bytes break the format, or, with records, at the first wrong checksum; what is before
-        has been shown.
+    Returns how many batches fail their checksum. Raises CorruptionError where bytes break the
+    format or, with records, at the first wrong checksum; everything before that has been printed.
     """
     shown = StreamedTable(
         position=10, size=8, base_offset=12, last_offset=12, magic=5, codec=-6, count=6,
@@ -88,7 +73,7 @@ def dump_log(path: Path, options: DumpOptions) -> int:
 
 
 def _place_of(path: Path) -> Place | None:
-    """Return where a ``.log`` stands among those next to it; None for another file."""
+    """Return the position of a ``.log`` among the segments next to it; None for another file."""
     file = parse_segment_file(path.name)
     if file is None or path.name != segment_file_name(file.base_offset, LOG_SUFFIX):
         return None
@@ -98,7 +83,7 @@ def _place_of(path: Path) -> Place | None:
 
 
 def _batches_within(log: LogFile, max_bytes: int | None) -> Iterator[tuple[BatchRun, int]]:
-    """Go through the batches that end within so many bytes: each run, and a batch's index there."""
+    """Yield the batches that end within `max_bytes`: each run, and the batch's index in it."""
     limit = log.size if max_bytes is None else max_bytes
     end = 0
     for run in log.runs(verify_crc=True):
@@ -107,12 +92,12 @@ def _batches_within(log: LogFile, max_bytes: int | None) -> Iterator[tuple[Batch
             if end > limit:
                 return
             yield run, index
-        if end >= limit:  # what lies behind may be broken, and nobody asked for it
+        if end >= limit:  # the rest may be corrupt and was not requested
             return
 
 
 def _batch(run: BatchRun, index: int) -> dict[str, Any]:
-    """Return a batch's header fields by their names in JSON; None for what its format has not."""
+    """Return a batch's header by JSON field names; None for fields that its format lacks."""
     header = run.headers[index]
     attributes, magic = int(header["attributes"]), int(header["magic"])
     codec = attributes & _CODEC_MASK
@@ -146,9 +131,9 @@ def _batch(run: BatchRun, index: int) -> dict[str, Any]:
 
 
 def _control_type(run: BatchRun, index: int) -> str | int | None:
-    """Return what a control batch is for: a name, or the number of none; None if it can't be read.
+    """Return the type of a control batch: its name, or its number if unknown.
 
-    A batch that compaction has emptied does not say it either.
+    None if it cannot be read, or if compaction has removed the control record.
     """
     try:
         record = first_control_record(RecordBatch(run.batch(index)))
@@ -206,7 +191,7 @@ def _or_dash(value: int | None) -> str:
 def _dump_records(
     path: Path, run: BatchRun, index: int, options: DumpOptions, decoder: Decoder | None
 ) -> None:
-    """Show the records of a batch."""
+    """Print the records of a batch."""
     try:
         batch = RecordBatch(run.batch(index), int(run.headers["position"][index]))
         batch.verify()
@@ -225,15 +210,7 @@ def _dump_records(
 
 
 def json_record(record: Record, *, headers: bool) -> dict[str, Any]:
-    """Return a record's fields by their names in JSON.
-
-    Parameters
-    ----------
-    record : Record
-        As read.
-    headers : bool
-        Whether its headers are among them.
-    """
+    """Return a record by JSON field names, with its headers if `headers`."""
     fields: dict[str, Any] = {
         "offset": record.offset,
         "timestamp": record.timestamp,
@@ -263,7 +240,7 @@ def _record_line(record: Record, options: DumpOptions) -> str:
 
 
 def show_headers(record: Record, limit: int | None = None) -> str:
-    """Write a record's headers as ``name=value`` pairs, separated by commas."""
+    """Format a record's headers as ``name=value`` pairs, separated by commas."""
     return ", ".join(
         f"{show_bytes(name.encode('utf-8', 'surrogateescape'), limit)}={show_bytes(value, limit)}"
         for name, value in record.headers

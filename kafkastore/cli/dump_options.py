@@ -1,4 +1,4 @@
-"""How files are dumped: the options of ``kafkastore dump``."""
+"""The options of ``kafkastore dump``."""
 from __future__ import annotations
 
 from datetime import tzinfo
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class DumpOptions(NamedTuple):
-    """Show records too; whole values; times in this zone (UTC if None); JSON instead of tables.
+    """Print records too; whole values; times in `zone` (None: UTC); JSON instead of tables.
 
-    With `max_bytes` only the batches that end within so many bytes of a log.
+    With `max_bytes`, only the batches that end within this many bytes of a log.
     """
 
     records: bool

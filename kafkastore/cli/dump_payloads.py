@@ -1,4 +1,4 @@
-"""What brokers write for themselves into topics, decoded for ``kafkastore dump``.
+"""Decode the records that brokers write to their own topics, for ``kafkastore dump``.
 
 ``__consumer_offsets`` has committed offsets and groups, ``__transaction_state`` transactional ids.
 """
@@ -17,7 +17,7 @@ from kafkastore.formats.record_batch import Record
 
 Decoder = Callable[[Record], dict[str, Any]]
 
-#: Fields that are negative where there is nothing to say.
+#: Fields in which a negative number means "none".
 _NONE_IF_NEGATIVE = (
     "leader_epoch", "commit_timestamp", "expire_timestamp", "current_state_timestamp",
     "rebalance_timeout", "transaction_last_update_timestamp_ms", "transaction_start_timestamp_ms",
@@ -26,19 +26,10 @@ _NONE_IF_NEGATIVE = (
 
 
 def decoder_for(path: Path) -> Decoder | None:
-    """Return what decodes the records of a log, by the name of the directory that it is in.
+    """Return the decoder for a ``.log`` file by its directory's name; None for other topics.
 
-    Parameters
-    ----------
-    path : Path
-        The ``.log`` file.
-
-    Returns
-    -------
-    callable or None
-        Of a record to an object for JSON: ``type``, ``key``, and ``value``, which is null for a
-        tombstone and left out where the type's value is not known; in their place ``error``, where
-        the bytes are none of this kind. None: a topic of records that only its users understand.
+    It returns an object for JSON: ``type``, ``key`` and ``value`` (null for a tombstone, missing
+    for an unknown type), or ``error`` if the record cannot be decoded.
     """
     try:
         directory = parse_partition_directory(path.absolute().parent.name)
@@ -79,7 +70,7 @@ def _transaction_state(record: Record) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn decoded values into JSON's own types, by the names of their fields."""
+    """Convert decoded values to JSON types, by field name."""
     if isinstance(value, IntEnum):
         return value.name
     if hasattr(value, "_asdict"):

@@ -1,4 +1,4 @@
-"""The small files of a log directory, as ``kafkastore dump`` shows them."""
+"""Print checkpoints, snapshots and metadata files, for ``kafkastore dump``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 ParsedT = TypeVar("ParsedT")
 
-#: Lines in front of a checkpoint's entries: its version, their number.
+#: Lines before a checkpoint's entries: its version and the number of entries.
 _HEAD_LINES = 2
 
-#: Fields of a producer snapshot that are negative where there is nothing to say.
+#: Fields of a producer snapshot in which a negative number means "none".
 _NONE_IF_NEGATIVE = (
     "last_sequence", "last_offset", "coordinator_epoch", "current_txn_first_offset",
 )
 
 
 def _dump_offset_checkpoint(path: Path, options: DumpOptions) -> int:
-    """Show an offset for each partition."""
+    """Print the offset of each partition."""
     offsets, error = _parse_lines(path, parse_offset_checkpoint)
     _show(
         path, options, "offset_checkpoint_entry", ("topic", "partition", "offset"),
@@ -44,28 +44,28 @@ def _dump_offset_checkpoint(path: Path, options: DumpOptions) -> int:
 
 
 def _dump_leader_epoch_checkpoint(path: Path, options: DumpOptions) -> int:
-    """Show where each leader epoch begins."""
+    """Print the start offset of each leader epoch."""
     epochs, error = _parse_lines(path, parse_leader_epoch_checkpoint)
     _show(path, options, "leader_epoch", ("epoch", "start_offset"), epochs)
     return _done(error)
 
 
 def _dump_meta_properties(path: Path, options: DumpOptions) -> int:
-    """Show the properties."""
+    """Print the properties."""
     properties = _parse(path, parse_meta_properties)
     _show(path, options, "property", ("name", "value"), properties.items())
     return 0
 
 
 def _dump_partition_metadata(path: Path, options: DumpOptions) -> int:
-    """Show the topic's id."""
+    """Print the topic id."""
     topic_id = _parse(path, parse_partition_metadata)
     _show(path, options, "partition_metadata", ("topic_id",), [(topic_id,)])
     return 0
 
 
 def _dump_clean_shutdown_marker(path: Path, options: DumpOptions) -> int:
-    """Show what the marker says besides being there."""
+    """Print the content of the clean shutdown marker."""
     epoch = _parse(path, parse_clean_shutdown_marker)
     if options.as_json:
         write_json({"kind": "clean_shutdown", "file": str(path), "broker_epoch": epoch})
@@ -76,7 +76,7 @@ def _dump_clean_shutdown_marker(path: Path, options: DumpOptions) -> int:
 
 
 def dump_producer_snapshot(path: Path, options: DumpOptions) -> int:
-    """Show what a snapshot says of each producer; with a wrong checksum too, then raise."""
+    """Print the producers of a snapshot; raise after that if its checksum is wrong."""
     data = read_whole(path, CorruptCheckpointError)
     error: CorruptionError | None = None
     try:
@@ -104,7 +104,7 @@ def dump_producer_snapshot(path: Path, options: DumpOptions) -> int:
 
 
 def _none_if_negative(name: str, number: int) -> int | None:
-    """Turn what stands for none in a snapshot into it."""
+    """Return None where a negative number of a snapshot means "none"."""
     return None if name in _NONE_IF_NEGATIVE and number < 0 else number
 
 
@@ -125,7 +125,7 @@ DUMPS_BY_NAME: Mapping[str, Callable[[Path, DumpOptions], int]] = {
 
 
 def _parse(path: Path, parse: Callable[[bytes], ParsedT]) -> ParsedT:
-    """Parse a file, its path in the error."""
+    """Parse a file; an error has its path."""
     try:
         return parse(read_whole(path, CorruptCheckpointError))
     except CorruptCheckpointError as error:
@@ -135,7 +135,7 @@ def _parse(path: Path, parse: Callable[[bytes], ParsedT]) -> ParsedT:
 def _parse_lines(
     path: Path, parse: Callable[[bytes], ParsedT]
 ) -> tuple[ParsedT, CorruptionError | None]:
-    """Parse a checkpoint, or the entries before its harm, and the error then."""
+    """Parse a checkpoint; if it is corrupt, return the entries before that, and the error."""
     data = read_whole(path, CorruptCheckpointError)
     try:
         return parse(data), None
@@ -146,7 +146,7 @@ def _parse_lines(
         located = error.located(path)
     try:
         return parse(before), located
-    except CorruptCheckpointError:  # the harm is in the head
+    except CorruptCheckpointError:  # the first lines are corrupt
         return parse(b""), located
 
 
@@ -163,7 +163,7 @@ def _show(
     names: tuple[str, ...],
     rows: Iterable[Iterable[Any]],
 ) -> None:
-    """Show rows as a table or as JSON."""
+    """Print rows as a table or as JSON."""
     if options.as_json:
         for row in rows:
             write_json({"kind": kind, "file": str(path), **dict(zip(names, row, strict=True))})

@@ -1,4 +1,4 @@
-"""Durations as people write and read them."""
+"""Parse and format durations."""
 from __future__ import annotations
 
 import re
@@ -16,27 +16,11 @@ _NUMBER = re.compile(r"[0-9]+")
 def parse_duration(
     context: click.Context | None, parameter: click.Parameter | None, text: str | None
 ) -> int | None:
-    """Parse a duration; a callback of options.
+    """Parse a duration to ms; a callback of options. None stays None.
 
-    Parameters
-    ----------
-    context, parameter : click.Context, click.Parameter
-        Of the option; not looked at.
-    text : str or None
-        ms, or numbers with units: ``90s``, ``1h30m``.
+    The text is in ms, or has units: ``90s``, ``1h30m``. Raises click.BadParameter if it is not a
+    duration or needs more than 64 bits of ms.
 
-    Returns
-    -------
-    int or None
-        ms; None where nothing was given.
-
-    Raises
-    ------
-    click.BadParameter
-        If the text is none, or longer than 64 bits of ms.
-
-    Examples
-    --------
     >>> parse_duration(None, None, "1h30m")
     5400000
     """
@@ -58,19 +42,8 @@ def parse_duration(
 
 
 def show_duration(duration_ms: int | None) -> str:
-    """Write a duration for people: its two largest units.
+    """Format a duration in ms with its two largest units; None is unknown.
 
-    Parameters
-    ----------
-    duration_ms : int or None
-        ms; None is unknown.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> [show_duration(each) for each in (None, 0, 999, 1250, 61_000, 5_400_000, 90_061_000)]
     ['-', '0 ms', '999 ms', '1.250 s', '1m 1s', '1h 30m', '1d 1h']
     """

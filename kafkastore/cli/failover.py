@@ -1,4 +1,4 @@
-"""``kafkastore failover``: where consumers of one cluster go on in another."""
+"""``kafkastore failover``: translate consumer positions from one cluster to another."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
@@ -142,7 +142,7 @@ def command(
 def _check_latency_options(
     by: Method, largest_latency_ms: int | None, latency_from: Path | None
 ) -> None:
-    """Refuse options that say nothing together."""
+    """Refuse latency options that do not apply to the chosen method."""
     if by == "create-time" and (largest_latency_ms is not None or latency_from is not None):
         raise click.UsageError(
             "a latency is only taken off with --by log-append-time; name that too"
@@ -158,7 +158,7 @@ def _moved(
     problems: Problems,
     unmoved: list[str],
 ) -> Iterator[PartitionFailover]:
-    """Carry positions over one by one; name those that can't be."""
+    """Translate positions one by one; report those that cannot be translated."""
     for item, moved in job.outcomes(items, runner):
         if not isinstance(moved, Failed):
             yield moved
@@ -174,7 +174,7 @@ def _moved(
 def _largest(
     topics: Collection[str], measured: LogStore | None, runner: Runner, *, is_weighed: bool
 ) -> dict[str, int | Exception] | None:
-    """Find the largest latency of each topic elsewhere, or why it is not known."""
+    """Find the largest latency of each topic in `measured`, or the reason why it is unknown."""
     if measured is None:
         return None
     job = LatencyJob()
@@ -187,7 +187,7 @@ def _largest(
 
 
 def _largest_of(topic: str, parts: Sequence[Latency | Failed]) -> int | Exception:
-    """Return the largest latency of a topic's partitions, or why it is not known."""
+    """Return the largest latency of a topic's partitions, or the reason why it is unknown."""
     for part in parts:
         if isinstance(part, Failed):
             return part.error
@@ -201,7 +201,7 @@ def _largest_of(topic: str, parts: Sequence[Latency | Failed]) -> int | Exceptio
 
 
 def _beyond_end(found: PartitionFailover) -> str:
-    """Say what a position beyond the log end means."""
+    """Explain what a position beyond the log end means."""
     return (
         f"{found.group or 'position'} at {found.source}: offset {found.position} lies beyond the "
         f"log end of cluster 1, {found.log_end_offset}; records that it consumed are missing "
@@ -236,7 +236,7 @@ def _number(value: int | None) -> str:
 
 
 def _basis(found: PartitionFailover) -> str:
-    """Say what an answer rests on, and of what it says nothing."""
+    """Explain what an answer is based on, and what it does not cover."""
     if not found.bound.untimed_records:
         return found.bound.basis
     untimed = counted(found.bound.untimed_records, "record")
@@ -244,7 +244,7 @@ def _basis(found: PartitionFailover) -> str:
 
 
 def _tell_of_checks(checks: Sequence[FailoverCheck]) -> None:
-    """Say what the records of both clusters show."""
+    """Print what the records of both clusters show."""
     if not checks:
         note("not checked against the records of both clusters")
         return

@@ -1,4 +1,4 @@
-"""What goes wrong, as one sentence: what, where, at which byte, and what to do about it."""
+"""Format errors as one sentence: what, where, at which byte, and what to do."""
 from __future__ import annotations
 
 import errno
@@ -27,7 +27,7 @@ UNREADABLE = 2
 
 NO_PERMISSION = "run as the user that the files belong to, or as root"
 
-#: What to do about an error of the operating system, by its number.
+#: Remedies for errors of the operating system, by errno.
 _REMEDIES_BY_ERRNO = {
     errno.EACCES: ("no permission", NO_PERMISSION),
     errno.EPERM: ("not permitted", NO_PERMISSION),
@@ -42,7 +42,7 @@ _REMEDIES_BY_ERRNO = {
     errno.EMFILE: ("too many files are open", "raise the limit (ulimit -n)"),
 }
 
-#: What to do about broken bytes, by the error's class; the first that fits.
+#: Remedies for corrupt bytes, by error class; the first match is used.
 _REMEDIES_BY_CLASS = (
     (UnsupportedFormatError, "the file is damaged there or is no Kafka log of a known version"),
     (CorruptBatchError, "what lies before that byte can be read"),
@@ -52,19 +52,16 @@ _REMEDIES_BY_CLASS = (
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C during a job that says what it leaves behind."""
+    """Ctrl-C during a job that reports what it leaves unfinished."""
 
     exit_code = interrupts.INTERRUPTED
 
 
 @contextmanager
 def left_behind_is_told(left_behind: Callable[[], str | None]) -> Iterator[None]:
-    """Say what work leaves behind that is cut short in the `with` block, and how it goes on.
+    """Add to an error of the `with` block what the work leaves unfinished, and how to resume it.
 
-    Parameters
-    ----------
-    left_behind : callable
-        Says so; None if there is nothing, and then nothing is said.
+    `left_behind` returns that text, or None if nothing is left.
     """
     try:
         yield
@@ -75,23 +72,23 @@ def left_behind_is_told(left_behind: Callable[[], str | None]) -> Iterator[None]
     except (OSError, KafkaStoreError) as error:
         if (left := left_behind()) is None:
             raise
-        raise KafkaStoreError(f"{sentence(error)}; {left}") from None  # all is said
+        raise KafkaStoreError(f"{sentence(error)}; {left}") from None  # the text has everything
 
 
 def tell(what: str) -> None:
-    """Put one sentence on stderr, behind what was printed so far."""
+    """Print one sentence to stderr, after flushing stdout."""
     flush_quietly()
     click.echo(f"kafkastore: {visible(' '.join(what.split()))}", err=True)
 
 
 def note(what: str) -> None:
-    """Put something on stderr that is no problem but good to know."""
+    """Print a note to stderr that is not a problem."""
     flush_quietly()
     click.echo(f"note: {visible(' '.join(what.split()))}", err=True)
 
 
 def flush_quietly() -> None:
-    """Flush stdout; where nobody reads it any more, let it go nowhere from now on."""
+    """Flush stdout; if its reader is gone, discard all further output."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -99,26 +96,16 @@ def flush_quietly() -> None:
 
 
 def drop_output() -> None:
-    """Let stdout go nowhere from now on, what is still buffered too."""
-    with suppress(OSError):  # a stdout of tests has no descriptor
+    """Discard all further output to stdout, and what is still buffered."""
+    with suppress(OSError):  # the stdout of tests has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def sentence(error: BaseException) -> str:
-    """Say what went wrong.
+    """Describe a `KafkaStoreError`, an `OSError` or a `click.ClickException`.
 
-    Parameters
-    ----------
-    error : BaseException
-        A `KafkaStoreError`, an `OSError` or a `click.ClickException`.
+    The result is one sentence without a full stop.
 
-    Returns
-    -------
-    str
-        One sentence, without a full stop.
-
-    Examples
-    --------
     >>> sentence(FileNotFoundError(errno.ENOENT, "No such file or directory", "/d/t-0"))
     '/d/t-0 does not exist; look for a slip in the path'
     """

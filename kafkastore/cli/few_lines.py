@@ -1,4 +1,4 @@
-"""``--verbose``: everything line by line. Without it, a few of what is alike, and how many more."""
+"""``--verbose`` prints every line; without it, a few of each kind and how many more there are."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -10,12 +10,12 @@ import click
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Item = TypeVar("Item")
 
-#: So many of what is alike are printed without ``--verbose``.
+#: How many items of one kind are printed without ``--verbose``.
 FEW = 5
 
 
 def verbose_option(function: FunctionT) -> FunctionT:
-    """Add ``--verbose``, passed on as `verbose`."""
+    """Add ``--verbose``, passed as `verbose`."""
     return click.option(
         "--verbose", is_flag=True,
         help=f"Print everything line by line. Default: of what is alike, the first {FEW} and how "
@@ -25,7 +25,7 @@ def verbose_option(function: FunctionT) -> FunctionT:
 
 @dataclass(slots=True)
 class Alike(Generic[Item]):
-    """Things that are alike: those to be printed, how many more there are, and the last one."""
+    """Items of one kind: those to print, how many more there are, and the last one."""
 
     shown: list[Item] = field(default_factory=list)
     more: int = 0
@@ -33,17 +33,14 @@ class Alike(Generic[Item]):
 
     @property
     def count(self) -> int:
-        """How many there are in all."""
+        """Return the number of all items."""
         return len(self.shown) + self.more
 
 
 class Groups(Generic[Item]):
-    """Puts together what is alike, and keeps no more in memory than what is to be printed.
+    """Groups items of one kind, and keeps only the items to print.
 
-    Parameters
-    ----------
-    kind_of : callable
-        Returns what is equal for things that are alike.
+    `kind_of` returns a value that is equal for items of one kind.
     """
 
     def __init__(self, kind_of: Callable[[Item], Hashable]) -> None:
@@ -54,7 +51,7 @@ class Groups(Generic[Item]):
         return iter(self._groups.values())
 
     def add(self, item: Item) -> None:
-        """Put one thing to those that it is like."""
+        """Add an item to its group."""
         group = self._groups.setdefault(self._kind_of(item), Alike())
         group.last = item
         if len(group.shown) < FEW:
@@ -66,21 +63,9 @@ class Groups(Generic[Item]):
 def alike(
     items: Iterable[Item], kind_of: Callable[[Item], Hashable], *, verbose: bool
 ) -> list[Alike[Item]]:
-    """Put together what is alike.
+    """Group items by kind, in the order of the first item of each kind.
 
-    Parameters
-    ----------
-    items : iterable
-        What is to be printed.
-    kind_of : callable
-        As for `Groups`.
-    verbose : bool
-        Whether everything is printed, in the order given.
-
-    Returns
-    -------
-    list of Alike
-        In the order of their first ones.
+    With `verbose` every item is printed, in the given order.
     """
     if verbose:
         return [Alike(list(items))]
@@ -91,19 +76,9 @@ def alike(
 
 
 def few_lines(lines: Iterable[tuple[Hashable, str]], *, verbose: bool) -> Iterator[str]:
-    """Yield lines, of each kind a few.
+    """Yield a few lines of each kind, and after the last of these how many more there are.
 
-    Parameters
-    ----------
-    lines : iterable of (kind, line)
-        Kinds are compared for equality.
-    verbose : bool
-        Whether all are yielded.
-
-    Yields
-    ------
-    str
-        Behind the last one of a kind, how many more there are.
+    `lines` are pairs of kind and line; with `verbose` all lines are yielded.
     """
     for group in alike(lines, lambda each: each[0], verbose=verbose):
         yield from (line for _, line in group.shown)

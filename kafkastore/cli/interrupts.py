@@ -1,13 +1,13 @@
-"""What Ctrl-C does, from the first moment of a command to its last.
+"""Handling of Ctrl-C, from the start of a command to its end.
 
-While a command works, the first one raises `KeyboardInterrupt`, so that work is cut short in order.
-At any other moment, and the second time, it ends the process at once: what is raised in an import,
-in a finalizer or while Python itself ends reaches nobody who could handle it, or as another error.
-A process that ends at once leaves what `kill -9` leaves, and all that alters directories is made
-for that; an output file that is not finished is removed here.
+While a command works, the first Ctrl-C raises `KeyboardInterrupt`, so that the work stops cleanly.
+At any other time, and the second time, Ctrl-C ends the process at once: an exception raised in an
+import, in a finalizer or while Python shuts down is lost or becomes another error. A process that
+ends at once leaves the same files as `kill -9`; all jobs that change directories can resume from
+that. Unfinished output files are removed here.
 
-Imports little: `end_the_process` is called first of all, and what came before it, while the
-launcher kept SIGINT blocked (``docs/design/packaging.md``), is handled then.
+This module imports little, because `end_the_process` is called before everything else. A Ctrl-C
+before that call is handled in it: the launcher keeps SIGINT blocked (``docs/design/packaging.md``).
 """
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ import signal
 import sys
 from contextlib import contextmanager, suppress
 
-TYPE_CHECKING = False  # typing's own takes longer to import than the rest
+TYPE_CHECKING = False  # importing `typing` takes longer than the rest of this module
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from sys import UnraisableHookArgs
     from types import FrameType
     from typing import Any
 
-#: The exit code: as a shell reports of a program that SIGINT ended.
+#: The exit code that a shell reports for a program that SIGINT ended.
 INTERRUPTED = 130
-#: Files that go when the process ends at once.
+#: Files to remove when the process ends at once.
 temporary_files: set[str] = set()
 
-#: The file of Python's own code of imports.
+#: The file name of Python's import code.
 _IMPORTS = "<frozen importlib._bootstrap>"
 
 
 class _State:
-    """Of this process. Where SIGINT is ignored, as after ``nohup``, it stays so."""
+    """State of this process. If SIGINT is ignored, as after ``nohup``, it stays ignored."""
 
     is_ours = is_working = has_come = False
 
 
 def end_the_process() -> None:
-    """Let Ctrl-C end the process at once, with one sentence."""
+    """Make Ctrl-C end the process at once, with one sentence."""
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _raise_or_end, _end):
         _State.is_ours = True
         signal.signal(signal.SIGINT, _end)
-    # The launcher blocks it while Python starts; no process that we start may inherit that.
+    # The launcher blocks SIGINT while Python starts; child processes must not inherit that.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Let the first Ctrl-C raise `KeyboardInterrupt` in the `with` block."""
+    """Make the first Ctrl-C raise `KeyboardInterrupt` in the `with` block."""
     if not _State.is_ours:
         yield
         return
@@ -65,13 +65,13 @@ def raised() -> Iterator[None]:
 
 
 def take_back() -> None:
-    """Handle Ctrl-C again, where a library has begun to: PySpark leaves its jobs running."""
+    """Install our handler again after a library replaced it: PySpark's leaves its jobs running."""
     if _State.is_working:
         signal.signal(signal.SIGINT, _raise_or_end)
 
 
 def have_come() -> bool:
-    """Tell whether the command was interrupted."""
+    """Return whether the command was interrupted."""
     return _State.has_come
 
 
@@ -91,7 +91,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _end_if_lost(lost: UnraisableHookArgs) -> None:
-    """End the process where a finalizer was interrupted: Python only prints what that raises."""
+    """End the process if a finalizer was interrupted: Python only prints such an exception."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
         _end(signal.SIGINT, None)
     sys.__unraisablehook__(lost)
@@ -101,11 +101,11 @@ def _end(
     number: int, frame: FrameType | None,
     os: Any = os, suppress: Any = suppress, files: set[str] = temporary_files,
 ) -> None:
-    """End the process. Keeps what it needs: Python takes a module's names away while it ends."""
+    """End the process. Keeps its own references, because Python clears module globals at exit."""
     for name in files:
         with suppress(OSError):
             os.unlink(name)
-    # A terminal wrote ^C in the line; a bar that is drawn there has hidden the cursor.
+    # The terminal has written ^C on this line, and a progress bar has hidden the cursor.
     line = b"\x1b[?25h\n" if os.isatty(2) else b""
     try:
         os.write(2, line + b"kafkastore: interrupted\n")

@@ -1,4 +1,4 @@
-"""JSON for machines: one object a line, UTF-8, written to stdout or a file."""
+"""JSON lines: one object per line, UTF-8, on stdout or in a file."""
 from __future__ import annotations
 
 import json
@@ -15,24 +15,16 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def json_option(function: FunctionT) -> FunctionT:
-    """Add ``--json``, passed on as `as_json`."""
+    """Add ``--json``, passed as `as_json`."""
     return click.option(
         "--json", "as_json", is_flag=True, help="Write JSON for machines, one object a line."
     )(function)
 
 
 def json_line(value: Mapping[str, Any]) -> bytes:
-    """Return an object as a line of JSON.
+    """Return an object as a line of JSON: UTF-8 with a newline.
 
-    Parameters
-    ----------
-    value : mapping
-        Of JSON's own types.
-
-    Returns
-    -------
-    bytes
-        UTF-8 with a newline. What is no text, such as a path that is not UTF-8, is escaped.
+    Text that is not valid Unicode, such as a path that is not UTF-8, is escaped.
     """
     try:
         return _ENCODER.encode(value).encode() + b"\n"
@@ -41,7 +33,7 @@ def json_line(value: Mapping[str, Any]) -> bytes:
 
 
 def json_line_in_pieces(value: Mapping[str, Any]) -> Iterator[bytes]:
-    """Give a line of JSON piece by piece; a value that is an iterator has a text's pieces."""
+    """Yield a line of JSON in pieces; an iterator as a value yields the pieces of a string."""
     before = "{"
     for name, field in value.items():
         if isinstance(field, Iterator):

@@ -1,4 +1,4 @@
-"""``kafkastore lag``: how far consumer groups are behind, in records and in time."""
+"""``kafkastore lag``: consumer lag in records and in time."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,8 @@ def command(
                 shown.append(found)
     if not as_json:
         _print(shown, zone)
-    # A broker's own __consumer_offsets are about partitions of all brokers; what was given is not.
+    # A broker's own __consumer_offsets also have partitions of other brokers, so NO_PARTITION is a
+    # problem only for offsets that the user gave.
     odd = {OffsetPlace.BELOW_START, OffsetPlace.BEYOND_END}
     if given:
         odd.add(OffsetPlace.NO_PARTITION)
@@ -110,27 +111,10 @@ def committed_of(
     *,
     narrowed: bool,
 ) -> Committed:
-    """Return the committed offsets that a command is about.
+    """Return the committed offsets to report.
 
-    Parameters
-    ----------
-    selection : Selection
-        The partitions chosen.
-    groups : sequence of str
-        Only these; none: all.
-    given : mapping or None
-        What counts instead of ``__consumer_offsets``.
-    problems : Problems
-        Gets the partitions of that which are corrupt.
-    narrowed : bool
-        Whether partitions were chosen by name; else offsets of others are kept too.
-
-    Raises
-    ------
-    NotInStoreError
-        If nothing is left.
-    NoCommittedOffsetsError
-        If nothing is given and the store has none, or none of a group.
+    `given` replaces ``__consumer_offsets``; `narrowed` drops partitions that are not selected.
+    Raises NotInStoreError if none is left, NoCommittedOffsetsError if the store or group has none.
     """
     unreadable: dict[TopicPartition, CorruptionError] = {}
     try:
@@ -194,7 +178,7 @@ def _number(value: int | None) -> str:
 
 
 def _note(found: PartitionLag) -> str:
-    """Say what is special about a group's position."""
+    """Describe an unusual position of a group; empty for any other."""
     if found.place is OffsetPlace.NO_PARTITION:
         return found.place.value
     notes = []

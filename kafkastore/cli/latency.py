@@ -1,4 +1,4 @@
-"""``kafkastore latency``: how long records took from their creation to the broker's log."""
+"""``kafkastore latency``: the time from a record's creation to its append."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ def command(
 
 
 def _only_once(selection: Selection, problems: Problems) -> Iterator[TopicPartition]:
-    """Yield the chosen partitions; name duplicate ones."""
+    """Yield the selected partitions; report duplicate ones."""
     duplicates = selection.store.partitions.duplicates
     for each in selection.topic_partitions:
         if each in duplicates:
@@ -94,7 +94,7 @@ def _only_once(selection: Selection, problems: Problems) -> Iterator[TopicPartit
 def _by_topic(
     job: LatencyJob, items: Sequence[MeasuredPartition], runner: Runner, problems: Problems
 ) -> Iterator[Latency]:
-    """Measure partition by partition, and sum up by topic; name what can't be read."""
+    """Measure each partition and aggregate by topic; report what cannot be read."""
     for topic, group in groupby(job.outcomes(items, runner), key=lambda pair: pair[0].topic):
         measured: list[Latency] = []
         for item, each in group:
@@ -139,7 +139,7 @@ def _print(
 def _tell_why_nothing(
     found: Sequence[Latency], create_time_header: str | None, created_in: LogStore | None
 ) -> None:
-    """Say why no latency is known."""
+    """Explain why no latency is known."""
     if any(each.unknown_records for each in found):
         source = "kept no create times"
         if create_time_header is not None:

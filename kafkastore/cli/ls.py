@@ -1,4 +1,4 @@
-"""``kafkastore ls``: what is in log directories."""
+"""``kafkastore ls``: list the partitions or segments of log directories."""
 from __future__ import annotations
 
 import functools
@@ -96,7 +96,7 @@ def command(
 def _rows(
     selection: Selection, problems: Problems, *, segments: bool, quick: bool, as_json: bool
 ) -> Iterator[Row]:
-    """Describe the chosen partitions or their segments; what can't be read by what is wrong."""
+    """Describe the selected partitions or segments; report those that cannot be read."""
     chosen = selection.topic_partitions
     for topic_partition in track(chosen, "listing", len(chosen), while_printing=as_json):
         try:
@@ -113,7 +113,7 @@ def _rows(
 
 
 def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
-    """Describe log directories and what in them is not read."""
+    """Describe log directories, and their files and directories that are not read."""
     for log_dir in log_dirs:
         yield {
             "kind": "log_dir",
@@ -128,7 +128,7 @@ def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
 
 
 def _leftovers(log: PartitionLog) -> Iterator[Row]:
-    """Describe files that are no part of a log, or not yet."""
+    """Describe files that are not part of a log, or not yet."""
     for note in log.leftovers:
         yield {
             "kind": "leftover",
@@ -141,7 +141,7 @@ def _leftovers(log: PartitionLog) -> Iterator[Row]:
 
 
 def _partition(log: PartitionLog, quick: bool) -> tuple[list[Row], CorruptionError | None]:
-    """Describe a partition, in one row, and say what keeps it from being known."""
+    """Describe a partition in one row; also return the first error found in it."""
     row: Row = {
         "kind": "partition",
         "topic": log.topic,
@@ -172,7 +172,7 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[Row], CorruptionErr
 
 
 def _segments(log: PartitionLog, quick: bool) -> tuple[list[Row], CorruptionError | None]:
-    """Describe the segments of a partition, and say what keeps one from being known."""
+    """Describe the segments of a partition; also return the first error found in them."""
     described = [_segment(log, segment, quick) for segment in log.segments]
     errors = (error for _, error in described if error is not None)
     return [row for row, _ in described], next(errors, None)
@@ -181,7 +181,7 @@ def _segments(log: PartitionLog, quick: bool) -> tuple[list[Row], CorruptionErro
 def _segment(
     log: PartitionLog, segment: LogSegment, quick: bool
 ) -> tuple[Row, CorruptionError | None]:
-    """Describe a segment, and say what keeps it from being known."""
+    """Describe a segment; also return the first error found in it."""
     row: Row = {
         "kind": "segment",
         "topic": log.topic,
@@ -209,7 +209,7 @@ def _segment(
 
 
 def _known(read: Callable[[], int | None]) -> tuple[int | None, CorruptionError | None]:
-    """Read something of a log, or say what is corrupt there."""
+    """Read a value from a log, or return the corruption error."""
     try:
         return read(), None
     except CorruptionError as error:
@@ -217,7 +217,7 @@ def _known(read: Callable[[], int | None]) -> tuple[int | None, CorruptionError 
 
 
 def _largest_timestamp(segments: Sequence[LogSegment]) -> int | None:
-    """Return the largest timestamp of segments, by time indexes where those are trusted."""
+    """Return the largest timestamp of segments; uses time indexes where they are trusted."""
     found = []
     for segment in segments:
         largest = segment.largest_timestamp_by_index
@@ -230,7 +230,7 @@ def _largest_timestamp(segments: Sequence[LogSegment]) -> int | None:
 
 
 def _failure(topic_partition: TopicPartition, error: BaseException) -> Row:
-    """Describe a partition that can't be read."""
+    """Describe a partition that cannot be read."""
     return {
         "kind": "error",
         "topic": topic_partition.topic,
@@ -240,7 +240,7 @@ def _failure(topic_partition: TopicPartition, error: BaseException) -> Row:
 
 
 def _size_of(path: Path) -> int | None:
-    """Return a file's size; None where there is none."""
+    """Return a file's size in bytes; None if it is missing."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -257,7 +257,7 @@ def _print_rows(
     *,
     verbose: bool,
 ) -> None:
-    """Print what was found as tables."""
+    """Print the rows as tables."""
     for log_dir in selection.store.log_dirs:
         state = "closed in order" if log_dir.is_clean else "not closed in order"
         partitions = counted(len(log_dir.partition_paths), "partition")
@@ -305,7 +305,7 @@ def _print_partitions(rows: Sequence[Row], zone: tzinfo | None) -> None:
 
 
 def _missing(row: Row) -> str:
-    """Say which kinds of index files are missing, and of how many segments."""
+    """Return which kinds of index files are missing, and for how many segments."""
     missing = [f"{count} .{kind}" for kind, count in row["missing"].items() if count]
     return ", ".join(missing) or "-"
 
@@ -337,7 +337,7 @@ def _number(value: int | None) -> str:
 
 
 def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
-    """Say which batch of which segment holds an offset."""
+    """Print the batch and the segment that hold an offset."""
     row = log.beside_changes(lambda: _place(log, offset))
     if as_json:
         write_json(row)
@@ -346,7 +346,7 @@ def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
 
 
 def _place(log: PartitionLog, offset: int) -> Row:
-    """Describe the batch that holds an offset, or the first behind it."""
+    """Describe the batch that holds an offset, or the first batch after it."""
     start, end = log.log_start_offset, log.log_end_offset
     if not start <= offset < end:
         there = f"it has {start} to {end - 1}" if start < end else "it has no records"
@@ -354,11 +354,11 @@ def _place(log: PartitionLog, offset: int) -> Row:
     for segment in log.segments_between(offset, INT64_MAX):
         found = segment.translate_offset(offset)
         if found is None:
-            continue  # a gap that reaches to the segment's end
+            continue  # the gap extends to the end of the segment
         with segment.open_log() as file:
             batch = next(file.batches(found.position), None)
         if batch is None:
-            raise SegmentGoneError(segment.log_path)  # cut there just now
+            raise SegmentGoneError(segment.log_path)  # truncated meanwhile
         return {
             "kind": "batch",
             "topic": log.topic,

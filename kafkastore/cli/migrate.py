@@ -1,4 +1,4 @@
-"""``kafkastore migrate``: time indexes for directories from before them."""
+"""``kafkastore migrate``: add time indexes to directories that have none."""
 from __future__ import annotations
 
 from collections import Counter
@@ -109,7 +109,7 @@ def command(
             raise click.UsageError("--resume goes without --dry-run and --copy-to")
         return _resume(paths, options.undo_dir, as_json, master)
     options.check(paths)
-    chosen = select(paths, topics, partitions)  # complains before anything is read or copied
+    chosen = select(paths, topics, partitions)  # raises before anything is read or copied
     if save_mtimes is not None:
         check_output(save_mtimes, chosen.store)
         write_mtimes(save_mtimes, chosen.logs())
@@ -139,7 +139,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """What the options say of any directory."""
+    """The options that are the same for all directories."""
 
     mode: Mode
     entry_offset: EntryOffset
@@ -150,7 +150,7 @@ class _How:
 
 
 class _Found(NamedTuple):
-    """One directory: what there is, what is to be done, and what comes of it."""
+    """The survey and plan of one directory, and sample answers before and after."""
 
     survey: Survey
     plan: Plan
@@ -158,12 +158,12 @@ class _Found(NamedTuple):
 
     @property
     def has_given_mtimes(self) -> bool:
-        """Whether any modification time that was given is of a segment here."""
+        """Return whether a given modification time is of a segment in this directory."""
         return any(each.mtime_is_given for part in self.survey.partitions for each in part.segments)
 
 
 def _look_at(path: Path, chosen: Collection[TopicPartition], how: _How) -> _Found:
-    """Survey the partitions chosen in a directory, plan, and ask for sample times."""
+    """Survey the selected partitions of a directory, make the plan, and compute sample answers."""
     here = [each for each in select([path]).topic_partitions if each in chosen]
     surveyed = _survey(path, here, how)
     planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
@@ -175,7 +175,7 @@ def _look_at(path: Path, chosen: Collection[TopicPartition], how: _How) -> _Foun
 
 
 def _survey(path: Path, here: Collection[TopicPartition], how: _How) -> Survey:
-    """Survey partitions of a directory, by threads or by Spark."""
+    """Survey partitions of a directory, in threads or on Spark."""
     read_logs = how.mode in READING_MODES
     if how.master is not None:
         from kafkastore.jobs import planning
@@ -202,7 +202,7 @@ def _survey(path: Path, here: Collection[TopicPartition], how: _How) -> Survey:
 
 
 def _show(found: _Found, mode: Mode, *, as_json: bool, verbose: bool) -> None:
-    """Print what was found, the plan, and the answers before and after."""
+    """Print the survey, the plan, and the answers before and after."""
     warnings = ((each.kind, str(each)) for each in found.survey.warnings)
     for line in few_lines(warnings, verbose=verbose or as_json):
         note(line)
@@ -225,7 +225,7 @@ def _show(found: _Found, mode: Mode, *, as_json: bool, verbose: bool) -> None:
 
 
 def _write_answers(found: Answers, root: str) -> None:
-    """Write answers as JSON: a line for each, and one for each broker."""
+    """Write answers as JSON: a line for each, and a summary for each broker version."""
     for partition in found.partitions:
         place = {"topic": partition.topic_partition.topic,
                  "partition": partition.topic_partition.partition}
@@ -245,7 +245,7 @@ def _write_answers(found: Answers, root: str) -> None:
 
 
 def _print_answers(found: Answers, *, verbose: bool) -> None:
-    """Print how many answers are right, and those that change or are wrong."""
+    """Print how many answers are correct, and those that change or are wrong."""
     problems = (
         (None, f"{each.topic_partition} is not asked for times: {each.problem}")
         for each in found.partitions
@@ -275,7 +275,7 @@ def _print_answers(found: Answers, *, verbose: bool) -> None:
 
 
 def _rows(found: Answers) -> Iterable[list[str]]:
-    """Yield the answers that change or are wrong; a row for all brokers that answer alike."""
+    """Yield answers that change or are wrong; broker versions with equal answers share a row."""
     for partition in found.partitions:
         alike: dict[SampleAnswer, list[str]] = {}
         for each in partition.answers:
@@ -292,7 +292,7 @@ def _rows(found: Answers) -> Iterable[list[str]]:
 
 
 def _print_left(left: Iterable[LeftSegment]) -> None:
-    """Say how many segments were left without a time index, and why; warnings have named them."""
+    """Print how many segments stay without a time index, and why; warnings have named them."""
     for reason, count in Counter(each.reason for each in left).items():
         print(visible(f"not done: {counted(count, 'segment')}: {reason}"))
 
@@ -300,7 +300,7 @@ def _print_left(left: Iterable[LeftSegment]) -> None:
 def _resume(
     paths: Sequence[Path], undo_dir: Path | None, as_json: bool, master: str | None
 ) -> int:
-    """Finish the plans that were interrupted in some directories."""
+    """Finish the interrupted plans of some directories."""
     for path in paths:
         refuse_remote(path)
     for path in paths:

@@ -1,4 +1,4 @@
-"""``--mtimes`` and what goes with it: modification times where files don't tell."""
+"""``--mtimes`` and related options: modification times from a file instead of the file system."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,16 +18,10 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class LegacyView(NamedTuple):
-    """What a legacy broker sees beside the log, as the functions of `kafkastore.legacy` take it.
+    """What a legacy broker uses besides the log, as `kafkastore.legacy` takes it.
 
-    Parameters
-    ----------
-    now : int
-        Its clock, ms since 1970.
-    mtimes : mapping of str to int, or None
-        Modification times that are given.
-    whole_seconds : bool
-        Whether its Java sees whole seconds only.
+    `now` is the broker's clock in ms since 1970; `mtimes` are the given modification times by path;
+    `whole_seconds` is for a Java version that reads whole seconds only.
     """
 
     now: int
@@ -36,7 +30,7 @@ class LegacyView(NamedTuple):
 
 
 def mtimes_options(function: FunctionT) -> FunctionT:
-    """Add ``--mtimes`` and ``--whole-seconds``, passed on as `mtimes_file`, `whole_seconds`."""
+    """Add ``--mtimes`` and ``--whole-seconds``, passed as `mtimes_file` and `whole_seconds`."""
     function = click.option(
         "--whole-seconds", is_flag=True,
         help="Legacy answers of a broker on Java 8 or 9, which sees modification times so.",
@@ -45,7 +39,7 @@ def mtimes_options(function: FunctionT) -> FunctionT:
 
 
 def mtimes_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator that adds ``--mtimes`` alone, passed on as `mtimes_file`."""
+    """Return a decorator that adds only ``--mtimes``, passed as `mtimes_file`."""
     return click.option(
         "--mtimes", "mtimes_file", type=ANY_PATH, metavar="FILE",
         help=f"{help_text}: JSON, paths of .log files and ms since 1970.",
@@ -53,7 +47,7 @@ def mtimes_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
 
 
 def save_mtimes_option(function: FunctionT) -> FunctionT:
-    """Add ``--save-mtimes``, passed on as `save_mtimes`."""
+    """Add ``--save-mtimes``, passed as `save_mtimes`."""
     return click.option(
         "--save-mtimes", type=ANY_PATH, metavar="FILE",
         help="Write the files' own modification times down, for a later --mtimes.",
@@ -61,40 +55,16 @@ def save_mtimes_option(function: FunctionT) -> FunctionT:
 
 
 def write_mtimes(path: Path, logs: Iterable[PartitionLog]) -> None:
-    """Write the modification times of partitions down.
-
-    Parameters
-    ----------
-    path : path
-        The file, which appears when it is whole.
-    logs : iterable of PartitionLog
-        The partitions.
-    """
+    """Write the modification times of partitions to a file, which appears when it is complete."""
     with written_whole(path) as stream:
         stream.write(pack_mtimes(mtimes_of(logs)))
 
 
 def load_mtimes(path: Path | None, selection: Selection) -> Mapping[str, int] | None:
-    """Read the modification times that the user gives.
+    """Read a file of modification times, in ms since 1970 by path; None stays None.
 
-    Parameters
-    ----------
-    path : path or None
-        The file; None if none is given.
-    selection : Selection
-        The partitions that are asked.
-
-    Returns
-    -------
-    mapping of str to int, or None
-        ms since 1970 by path.
-
-    Raises
-    ------
-    InvalidMtimesError
-        If the file is not of that kind.
-    click.UsageError
-        If a name could belong to any of several partitions.
+    Raises InvalidMtimesError for an invalid file, and click.UsageError if a name matches several
+    partitions.
     """
     if path is None:
         return None
@@ -112,18 +82,9 @@ def load_mtimes(path: Path | None, selection: Selection) -> Mapping[str, int] | 
 def watched(
     logs: Iterable[PartitionLog], path: Path | None, mtimes: Mapping[str, int] | None
 ) -> Iterator[PartitionLog]:
-    """Pass partitions on; behind the last, say so where `mtimes` names no segment of any.
+    """Yield the partitions; after the last, print a note if `mtimes` has no segment of any.
 
-    Parameters
-    ----------
-    logs : iterable of PartitionLog
-        The partitions that are asked.
-    path, mtimes : path or None, mapping or None
-        As for `load_mtimes`, and what that returned.
-
-    Yields
-    ------
-    PartitionLog
+    `mtimes` is what `load_mtimes` returned for `path`.
     """
     named = mtimes is None
     for log in logs:
@@ -134,7 +95,7 @@ def watched(
 
 
 def note_unnamed(path: Path) -> None:
-    """Say that a file of modification times names nothing of what is chosen."""
+    """Print that a file of modification times has no segment of the selected partitions."""
     note(
         f"{path} names no segment of what is chosen, so that the files' own modification "
         f"times count; its paths begin in the log directory: orders-3/...log"

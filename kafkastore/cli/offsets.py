@@ -1,4 +1,4 @@
-"""``kafkastore offsets``: which offset is at a time, by one or several rules."""
+"""``kafkastore offsets``: find the offset for a time, by one or several rules."""
 from __future__ import annotations
 
 import re
@@ -45,7 +45,7 @@ from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_VERSION, UnknownVersionError, rules_of
 
 LEGACY = "legacy"
-#: What may be asked for beside times; the names are those of Kafka's own GetOffsetShell.
+#: Special values besides times; the names are those of Kafka's GetOffsetShell.
 SPECIAL_TIMESTAMPS = {
     "latest": -1,
     "earliest": -2,
@@ -55,10 +55,10 @@ SPECIAL_TIMESTAMPS = {
     "earliest-pending-upload": -6,
 }
 _SPECIAL_NAMES = {timestamp: name for name, timestamp in SPECIAL_TIMESTAMPS.items()}
-#: What ``--rules all`` stands for, in the order of history.
+#: The rules of ``--rules all``, in historical order.
 ALL_RULES = (LEGACY, KIP_33, "2.4", CORRECT)
 
-#: Kafka's name of error 35.
+#: Kafka's name of error code 35.
 REFUSED = "UNSUPPORTED_VERSION"
 
 
@@ -67,7 +67,7 @@ def check_rules(name: str) -> str:
     if name in (CORRECT, KIP_33, LEGACY, "all"):
         return name
     try:
-        # "4" would be another broker as soon as a newer 4.x is known.
+        # "4" would mean another broker version when a newer 4.x is added.
         rules = rules_of(name) if "." in name else None
     except UnknownVersionError:
         rules = None
@@ -88,7 +88,7 @@ def _check_all_rules(
 
 
 class Answer(NamedTuple):
-    """What one partition answers for one time under one set of rules; offset None: nothing."""
+    """One partition's answer for one time under one set of rules; offset None is no answer."""
 
     rules: str
     offset: int | None
@@ -99,7 +99,7 @@ class Answer(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """All answers of one partition for one time, and a note where they differ."""
+    """All answers of one partition for one time, and a note if they differ."""
 
     log: PartitionLog
     asked: int
@@ -108,7 +108,7 @@ class Answers(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What every partition is asked."""
+    """The request that every partition answers."""
 
     targets: tuple[int, ...]
     rules: tuple[str, ...]
@@ -217,10 +217,8 @@ def command(
 
 
 def special_timestamp(text: str) -> int | None:
-    """Return a special timestamp that was written by its name or number; None for another text.
+    """Parse a special timestamp by name or number; return None for any other text.
 
-    Examples
-    --------
     >>> special_timestamp("earliest"), special_timestamp("-3"), special_timestamp("-2h")
     (-2, -3, None)
     """
@@ -231,7 +229,7 @@ def special_timestamp(text: str) -> int | None:
 
 
 def _check_isolation(rules: Sequence[str], isolation: Isolation) -> None:
-    """Refuse committed records of brokers that have no isolation; legacy never has one."""
+    """Refuse read_committed for brokers without isolation levels; legacy brokers have none."""
     for name in rules:
         if name != LEGACY:
             try:
@@ -241,7 +239,7 @@ def _check_isolation(rules: Sequence[str], isolation: Isolation) -> None:
 
 
 def _without_repetitions(names: Sequence[str]) -> list[str]:
-    """Write out ``all`` and keep the first of equal names."""
+    """Expand ``all`` and remove duplicates."""
     expanded = [each for name in names for each in (ALL_RULES if name == "all" else (name,))]
     return list(dict.fromkeys(expanded))
 
@@ -254,7 +252,7 @@ def _answers(
     *,
     is_streamed: bool,
 ) -> Iterator[Answers]:
-    """Ask every partition for every time; name those that cannot be read."""
+    """Ask every partition for every time; report those that cannot be read."""
     found = _readable_answers(logs, question, problems)
     return track(found, "times", total, while_printing=is_streamed)
 
@@ -264,7 +262,7 @@ def _readable_answers(
 ) -> Iterator[Answers]:
     for log in logs:
         skipped: list[SkippedBytes] = []
-        for target in question.targets:  # damage that one time meets, another may not
+        for target in question.targets:  # one time may hit corrupt bytes that another avoids
             asked = (_answers_of(log, each, question, skipped) for each in (target,))
             yield from problems.readable(log.topic_partition, asked)
         problems.add_skipped(log.topic_partition, dict.fromkeys(skipped))
@@ -308,7 +306,7 @@ def _answer(
 def _explained(
     log: PartitionLog, target: int, rules: str, question: Question
 ) -> Explanation | None:
-    """Say which way an answer was found; None where that leads past corrupt bytes."""
+    """Return the explanation of an answer; None if it runs into corrupt bytes."""
     try:
         return log.explain_timestamp(
             target, rules, isolation=question.isolation, indexes=question.indexes
@@ -340,7 +338,7 @@ def _note(
     answers: Sequence[Answer],
     skipped: list[SkippedBytes],
 ) -> str:
-    """Say how answers differ from the right one; nothing where all agree."""
+    """Describe how answers differ from the correct one; empty if all agree."""
     refused = ", ".join(f"{each.rules} refuses it" for each in answers if each.is_refused)
     if len({answer.offset for answer in answers}) == 1:
         return refused
@@ -386,12 +384,12 @@ def _as_json(found: Answers, answer: Answer, *, with_explanation: bool) -> dict[
 
 
 def _show_asked(asked: int, zone: tzinfo | None) -> str:
-    """Write what was asked for: a time, or the name of a special timestamp."""
+    """Format the requested time, or the name of a special timestamp."""
     return show_time(asked, zone) if asked >= 0 else _SPECIAL_NAMES.get(asked, str(asked))
 
 
 def _print_explanations(found: Iterator[Answers], zone: tzinfo | None) -> None:
-    """Print each answer with the way to it, a paragraph for each partition and time."""
+    """Print each answer with its explanation, a paragraph for each partition and time."""
     for each in found:
         print(visible(f"{each.log.topic_partition} at {_show_asked(each.asked, zone)}"))
         for answer in each.answers:
@@ -412,7 +410,7 @@ def _shown(answer: Answer) -> str:
 
 
 def _tell_bounds(selection: Selection, rules: Sequence[str]) -> None:
-    """Say which state of a broker is meant, where that is not in the directory itself."""
+    """Print which broker state the answers assume, if the directory does not show it."""
     by_broker = [name for name in rules if name != CORRECT]
     if by_broker and any(log.log_dir is None for log in selection.logs()):
         note(
@@ -443,7 +441,7 @@ def _print_one_rule(found: Sequence[Answers], zone: tzinfo | None) -> None:
 def _print_side_by_side(
     found: Sequence[Answers], rules: Sequence[str], zone: tzinfo | None
 ) -> None:
-    """Print one column of offsets for each of the rules, then what the last of them found."""
+    """Print a column of offsets for each set of rules, then the record that the last one found."""
     print_table(
         ["partition", "asked", *rules, "time of the record", "epoch", "note"],
         (
@@ -462,7 +460,7 @@ def _print_side_by_side(
 
 
 def _record_of(answers: Sequence[Answer], zone: tzinfo | None) -> tuple[str, str]:
-    """Return time and epoch of the record found by the last rules that look at records."""
+    """Return time and epoch of the record found by the last rules that look up records."""
     by_record = [each for each in answers if each.rules != LEGACY]
     if not by_record:
         return "-", "-"

@@ -1,4 +1,4 @@
-"""``--spark``: a command's work on many partitions, done by Spark or by this process."""
+"""``--spark``: run a command's work on many partitions on Spark, or in this process."""
 from __future__ import annotations
 
 import shlex
@@ -24,16 +24,16 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: What jobs on Spark import.
+#: Packages that jobs on Spark import.
 _NEEDED = ("pyspark", "pandas")
 
 
 class NotInstalledError(KafkaStoreError):
-    """A package of an extra is not there."""
+    """A package of an extra that is not installed."""
 
 
 def spark_option(function: FunctionT) -> FunctionT:
-    """Add ``--spark``, passed on as `master`: None where the work is done here."""
+    """Add ``--spark``, passed as `master`; None runs the work in this process."""
     return click.option(
         "--spark", "master", metavar="MASTER",
         help="Do the work on Spark: local[*], local[4], spark://host:7077, sc://host:15002. What "
@@ -50,37 +50,17 @@ def executor(
     total: int | None = None,
     while_printing: bool = False,
 ) -> Iterator[Runner]:
-    """Choose the runner of a job, and show how far it is.
+    """Choose the runner of a job, and show a progress bar.
 
-    Parameters
-    ----------
-    master : str or None
-        As `spark_option` passes it on. The Spark session is started here, and stopped at the end if
-        it was not there before.
-    what : str
-        The work, in a word or two, for the bar.
-    here : callable
-        The runner without Spark.
-    total : int, optional
-        How many items there are, where they are not listed beforehand.
-    while_printing : bool
-        Whether results are printed as they come. Those of Spark come when all work is done.
-
-    Yields
-    ------
-    Runner
-
-    Raises
-    ------
-    NotInstalledError
-        If there is no Spark here.
+    With a `master`, start a Spark session and stop it at the end if it is new; else use `here`. The
+    results of Spark come when all work is done. Raises NotInstalledError without Spark.
     """
     if master is not None:
         with session_of(master) as spark:
             yield _on_spark(spark, what)
         return
 
-    # The bar's `with` is not in a generator, which the garbage collector may end in any thread.
+    # Not a `with` in a generator: the garbage collector may close that in any thread.
     with ExitStack() as shown:
 
         def run(
@@ -97,7 +77,7 @@ def executor(
 
 
 def _on_spark(spark: Any, what: str) -> Runner:
-    """Return the runner of a Spark session."""
+    """Return a runner that uses a Spark session."""
     def run(
         work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
     ) -> Iterator[Result]:
@@ -112,14 +92,14 @@ def _on_spark(spark: Any, what: str) -> Runner:
 
             with failures_of_spark():
                 results = spread(spark, work, items, weigh=weigh, progress=show)
-                first = list(islice(results, 1))  # when it is there all are, and the bar can go
+                first = list(islice(results, 1))  # all results come together: the bar can end
         return chain(first, _told_of_spark(results))
 
     return run
 
 
 def _told_of_spark(results: Iterator[Result]) -> Iterator[Result]:
-    """Yield results; what Spark ends with becomes a sentence."""
+    """Yield results; turn an error of Spark into one sentence."""
     while True:
         with failures_of_spark():
             following = list(islice(results, 1))
@@ -130,23 +110,10 @@ def _told_of_spark(results: Iterator[Result]) -> Iterator[Result]:
 
 @contextmanager
 def session_of(master: str) -> Iterator[Any]:
-    """Start a Spark session, and stop it at the end if it was not there before.
+    """Start a Spark session, and stop it at the end if it is new.
 
-    Parameters
-    ----------
-    master : str
-        As for `kafkastore.spark.session`.
-
-    Yields
-    ------
-    SparkSession
-
-    Raises
-    ------
-    NotInstalledError
-        If there is no Spark here.
-    SparkFailedError
-        If Spark fails in the `with` block; says what to do.
+    `master` is as for `kafkastore.spark.session`. Raises NotInstalledError if Spark is not
+    installed, and SparkFailedError, with the remedy, if Spark fails in the `with` block.
     """
     check_installed("--spark", _NEEDED)
     with ExitStack() as stack:
@@ -161,22 +128,9 @@ def session_of(master: str) -> Iterator[Any]:
 
 
 def expected(error: Exception) -> str:
-    """Say what went wrong with one partition of several.
+    """Describe an error of one of several partitions, as one sentence without a full stop.
 
-    Parameters
-    ----------
-    error : Exception
-        As a job ended with.
-
-    Returns
-    -------
-    str
-        One sentence, without a full stop.
-
-    Raises
-    ------
-    Exception
-        The error, if it is none that a directory can cause.
+    Raises the error itself if a directory cannot cause it.
     """
     if isinstance(error, KafkaStoreError | OSError):
         return sentence(error)
@@ -184,19 +138,9 @@ def expected(error: Exception) -> str:
 
 
 def check_installed(what: str, packages: Sequence[str]) -> None:
-    """Refuse where packages of the extra ``spark`` are missing.
+    """Raise NotInstalledError if packages of the extra ``spark`` are missing.
 
-    Parameters
-    ----------
-    what : str
-        What needs them.
-    packages : sequence of str
-        Their names.
-
-    Raises
-    ------
-    NotInstalledError
-        If one is not there.
+    `what` names the feature that needs them.
     """
     missing = [name for name in packages if find_spec(name) is None]
     if missing:

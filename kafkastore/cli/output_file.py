@@ -1,6 +1,6 @@
-"""A file that a command writes: there whole, or not at all.
+"""Output files of commands: a file appears when it is complete, or not at all.
 
-A pipe or a device is written directly.
+Output to a pipe or a device is written directly.
 """
 from __future__ import annotations
 
@@ -16,30 +16,17 @@ from kafkastore.cli import interrupts
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.store.log_store import LogStore
 
-#: Names that stand for standard output.
+#: Names of standard output.
 STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 
 
 def is_stdout(path: Path | None) -> bool:
-    """Whether a command was asked to write to standard output."""
+    """Return whether a path is standard output."""
     return str(path) in STDOUT
 
 
 def check_output(path: Path, store: LogStore) -> None:
-    """Refuse an output file that would lie in a directory being read, or that can't be written.
-
-    Parameters
-    ----------
-    path : path
-        Where the output is to go.
-    store : LogStore
-        What is being read.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is not safe.
-    """
+    """Raise ChangeRefusedError if an output file is in a directory of `store`, or not writable."""
     if is_stdout(path):
         raise ChangeRefusedError(f"{path} is standard output; name a file")
     if _is_stream(path):
@@ -63,7 +50,7 @@ def check_output(path: Path, store: LogStore) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether there is a pipe or a character device of this name."""
+    """Return whether a path is a pipe or a character device."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -75,15 +62,8 @@ def _is_stream(path: Path) -> bool:
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """Open a file that appears under its name when the `with` block ends without an error.
 
-    Parameters
-    ----------
-    path : path
-        The file; replaced if it is there. What is written to a pipe or a device is there at once.
-
-    Yields
-    ------
-    binary file
-        A temporary file beside it, removed if anything goes wrong.
+    An existing file is replaced. The temporary file is next to it, and removed after an error. A
+    pipe or a device is written directly.
     """
     if _is_stream(path):
         with open(path, "wb") as stream:
@@ -91,7 +71,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         return
     target = Path(os.path.realpath(path))
     name = str(target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial"))
-    # Known before it is there: an interrupt may come at any moment.
+    # Added before the file exists: an interrupt may come at any moment.
     interrupts.temporary_files.add(name)
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -105,14 +85,14 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             os.unlink(name)
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # of a full disk, say, which one
+            error.filename = str(path)  # name the user's file, not the temporary one
         raise
     finally:
         interrupts.temporary_files.discard(name)
 
 
 def _mode(target: Path) -> int:
-    """Return the mode of the file to be replaced, or that of any new one."""
+    """Return the mode of the file to replace, or the default mode of a new file."""
     try:
         return stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""``kafkastore pipeline``: the whole way on Spark, from log directories to a report."""
+"""``kafkastore pipeline``: run all steps on Spark, from log directories to a report."""
 from __future__ import annotations
 
 import shlex
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
     from kafkastore.spark.pipeline.results import Agreement, PipelineResult, StoreResult, SummaryRow
 
-#: What the extra `spark` brings and the pipeline imports.
+#: Packages that the pipeline imports; the extra `spark` installs them.
 _NEEDED = ("pyspark", "pandas", "jinja2", "matplotlib")
 
 
@@ -69,7 +69,7 @@ def command(
     if undo_dir is not None and not in_place:
         raise click.UsageError("--undo-dir goes with --in-place")
     for path in paths:
-        open_store(path)  # complains about a wrong path before Spark is imported
+        open_store(path)  # checks the path before Spark is imported
     if in_place and not yes:
         check_can_confirm("--in-place")
         confirm(f"Migrate {', '.join(map(str, paths))} in place?", "nothing was changed")
@@ -109,7 +109,7 @@ def command(
 
 
 def _undo_areas(paths: tuple[Path, ...], undo_dir: Path | None) -> dict[Path, str]:
-    """Say of each migration of some directories how far it is, and how to go back."""
+    """Describe the state of each migration of some directories, and how to undo it."""
     return {
         journal.area: (
             f"{len(journal.changed):,} of {counted(len(journal.plan.changes), 'file')} are changed "
@@ -122,7 +122,7 @@ def _undo_areas(paths: tuple[Path, ...], undo_dir: Path | None) -> dict[Path, st
 
 
 def _import_pipeline() -> Callable[..., Any]:
-    """Import the pipeline; one sentence where Spark is not installed."""
+    """Import the pipeline; raise with one sentence if Spark is not installed."""
     check_installed("the pipeline", _NEEDED)
     from kafkastore.spark.pipeline import run_pipeline
 
@@ -130,18 +130,18 @@ def _import_pipeline() -> Callable[..., Any]:
 
 
 def _write_step(step: str, seconds: float, summary: str) -> None:
-    """Write a step that is done, as JSON."""
+    """Write a finished step as JSON."""
     write_json({"kind": "step", "step": step, "seconds": round(seconds, 3), "summary": summary})
     sys.stdout.buffer.flush()
 
 
 def _print_step(step: str, seconds: float, summary: str) -> None:
-    """Print a step that is done."""
+    """Print a finished step."""
     print(visible(f"{step:<18} {seconds:7.1f} s  {summary}".rstrip()), flush=True)
 
 
 def _write_result(result: PipelineResult) -> None:
-    """Write each store in numbers, then where everything lies, as JSON."""
+    """Write the figures of each store, then the output paths, as JSON."""
     for row in result.summary():
         numbers = row._asdict()
         agreements = {name: numbers[name]._asdict() for name in ("before", "after")}
@@ -167,7 +167,7 @@ def _write_result(result: PipelineResult) -> None:
 
 
 def _print_result(result: PipelineResult) -> None:
-    """Print each store in numbers, where everything lies, and what to try next."""
+    """Print the figures of each store, the output paths, and what to try next."""
     print()
     print_table(
         ["store", "partitions", "segments", "records", "size", "findings", "files made", "legacy",
@@ -221,12 +221,12 @@ def _change(before: str, after: str) -> str:
 
 
 def _has_timestamps(store: StoreResult) -> bool:
-    """Whether any record has a timestamp, so that a time can be asked for."""
+    """Return whether any record has a timestamp, so that a lookup by time is possible."""
     return any(row.correct is not None for rows in store.after.values() for row in rows)
 
 
 def _next_commands(result: PipelineResult) -> list[str]:
-    """Return commands to look at the result, and to do the same with one's own data."""
+    """Return commands that show the result, and that run the same on the user's own data."""
     stamped = [store for store in result.stores if _has_timestamps(store)]
     migrated = shlex.quote((stamped or result.stores)[0].migrated)
     another = shlex.quote(str(result.out.with_name(result.out.name + "-2")))

@@ -12,9 +12,9 @@ from kafkastore.cli.tables import counted, print_table, show_size
 
 
 def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
-    """Print what a plan would alter: all files if `verbose`, else a few of those alike.
+    """Print a plan's changes: all files if `verbose`, else a few of each kind.
 
-    As JSON: a line for the plan, and a line for each change as the plan itself keeps it.
+    As JSON: a line for the plan, and a line for each change as in the plan's own JSON.
     """
     if as_json:
         write_json(
@@ -45,7 +45,7 @@ def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
 
 
 def _rows(plan: Plan, groups: Sequence[Alike[FileChange]]) -> Iterator[list[str]]:
-    """Yield a row for each file that is shown, in the plan's order, then one for the others."""
+    """Yield a row for each file to show, in the plan's order, then one for the others."""
     shown = {each.path for group in groups for each in group.shown}
     for each in plan.changes:
         if each.path in shown:
@@ -58,13 +58,13 @@ def _rows(plan: Plan, groups: Sequence[Alike[FileChange]]) -> Iterator[list[str]
 
 
 def _kind(change: FileChange) -> tuple[str, str, str]:
-    """Return what changes have in common whose reasons differ in nothing but numbers."""
+    """Return the kind of a change; reasons that differ only in numbers are of one kind."""
     path = PurePosixPath(change.path)
     return action(change), path.suffix or path.name, re.sub(r"\d+", "#", change.reason)
 
 
 def action(change: FileChange) -> str:
-    """Return what becomes of a file, in a word."""
+    """Return in one word what a change does to its file."""
     if change.before is None:
         return "create"
     return "remove" if change.after is None else "replace"

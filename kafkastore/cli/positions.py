@@ -1,4 +1,4 @@
-"""Where consumers are, as the user gives it: options and a file of JSON lines."""
+"""Consumer positions from the user: options, and a file of JSON lines."""
 from __future__ import annotations
 
 import json
@@ -16,11 +16,11 @@ from kafkastore.formats.group_metadata import OffsetCommitKey
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_NUMBER = re.compile(r"[0-9]{1,100}")  # of ASCII; more digits are no number to Python
+_NUMBER = re.compile(r"[0-9]{1,100}")  # ASCII only; Python refuses to parse very long numbers
 
 
 class InvalidPositionError(KafkaStoreError, ValueError):
-    """A position in a file that is none."""
+    """An invalid position in a file."""
 
 
 def position_options(function: FunctionT) -> FunctionT:
@@ -48,26 +48,10 @@ def position_options(function: FunctionT) -> FunctionT:
 def read_positions(
     given: Sequence[tuple[OffsetCommitKey, int]], file: Path | None
 ) -> dict[OffsetCommitKey, int] | None:
-    """Put together the positions that were given.
+    """Combine the given positions; None if there are none, then ``__consumer_offsets`` is used.
 
-    Parameters
-    ----------
-    given : sequence
-        As `position_options` passes on.
-    file : path or None
-        Of JSON lines.
-
-    Returns
-    -------
-    dict or None
-        None where none are given: then those of ``__consumer_offsets`` count.
-
-    Raises
-    ------
-    InvalidPositionError
-        If a line of the file is no position.
-    OSError
-        If the file can't be read.
+    `file` has JSON lines. Raises InvalidPositionError for an invalid line, OSError if the file
+    cannot be read.
     """
     if file is None:
         return dict(given) if given else None
@@ -77,7 +61,7 @@ def read_positions(
 def _parse_positions(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> list[tuple[OffsetCommitKey, int]]:
-    """Take positions apart; a group's name may have colons in it."""
+    """Parse positions; a group's name may contain colons."""
     found = []
     for text in texts:
         parts = text.rsplit(":", 3)
@@ -100,7 +84,7 @@ def _of_file(file: Path) -> Iterator[tuple[OffsetCommitKey, int]]:
 
 
 def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int]:
-    """Read one position; further fields are passed over."""
+    """Parse one position; unknown fields are ignored."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""``kafkastore predict``: what a broker's next start would do to the directories."""
+"""``kafkastore predict``: show what a broker's next start would do to the directories."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ _ARE = {
     Outcome.IS_CHANGED: "get other files beside their logs",
     Outcome.IS_LOADED: "are loaded as they are",
 }
-#: Of a list of files, so many are named; --json has them all.
+#: How many files of a list are named; --json has all of them.
 _MOST_NAMES = 3
 _BAD = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS)
 
@@ -85,7 +85,7 @@ def command(
 
 
 def _counted(found: Iterable[Prediction], total: PredictionSummary) -> Iterator[Prediction]:
-    """Count predictions as they go by."""
+    """Yield predictions and count them."""
     for each in found:
         total.add(each)
         yield each
@@ -101,7 +101,7 @@ def _place(each: Prediction) -> dict[str, Any]:
 
 
 def _print(found: Iterable[Prediction], *, verbose: bool) -> None:
-    """Tell what happens to directories that are not loaded as they are."""
+    """Print what happens to directories that a broker does not load unchanged."""
     shown = (each for each in found if each.outcome is not Outcome.IS_LOADED)
     if verbose:
         for each in shown:
@@ -118,7 +118,7 @@ def _print(found: Iterable[Prediction], *, verbose: bool) -> None:
 
 
 def _lines(each: Prediction) -> Iterator[str]:
-    """Tell what happens to one directory, step by step."""
+    """Describe what happens to one directory, step by step."""
     why = f": {each.why}" if each.why else ""
     yield f"{each.path} {_SAID[each.outcome]}{why}"
     recovered = each.recovered
@@ -155,7 +155,7 @@ def _lines(each: Prediction) -> Iterator[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    """Count files and name the first ones."""
+    """Format the number of files and the first names."""
     if len(names) == 1:
         return names[0]
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""

@@ -1,4 +1,4 @@
-"""What a command over many partitions could not read: named, while it goes on with the others."""
+"""Problems of a command over many partitions: each is reported, and the command continues."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,14 +31,9 @@ on_corrupt_option = click.option(
 
 
 class Problems:
-    """The problems of one command.
+    """The problems of one command on a number of `partitions`.
 
-    Parameters
-    ----------
-    partitions : int
-        How many the command is about.
-    on_corrupt : str
-        As chosen by `on_corrupt_option`. Default, of commands without that option: "raise".
+    `on_corrupt` is as chosen by `on_corrupt_option`; "raise" for commands without that option.
     """
 
     def __init__(self, partitions: int, on_corrupt: OnCorrupt | None = None) -> None:
@@ -51,13 +46,13 @@ class Problems:
 
     @property
     def exit_code(self) -> int:
-        """0 without a problem; 2 if no partition could be read to its end, else 1."""
+        """0 without problems; 2 if no partition could be read to its end, else 1."""
         if self._unreadable and len(self._unreadable) >= self._partitions:
             return UNREADABLE
         return FOUND_PROBLEMS if self.count else 0
 
     def logs(self, selection: Selection) -> Iterator[PartitionLog]:
-        """Open the chosen partitions one by one; name those that cannot be opened."""
+        """Open the selected partitions one by one; report those that cannot be opened."""
         return self.results(selection, selection.topic_partitions, lambda log: log)
 
     def results(
@@ -66,7 +61,7 @@ class Problems:
         topic_partitions: Iterable[TopicPartition],
         work: Callable[[PartitionLog], ResultT],
     ) -> Iterator[ResultT]:
-        """Yield what comes of some of the chosen partitions; name those that cannot be read."""
+        """Yield the result of `work` for each partition; report those that cannot be read."""
         for topic_partition in topic_partitions:
             try:
                 result = work(selection.store.partitions[topic_partition])
@@ -78,7 +73,7 @@ class Problems:
     def known(
         self, outcomes: Iterable[tuple[Copies, ResultT | Failed]]
     ) -> Iterator[ResultT]:
-        """Yield the results of a job; name the partitions that cannot be read."""
+        """Yield the results of a job; report the partitions that cannot be read."""
         for copies, result in outcomes:
             if isinstance(result, Failed):
                 self.add(TopicPartition(copies[0].topic, copies[0].partition), result.error)
@@ -86,7 +81,7 @@ class Problems:
                 yield result
 
     def readable(self, partition: object, items: Iterable[ItemT]) -> Iterator[ItemT]:
-        """Yield items up to the first that cannot be read, which is named."""
+        """Yield items up to the first that cannot be read, which is reported."""
         iterator = iter(items)
         while True:
             try:
@@ -97,10 +92,10 @@ class Problems:
                 self.add(partition, error)
                 return
             yield item
-            del item  # lest it is kept while the next one is read
+            del item  # do not keep it in memory while the next one is read
 
     def add(self, partition: object, error: Exception) -> None:
-        """Name a partition that cannot be read; raise an error that no directory can cause."""
+        """Report a partition that cannot be read; raise an error that a directory cannot cause."""
         if not isinstance(error, KafkaStoreError | OSError):
             raise error
         self.count += 1
@@ -108,14 +103,14 @@ class Problems:
         way_out = ""
         if isinstance(error, CorruptionError) and self._has_choice and self.on_corrupt == "raise":
             way_out = "; --on-corrupt skip reads on after it"
-        # Several groups, times or tables may meet the same one.
+        # Several groups, times or tables may run into the same error.
         said = (str(partition), sentence(error))
         if said not in self._said:
             self._said.add(said)
             tell(f"{partition}: {sentence(error)}{way_out}")
 
     def add_skipped(self, partition: object, skipped: Iterable[SkippedBytes]) -> None:
-        """Say what was skipped in a partition."""
+        """Report the bytes that were skipped in a partition."""
         for each in skipped:
             self.count += 1
             note(f"{partition}: {each}")

@@ -1,4 +1,4 @@
-"""A bar on stderr while long work goes on, if somebody is there to see it."""
+"""Progress bars on stderr, if stderr is a terminal."""
 from __future__ import annotations
 
 import sys
@@ -19,21 +19,10 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress(what: str, total: int | None, *, while_printing: bool = False) -> Iterator[Advance]:
-    """Show how far some work is.
+    """Show a progress bar, and yield a function to call with the number of new steps done.
 
-    Parameters
-    ----------
-    what : str
-        The work, in a word or two.
-    total : int or None
-        Steps in all, if known.
-    while_printing : bool
-        Whether the work prints lines as it goes: no bar is drawn then where they go to a terminal.
-
-    Yields
-    ------
-    callable
-        To be told of every few steps done. Shows nothing where stderr is no terminal.
+    `what` is the label, `total` the number of steps if known. `while_printing`: the work prints
+    lines as it runs, so no bar is drawn if stdout is a terminal too.
     """
     if not sys.stderr.isatty() or (while_printing and sys.stdout.isatty()):
         yield lambda steps: None
@@ -44,7 +33,7 @@ def progress(what: str, total: int | None, *, while_printing: bool = False) -> I
 
 
 def counting(advance: Advance) -> Callable[[int, int | None], None]:
-    """Return the callback that moves a bar on to the number of steps that are done."""
+    """Return a callback for `progress(done, total)` that moves a bar."""
     before = 0
 
     def show(done: int, _: int | None) -> None:
@@ -58,22 +47,12 @@ def counting(advance: Advance) -> Callable[[int, int | None], None]:
 def track(
     items: Iterable[Item], what: str, total: int, *, while_printing: bool = False
 ) -> Iterator[Item]:
-    """Yield items one by one, and show how far the command is with them.
+    """Yield items and show progress; an item is done when the next is requested.
 
-    Parameters
-    ----------
-    items : iterable
-        Each is done when the next is asked for.
-    what, total, while_printing : str, int, bool
-        As for `progress`.
-
-    Yields
-    ------
-    object
-        The items.
+    `what`, `total` and `while_printing` are as for `progress`.
     """
-    # A `with` block here would end where the generator is dropped: the garbage collector may do
-    # that in any thread, and the bar waits for one of its own. The command's end takes it away.
+    # Not a `with` block: the garbage collector may close a dropped generator in any thread, and the
+    # bar waits for a thread of its own. The end of the command closes the bar.
     stack = click.get_current_context().with_resource(ExitStack())
     advance = stack.enter_context(progress(what, total, while_printing=while_printing))
     for each in items:
@@ -83,7 +62,7 @@ def track(
 
 
 def bar() -> Progress:
-    """Make a bar that is gone when its `with` block ends."""
+    """Return a bar that disappears when its `with` block ends."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -103,19 +82,15 @@ def bar() -> Progress:
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
-        redirect_stdout=False,  # else what is piped on would go to the terminal
+        redirect_stdout=False,  # otherwise piped output would go to the terminal
     )
 
 
 class StepProgress:
-    """Shows the steps of a long job, each with a bar while it goes on and a line when it is done.
+    """Shows the steps of a long job, each with a bar while it runs and a line when it is done.
 
-    A `kafkastore.spark.progress.Progress`.
-
-    Parameters
-    ----------
-    tell : callable
-        Told of each step that is done: its name, its seconds, what came of it.
+    A `kafkastore.spark.progress.Progress`. `tell` is called after each step with its name, its
+    seconds and a summary.
     """
 
     def __init__(self, tell: Callable[[str, float, str], None]) -> None:
@@ -123,7 +98,7 @@ class StepProgress:
         self._bar: Progress | None = None
 
     def step_started(self, step: str, unit: str, total: int | None) -> None:
-        """Begin a bar."""
+        """Show a bar."""
         if sys.stderr.isatty():
             self._bar = bar()
             self._bar.add_task(step, total=total, unit=unit)
@@ -135,12 +110,12 @@ class StepProgress:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total)
 
     def step_finished(self, step: str, seconds: float, summary: str) -> None:
-        """Take the bar away and tell of the step."""
+        """Remove the bar and report the step."""
         self.close()
         self._tell(step, seconds, summary)
 
     def close(self) -> None:
-        """Take away the bar of a step that failed; safe to repeat."""
+        """Remove the bar of a failed step; may be called again."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

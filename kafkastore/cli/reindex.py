@@ -58,7 +58,7 @@ def command(
     rules_of(rules)
     options.check(paths)
     for path in paths:
-        select([path], topics, partitions)  # complains before anything is read or copied
+        select([path], topics, partitions)  # raises before anything is read or copied
     how = _How(rules, index_interval_bytes, up_to_damage, master)
     with nullcontext() if master is None else session_of(master):
         plans = [
@@ -74,7 +74,7 @@ def command(
 
 
 class _How(NamedTuple):
-    """What the options say of any directory."""
+    """The options that are the same for all directories."""
 
     rules: str
     index_interval_bytes: int
@@ -85,7 +85,7 @@ class _How(NamedTuple):
 def _plan(
     path: Path, topics: tuple[str, ...], partitions: tuple[int, ...], how: _How
 ) -> ReindexPlan:
-    """Plan one directory, in threads or by the executors of a Spark."""
+    """Plan one directory, in threads or on the executors of Spark."""
     chosen = select([path], topics, partitions)
     if how.master is not None:
         from kafkastore.jobs import planning

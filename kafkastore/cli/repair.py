@@ -1,4 +1,4 @@
-"""``kafkastore repair``: repair damaged logs and indexes, and keep all bytes that leave."""
+"""``kafkastore repair``: repair damaged logs and indexes; all removed bytes are kept."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,39 +21,39 @@ from kafkastore.cli.tables import counted, print_table
 from kafkastore.cli.visible import visible
 from kafkastore.versions import rules_of
 
-#: The broker whose way is shown next to `KEEP` where none is chosen.
+#: The broker whose repair is shown next to `KEEP` if the user chooses none.
 _BROKER = "2.4"
 
 
 class _Outcome(NamedTuple):
-    """What one way of repair does to all the directories."""
+    """The plans for all directories under one way of repair."""
 
     like: str
     plans: list[RepairPlan]
 
     @property
     def damages(self) -> list[Damage]:
-        """What leaves logs."""
+        """Bytes that are removed from logs."""
         return [each for plan in self.plans for each in plan.damages]
 
     @property
     def left_alone(self) -> list[LeftAlone]:
-        """What is not repaired."""
+        """Problems that are not repaired."""
         return [each for plan in self.plans for each in plan.left_alone]
 
     @property
     def files(self) -> int:
-        """How many are changed."""
+        """Number of changed files."""
         return sum(len(planned.changes) for planned in self.plans)
 
     @property
     def lost_bytes(self) -> int:
-        """How many bytes leave logs."""
+        """Number of bytes that are removed from logs."""
         return sum(each.size for each in self.damages)
 
     @property
     def exit_code(self) -> int:
-        """Of a run that leaves something alone."""
+        """The exit code: not 0 if some problems are not repaired."""
         if any(isinstance(each.error, OSError) for each in self.left_alone):
             return UNREADABLE
         return FOUND_PROBLEMS if self.left_alone else 0
@@ -142,7 +142,7 @@ def _plan(
 
 
 def _show_choice(outcomes: list[_Outcome], *, as_json: bool, verbose: bool) -> None:
-    """Print what either way costs."""
+    """Print what each way of repair costs."""
     for outcome in outcomes:
         if as_json:
             write_json(
@@ -181,7 +181,7 @@ def _tell_left(outcome: _Outcome, *, as_json: bool) -> None:
 
 
 def _print_damages(outcome: _Outcome, indent: str = "", *, verbose: bool) -> None:
-    """Print what is corrupt, and what becomes of it."""
+    """Print what is corrupt, and what the repair does with it."""
     lines = ((None, _line(each)) for each in outcome.damages)
     for line in few_lines(lines, verbose=verbose):
         print(visible(f"{indent}{line}"))

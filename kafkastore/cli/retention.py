@@ -31,7 +31,7 @@ Options = dict[str, str]
 def _parse_options(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> Options:
-    """Take ``key=value`` apart."""
+    """Parse ``key=value`` pairs."""
     options = {}
     for text in texts:
         key, separator, value = text.partition("=")
@@ -44,7 +44,7 @@ def _parse_options(
 def _parse_retention_ms(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> str | None:
-    """Take Kafka's number, which is -1 for no limit, or a duration with units."""
+    """Parse retention.ms: a number, -1 for no limit, or a duration with units."""
     if text is None or text.strip().startswith("-"):
         return text
     return str(parse_duration(context, parameter, text))
@@ -103,7 +103,7 @@ def command(
     for name, value in (("retention.ms", retention_ms), ("retention.bytes", retention_bytes)):
         if value is not None:
             options[name] = value
-    config = LogConfig.of(options)  # a wrong option is told once, not for each partition
+    config = LogConfig.of(options)  # checked once, not for each partition
     rules_of(version)
     moment = parse_moment(now, zone)
     selection = select(paths, topics, partitions)
@@ -143,7 +143,7 @@ def _is_doubtful(found: PartitionRetention) -> bool:
 
 
 def _is_wrong(fate: SegmentFate) -> bool:
-    """Whether a segment's time is doubtful, and matters."""
+    """Return whether a segment's time is doubtful and affects retention."""
     is_doubtful = fate.doubt is not None or fate.dated_by is DatedBy.ZEROS
     return is_doubtful and fate.expires_at is not None
 
@@ -187,7 +187,7 @@ def _print(
     *,
     verbose: bool,
 ) -> None:
-    """Print a table, what is to be known besides, and a summary."""
+    """Print a table, remarks and a summary."""
     print(
         f"a broker of Kafka {version} at {show_time(now, zone)}, "
         f"retention.ms={config.retention_ms}{_in_words(config.retention_ms)}, "
@@ -257,7 +257,7 @@ def _print_segments(found: Sequence[PartitionRetention], zone: tzinfo | None) ->
 
 
 def _rule(fate: SegmentFate) -> str:
-    """Name what a segment goes by, as Kafka's options are called."""
+    """Return the Kafka option by which a segment is deleted."""
     return {
         RetentionRule.TIME: "retention.ms",
         RetentionRule.SIZE: "retention.bytes",
@@ -279,7 +279,7 @@ def _verdict(fate: SegmentFate) -> str:
 def _remarks(
     found: PartitionRetention, zone: tzinfo | None
 ) -> Iterator[tuple[tuple[object, ...], str]]:
-    """Say what somebody should know who relies on retention; before it, of what kind it is."""
+    """Yield remarks on doubtful times and blocked segments, each after its kind."""
     doubtful: dict[tuple[object, ...], list[SegmentFate]] = {}
     for fate in filter(_is_wrong, found.segments):
         doubtful.setdefault((fate.dated_by, fate.doubt), []).append(fate)
@@ -305,7 +305,7 @@ def _remarks(
 
 
 def _doubt(fate: SegmentFate, more: int, behind: int, zone: tzinfo | None) -> str:
-    """Say what is doubtful about a segment's time, and what comes of it."""
+    """Describe what is doubtful about a segment's time, and the effect."""
     which = f"segment {fate.base_offset}" + (f" (and of {more:,} more)" if more else "")
     others = "the one" if behind == 1 else f"any of the {behind:,}"
     never = f"neither it nor {others} behind it"
@@ -337,14 +337,14 @@ def _doubt(fate: SegmentFate, more: int, behind: int, zone: tzinfo | None) -> st
 
 
 def _at_once(fate: SegmentFate) -> str:
-    """Say what becomes of a segment that is taken for one of 1970."""
+    """Describe what happens to a segment whose time is taken for 1970."""
     if fate.goes_by is not None:
         return "deletes it at once"
     return "deletes it as soon as it is the oldest"
 
 
 def _in_words(duration_ms: int) -> str:
-    """Write a duration in the largest unit that fits, behind its number of ms."""
+    """Format a duration in its largest exact unit, to append to the number of ms."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
         if duration_ms > 0 and duration_ms % length == 0:
             return f" ({duration_ms // length}{unit})"

@@ -1,4 +1,4 @@
-"""``kafkastore sample``: small real log directories to try things on."""
+"""``kafkastore sample``: unpack small real log directories to try commands on."""
 from __future__ import annotations
 
 import shlex

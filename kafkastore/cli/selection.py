@@ -1,4 +1,4 @@
-"""Which partitions a command is about: the same arguments and options for every command."""
+"""Select partitions: the same arguments and options for every command."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class _LocalPath(click.Path):
-    """A path as it is given; a URL, of which ``pathlib`` would drop a slash, is refused."""
+    """A local path as given; refuses a URL, of which ``pathlib`` would drop a slash."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
@@ -35,17 +35,17 @@ class _LocalPath(click.Path):
 
 
 class _StorePath(click.Path):
-    """A path as it is given, or the local directory that stands for what a URL leads to."""
+    """A path as given, or the local directory that represents a URL."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        """Return the path; a URL is listed now."""
+        """Return the path; a URL is listed here."""
         return super().convert(open_path(value), param, context)
 
 
 class _DestinationPath(click.Path):
-    """A local path to be made, or the URL of such a place, as text."""
+    """A local path to create, or a URL as text."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
@@ -54,44 +54,33 @@ class _DestinationPath(click.Path):
         return value if is_url(value) else super().convert(open_path(value), param, context)
 
 
-#: A local path; whether it is there and may be read, the layers below find out and say.
+#: A local path. The layers below check that it exists and is readable.
 ANY_PATH = _LocalPath(path_type=Path, readable=False)
-#: The same, or a URL: of what is only read.
+#: The same, or a URL, for a path that is only read.
 STORE_PATH = _StorePath(path_type=Path, readable=False)
-#: Where a copy is made: a local path, or a URL as text.
+#: The destination of a copy: a local path, or a URL as text.
 DESTINATION = _DestinationPath(path_type=Path, readable=False)
 
 
 class NotInStoreError(KafkaStoreError, LookupError):
-    """A topic or partition that the given directories do not have."""
+    """A topic or partition that is not in the given directories."""
 
 
 class Selection(NamedTuple):
-    """The partitions that were chosen, in the order of topic and partition.
-
-    Iterating opens them one after the other.
-    """
+    """The selected partitions, ordered by topic and partition; `logs` opens them one by one."""
 
     store: LogStore
     topic_partitions: tuple[TopicPartition, ...]
 
     def logs(self) -> Iterator[PartitionLog]:
-        """Open the chosen partitions one by one."""
+        """Open the selected partitions one by one."""
         for topic_partition in self.topic_partitions:
             yield self.store.partitions[topic_partition]
 
     def only_log(self, option: str) -> PartitionLog:
-        """Return the one partition that is chosen, for an option that needs just one.
+        """Return the only selected partition, for an option that needs exactly one.
 
-        Parameters
-        ----------
-        option : str
-            The option's name, for the error.
-
-        Raises
-        ------
-        NotInStoreError
-            If several or none are chosen.
+        Raises NotInStoreError, which names `option`, if several or none are selected.
         """
         if len(self.topic_partitions) != 1:
             raise NotInStoreError(
@@ -102,7 +91,7 @@ class Selection(NamedTuple):
 
 
 def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator that adds ``PATH…``, passed on as `paths`."""
+    """Return a decorator that adds ``PATH…``, passed as `paths`."""
     return click.argument(
         "paths", metavar="PATH...", nargs=-1, required=required, type=STORE_PATH
     )
@@ -114,7 +103,7 @@ def selection_options(function: FunctionT) -> FunctionT:
 
 
 def topic_options(function: FunctionT) -> FunctionT:
-    """Add ``--topic`` and ``--partition``, passed on as `topics` and `partitions`."""
+    """Add ``--topic`` and ``--partition``, passed as `topics` and `partitions`."""
     options = (
         click.option(
             "--topic",
@@ -140,28 +129,10 @@ def topic_options(function: FunctionT) -> FunctionT:
 def select(
     paths: Sequence[Path], topics: Sequence[str] = (), partitions: Sequence[int] = ()
 ) -> Selection:
-    """Open directories and choose partitions in them.
+    """Open log.dirs roots or partition directories, and select partitions in them.
 
-    Parameters
-    ----------
-    paths : sequence of path
-        log.dirs roots or partition directories; one that is given twice counts once.
-    topics : sequence of str
-        Topics; a name that is no topic here but a partition's (``orders-3``) chooses that one.
-        None: all.
-    partitions : sequence of int
-        Partition numbers; none: all.
-
-    Returns
-    -------
-    Selection
-
-    Raises
-    ------
-    NotALogDirectoryError
-        If a path is no log directory.
-    NotInStoreError
-        If a topic or a partition is not there.
+    No topics or numbers: all. A name such as ``orders-3`` that is not a topic selects that
+    partition. Raises NotALogDirectoryError or NotInStoreError.
     """
     store = open_store([*paths])
     chosen = list(store.partitions)
@@ -180,7 +151,7 @@ def select(
 def _of_topic(
     name: str, there: Sequence[TopicPartition], paths: Sequence[Path]
 ) -> list[TopicPartition]:
-    """Return the partitions that a name chooses."""
+    """Return the partitions that a name selects."""
     found = [each for each in there if each.topic == name]
     found = found or [each for each in there if str(each) == name]
     if found:

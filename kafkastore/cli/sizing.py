@@ -1,4 +1,4 @@
-"""``kafkastore sizing``: how large indexes are, by interval and by time bucket."""
+"""``kafkastore sizing``: show index sizes by index interval and by time bucket."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -90,7 +90,7 @@ def _write_json(found: Sizing) -> None:
 
 
 def _print(found: Sizing) -> None:
-    """Print two tables: what shipped, and what was dropped."""
+    """Print two tables: the released design, and the KIP-33 draft that was never released."""
     print(
         f"{counted(found.partitions, 'partition')}, {counted(found.segments, 'segment')}, "
         f"{show_size(found.log_bytes)} of log"

@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Print tables for people."""
 from __future__ import annotations
 
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kafkastore.cli.visible import visible
 
-#: Rows above which a terminal gets plain lines too: laying out a folded table takes 1 ms a row.
+#: Larger tables are printed as plain lines on a terminal too: layout takes 1 ms per row.
 _MOST_ROWS = 1000
 _NARROWEST_PROSE = 30
 _BETWEEN = "  "
@@ -15,18 +15,10 @@ _BETWEEN = "  "
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "", prose: str = ""
 ) -> None:
-    """Print a table: laid out for the terminal, or, to a file or pipe, as plain lines.
+    """Print a table: with layout on a terminal, as plain lines to a file or pipe.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        The head.
-    rows : iterable of sequence of str
-        As many cells each as there are columns.
-    right : str
-        Names of columns that are set to the right, separated by commas: numbers.
-    prose : str
-        Names of columns that may be folded between words on a narrow terminal.
+    `right` has the names of right-aligned columns, `prose` those whose text may wrap on a narrow
+    terminal, both separated by commas.
     """
     cells = [list(map(visible, row)) for row in rows]
     to_the_right = [name in right.split(",") for name in columns]
@@ -40,7 +32,7 @@ def print_table(
 def _print_plain(
     columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]
 ) -> None:
-    """Print lines that are as long as they are."""
+    """Print lines without wrapping."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     for row in (columns, ["─" * width for width in widths], *rows):
         line = _BETWEEN.join(
@@ -56,7 +48,7 @@ def _print_laid_out(
     to_the_right: Sequence[bool],
     is_prose: Sequence[bool],
 ) -> None:
-    """Print with colours, prose folded to the terminal's width."""
+    """Print with colours, prose columns wrapped to the terminal's width."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -86,7 +78,7 @@ def _print_laid_out(
     for row in rows:
         table.add_row(*map(Text, row))
     if narrowest > console.width:
-        # The terminal wraps its lines then, and every character can still be copied.
+        # The terminal then wraps the lines, and every character can still be copied.
         console = Console(width=narrowest, height=console.height)
     console.print(table, crop=False)
 
@@ -94,10 +86,7 @@ def _print_laid_out(
 class StreamedTable:
     """A table of any length: each row is printed at once, in columns of fixed widths.
 
-    Parameters
-    ----------
-    **widths : int
-        Columns and their widths; a negative one is set to the left. The last may be any length.
+    A negative width left-aligns the column. The last column may be longer than its width.
     """
 
     def __init__(self, **widths: int) -> None:
@@ -108,7 +97,7 @@ class StreamedTable:
         self._has_head = False
 
     def add(self, *cells: object) -> None:
-        """Print one row, under the head if it is the first."""
+        """Print one row; the first call also prints the header."""
         if not self._has_head:
             self._has_head = True
             self._print(self._names)
@@ -120,10 +109,8 @@ class StreamedTable:
 
 
 def show_size(size: int) -> str:
-    """Write a number of bytes with three digits.
+    """Format a number of bytes with three significant digits.
 
-    Examples
-    --------
     >>> show_size(0), show_size(1023), show_size(2048), show_size(5 * 1024**3)
     ('0 B', '1023 B', '2.00 KiB', '5.00 GiB')
     """
@@ -137,10 +124,8 @@ def show_size(size: int) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """Write a number with its noun.
+    """Format a number with its noun.
 
-    Examples
-    --------
     >>> counted(1, "entry", "entries"), counted(2000, "file")
     ('1 entry', '2,000 files')
     """

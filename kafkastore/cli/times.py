@@ -1,4 +1,4 @@
-"""Times as people write and read them: ms since 1970, ISO 8601, or relative (``-2h``)."""
+"""Parse and format times: ms since 1970, ISO 8601, or relative (``-2h``)."""
 from __future__ import annotations
 
 import re
@@ -23,7 +23,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 _UNITS_MS = {
     "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }
-# Digits are those of ASCII: what looks like a number in another script may be of another value.
+# ASCII digits only: digits of other scripts may be mistaken for another number.
 _DURATION = re.compile(r"-((?:[0-9]{1,15}(?:ms|[smhdw]))+)")
 _PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -31,16 +31,9 @@ LARGEST_TIMESTAMP = INT64_MAX
 
 
 class Moment(NamedTuple):
-    """A time as it was asked for.
+    """A time from the user, and its original `text`.
 
-    Attributes
-    ----------
-    text : str
-        What the user wrote.
-    timestamp : int
-        ms since 1970; of a relative time the ms to add to what it is relative to, 0 or less.
-    is_relative : bool
-        Whether it is relative.
+    `timestamp` is ms since 1970; for a relative time, ms to add to the reference time, 0 or less.
     """
 
     text: str
@@ -51,7 +44,7 @@ class Moment(NamedTuple):
 def _zone(
     context: click.Context, parameter: click.Parameter, name: str | None
 ) -> tzinfo | None:
-    """Look a zone up in the time zone database."""
+    """Look up a zone in the time zone database."""
     if name is None:
         return None
     try:
@@ -63,7 +56,7 @@ def _zone(
 
 
 def zone_option(function: FunctionT) -> FunctionT:
-    """Add ``--tz``, passed on as `zone`."""
+    """Add ``--tz``, passed as `zone`."""
     return click.option(
         "--tz",
         "zone",
@@ -98,27 +91,11 @@ def indexes_option(function: FunctionT) -> FunctionT:
 
 
 def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
-    """Parse a time.
+    """Parse ms since 1970, ISO 8601, ``now``, or a duration before now, as ``-1d12h``.
 
-    Parameters
-    ----------
-    text : str
-        ms since 1970, ISO 8601, ``now``, or a duration back from now: ``-90s``, ``-1d12h``.
-    zone : tzinfo, optional
-        For ISO 8601 without a zone.
+    `zone` applies to ISO 8601 without a zone. Fractions of a ms are rounded up: no record lies
+    between the two. Raises click.UsageError for any other text or an unknown zone.
 
-    Returns
-    -------
-    Moment
-        Fractions of a ms are rounded up: no record lies between the two.
-
-    Raises
-    ------
-    click.UsageError
-        If the text is none of these, or its zone is not known.
-
-    Examples
-    --------
     >>> parse_moment("2017-07-14T02:40:00Z").timestamp
     1500000000000
     >>> parse_moment("-1h30m")[1:]
@@ -144,7 +121,7 @@ def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
 
 
 def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:
-    """Return a date and time as ms since 1970."""
+    """Return a date and time in ms since 1970."""
     if parsed.tzinfo is None:
         if zone is None:
             raise click.UsageError(
@@ -165,7 +142,7 @@ def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:
 
 
 def doubtful_unit(moment: Moment) -> Doubt | None:
-    """Return the unit that a number was probably meant in, where that is not ms."""
+    """Return the unit that a number probably has, if that is not ms."""
     if moment.is_relative or moment.text != str(moment.timestamp):
         return None
     return find_doubt(moment.timestamp, now=moment.timestamp)
@@ -177,28 +154,10 @@ def resolve(
     relative_to: str,
     indexes: Indexes = DEFAULT_INDEXES,
 ) -> list[int]:
-    """Turn times as asked for into timestamps.
+    """Convert times to timestamps in ms since 1970, at least 0.
 
-    Parameters
-    ----------
-    moments : iterable of Moment
-        As parsed.
-    selection : Selection
-        What the newest record is looked for in, where that is needed.
-    relative_to : str
-        ``now`` or ``newest``.
-    indexes : str
-        How far time indexes are trusted for the newest record.
-
-    Returns
-    -------
-    list of int
-        ms since 1970, at least 0.
-
-    Raises
-    ------
-    NotInStoreError
-        If times are relative to the newest record and no record has a timestamp.
+    `relative_to` is ``now`` or ``newest``, the newest record of the selection. Raises
+    NotInStoreError if that is needed and no record has a timestamp.
     """
     moments = list(moments)
     base = 0
@@ -219,7 +178,7 @@ def resolve(
 
 
 def newest(selection: Selection, indexes: Indexes) -> int:
-    """Return the largest timestamp of the chosen partitions."""
+    """Return the largest timestamp of the selected partitions."""
     found = [
         largest
         for log in selection.logs()
@@ -235,22 +194,10 @@ def newest(selection: Selection, indexes: Indexes) -> int:
 
 
 def show_time(timestamp: int | None, zone: tzinfo | None = None) -> str:
-    """Write a timestamp for people.
+    """Format a timestamp in ms since 1970 as ISO 8601, by default in UTC.
 
-    Parameters
-    ----------
-    timestamp : int or None
-        ms since 1970; negative: none.
-    zone : tzinfo, optional
-        Default: UTC.
+    A negative number or None is ``-``; a number beyond the calendar is printed in ``ms``.
 
-    Returns
-    -------
-    str
-        ISO 8601; ``-`` for none; the number with ``ms`` where no calendar goes that far.
-
-    Examples
-    --------
     >>> show_time(1500000000123)
     '2017-07-14T02:40:00.123Z'
     """

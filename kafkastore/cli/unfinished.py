@@ -10,7 +10,7 @@ from kafkastore.cli.failures import note
 
 
 def note_unfinished(paths: Iterable[Path]) -> None:
-    """Print how to go on with each unfinished change of some directories."""
+    """Print how to resume or undo each unfinished change of some directories."""
     areas = {area: (phase, path) for path in paths for area, phase in find_unfinished(path)}
     for area, (phase, path) in areas.items():
         resume, undo = (changes_command(verb, area, path) for verb in ("resume", "undo"))

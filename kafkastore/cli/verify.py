@@ -1,4 +1,4 @@
-"""``kafkastore verify``: what is not as it should be, how bad it is, and what mends it."""
+"""``kafkastore verify``: find problems, their severity, and the command that repairs them."""
 from __future__ import annotations
 
 import os
@@ -32,24 +32,9 @@ from kafkastore.log.side_by_side import Stop
 
 
 def parse_share(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """Parse a part of a whole; a callback of options.
+    """Parse a fraction such as ``5%`` or ``0.05``, above 0 and up to 1; a callback of options.
 
-    Parameters
-    ----------
-    context, parameter : click.Context, click.Parameter
-        Of the option; not looked at.
-    text : str
-        As ``5%`` or ``0.05``.
-
-    Returns
-    -------
-    float
-        Above 0 and up to 1.
-
-    Raises
-    ------
-    click.BadParameter
-        If the text is none.
+    Raises click.BadParameter for any other text.
     """
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -143,7 +128,7 @@ def command(
 def _findings(
     checked: Iterable[CheckedPartition], summary: VerifySummary, failures: list[str]
 ) -> Iterator[Finding]:
-    """Yield the findings of all partitions; count them, and note what could not be opened."""
+    """Yield the findings of all partitions; count them, and collect what could not be opened."""
     for each in with_topic_ids(checked):
         summary.add(each)
         yield from each.findings
@@ -163,7 +148,7 @@ def _summary_as_json(summary: VerifySummary) -> dict[str, Any]:
 
 
 def _print_findings(findings: Iterator[Finding]) -> None:
-    """Print findings one by one; what several files in a row have in common only once."""
+    """Print findings one by one; common parts of consecutive files only once."""
     for (severity, *texts), group in groupby(findings, key=_common):
         what, consequence, remedy = texts
         print(visible(f"{severity.value}: {what}\n    {consequence}\n    remedy: {remedy}"))
@@ -174,21 +159,21 @@ def _print_findings(findings: Iterator[Finding]) -> None:
 
 @contextmanager
 def _shown(groups: Groups[Finding]) -> Iterator[None]:
-    """Print findings when the work ends, be it by Ctrl-C or an error: the worst first."""
+    """Print findings when the work ends, also after Ctrl-C or an error; the worst first."""
     try:
         yield
     finally:
         order = [*reversed(Severity)]
         for group in sorted(groups, key=lambda each: order.index(each.shown[0].severity)):
             _print_group(group)
-        flush_quietly()  # what ends with an error may drop what is not written yet
+        flush_quietly()  # an error may discard what is still buffered
 
 
 def _print_group(group: Alike[Finding]) -> None:
-    """Print findings that differ in numbers and places: what the first one says, and where."""
+    """Print findings of one kind: the first one's text, and where the others are."""
     first = group.shown[0]
     times = f", {group.count:,} times" if group.more else ""
-    # The last one too: the first ones may all be of one partition.
+    # Include the last one: the first ones may all be of one partition.
     remedies = {each.remedy for each in (*group.shown, group.last) if each is not None}
     likewise = ", and likewise for the others" if len(remedies) > 1 else ""
     told = f"{first.severity.value}{times}: {first.what}\n    {first.consequence}\n"

@@ -1,22 +1,10 @@
-"""Text that somebody else chose, such as a topic's name, made harmless for a terminal."""
+"""Make text from others, such as a topic's name, safe to print on a terminal."""
 from __future__ import annotations
 
 
 def visible(text: str) -> str:
-    """Write control characters as escapes: a terminal would obey them.
+    """Escape control characters, which a terminal would execute; line breaks stay.
 
-    Parameters
-    ----------
-    text : str
-        May have lines.
-
-    Returns
-    -------
-    str
-        The same lines.
-
-    Examples
-    --------
     >>> print(visible("orders\\x1b[2J-0"))
     orders\\x1b[2J-0
     """

@@ -1,4 +1,4 @@
-"""The temporary directory in which this process keeps files of remote stores, and paths in it.
+"""The temporary directory for this process's files of remote stores, and paths in it.
 
 ``s3://bucket/kafka-logs`` is ``<directory>/s3:/bucket/kafka-logs`` here.
 """
@@ -26,10 +26,10 @@ _LOCK_FILE = ".in-use"
 
 
 class RemotePath(PosixPath):
-    """The path of a file or directory of a remote store: its text is the URL.
+    """The path of a file or directory in a remote store; its text is the URL.
 
-    ``os.fspath``, and with it every system call, has the local file instead. In another process
-    the path stands for the same URL, whose files are elsewhere there.
+    ``os.fspath``, and so every system call, gets the local file instead. In another process the
+    path stands for the same URL, with a local file of its own.
     """
 
     __slots__ = ()
@@ -56,25 +56,25 @@ class RemotePath(PosixPath):
         return type(self).of, (str(self),)
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Return what ``os.stat`` says of the file while nobody writes to it."""
+        """Do ``os.stat``, but not while the file is being written."""
         return sparse_files.status_of(self, follow_symlinks=follow_symlinks)
 
     def iterdir(self) -> Generator[Self, None, None]:
-        """Yield what lies in the directory."""
+        """Yield the content of the directory."""
         return (self / name for name in os.listdir(self))
 
-    # Of these, newer Pythons' own take the text of a path for the name of a file.
+    # Newer versions of Python would use the path's text, a URL, as a file name in these methods.
 
     def glob(self, pattern: str, **options: Any) -> Generator[Self, None, None]:
-        """Yield what is below and fits a pattern."""
+        """Yield the paths below the directory that match a pattern."""
         return (type(self)(each) for each in Path(os.fspath(self)).glob(pattern, **options))
 
     def rglob(self, pattern: str, **options: Any) -> Generator[Self, None, None]:
-        """Yield what is anywhere below and fits a pattern."""
+        """Yield the paths at any depth below the directory that match a pattern."""
         return (type(self)(each) for each in Path(os.fspath(self)).rglob(pattern, **options))
 
     def walk(self, *options: Any, **named: Any) -> Iterator[tuple[Self, list[str], list[str]]]:
-        """Yield each directory, and the names of directories and files in it."""
+        """Yield each directory, and the names of the directories and files in it."""
         for place, directories, files in os.walk(self, *options, **named):
             yield type(self)(place), directories, files
 
@@ -91,17 +91,17 @@ class _Mount:
         self.forget()
 
     def forget(self) -> None:
-        """Let a process that was forked off make a directory of its own."""
+        """Make a forked process create its own directory."""
         self.lock = RLock()
         self.here: str | None = None
         self.lock_descriptor = -1
 
     def make(self) -> str:
-        """Make the directory; remove those of killed processes."""
-        sparse_files.disk_bytes()  # complains before anything is fetched
+        """Create the directory; remove those of killed processes."""
+        sparse_files.disk_bytes()  # raises before anything is fetched
         _remove_left_behind(tempfile.gettempdir())
         made = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
-        # Other processes take a directory whose lock is free for one of a killed process.
+        # Other processes remove a directory whose lock is free: lock first, then rename.
         self.lock_descriptor = _locked(made, _LOCK_FILE + "-soon")
         os.rename(os.path.join(made, _LOCK_FILE + "-soon"), os.path.join(made, _LOCK_FILE))
         atexit.register(_remove, os.getpid(), made)
@@ -115,7 +115,7 @@ os.register_at_fork(after_in_child=_mount.forget)
 
 
 def directory() -> str:
-    """Return this process's directory, which is made when it is first asked for."""
+    """Return this process's directory, which the first call creates."""
     with _mount.lock:
         if _mount.here is None:
             _mount.here = _mount.make()
@@ -123,7 +123,7 @@ def directory() -> str:
 
 
 def url_of(path: str) -> str | None:
-    """Return the URL of a local path; None where it is not of a remote store."""
+    """Return the URL of a local path; None if it is not of a remote store."""
     for each in _mount.directories:
         if path.startswith(f"{each}/"):
             scheme, _, rest = path[len(each) + 1 :].partition(":/")
@@ -132,13 +132,13 @@ def url_of(path: str) -> str | None:
 
 
 def _remove(process: int, made: str) -> None:
-    """Remove the directory at exit; a process that was forked off leaves it."""
+    """Remove the directory at exit, but not in a forked process."""
     if os.getpid() == process:
         shutil.rmtree(made, ignore_errors=True)
 
 
 def _locked(place: str, name: str = _LOCK_FILE) -> int:
-    """Hold a directory's lock as long as this process lives, and those forked off."""
+    """Hold a directory's lock while this process and its forked processes live."""
     descriptor = os.open(os.path.join(place, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""A store that is written: every object appears whole, or not at all."""
+"""Write to a store: every object appears complete, or not at all."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,17 +9,18 @@ from uuid import uuid4
 from kafkastore.errors import RemoteObjectChangedError
 from kafkastore.remote.stores import COPYING, RemoteObject, RemoteStore, failed, is_other_content
 
-#: Larger objects are sent in pieces of that many bytes.
+#: Larger objects are sent in parts of this many bytes.
 PIECE_BYTES = 8 << 20
-#: Where files grow that get their names when they are whole: in HDFS, which shows unfinished ones.
+#: Directory of unfinished files, which get their names when they are complete; for HDFS, where
+#: unfinished files are visible.
 PARTS = f"{COPYING}-parts"
 
 
 class NewStore(RemoteStore):
-    """The place that a URL names, to put objects there."""
+    """A URL at which objects are created."""
 
     def there(self) -> dict[str, RemoteObject]:
-        """List what is there but for `PARTS`; it may be nothing, or an unfinished copy."""
+        """List what exists except `PARTS`; it may be nothing, or an unfinished copy."""
         try:
             found = self._find()
         except FileNotFoundError as error:
@@ -33,13 +34,13 @@ class NewStore(RemoteStore):
         return {path: each for path, each in objects.items() if not path.startswith(f"{PARTS}/")}
 
     def contains(self, other: RemoteStore) -> bool:
-        """Tell whether all of another store is part of this one, whatever the URLs are."""
+        """Return whether this store contains another one, even if their URLs differ in form."""
         return self._library is other._library and f"{other._root}/".startswith(f"{self._root}/")
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Make a small object unless one has its name; return whether it was made.
+        """Create a small object unless the name exists; return whether it was created.
 
-        S3 and HDFS check that themselves; in other stores another writer may come between.
+        S3 and HDFS check that themselves; in other stores another writer may create it meanwhile.
         """
         name = self._name(path)
         try:
@@ -55,7 +56,7 @@ class NewStore(RemoteStore):
         return not self._is_hdfs or self._named(self._grown(path, [data]), path)
 
     def put(self, path: str, chunks: Iterable[bytes | memoryview], size: int) -> None:
-        """Make an object of `size` bytes; if `chunks` raises, nothing appears."""
+        """Create an object of `size` bytes; if `chunks` raises, no object appears."""
         if self._is_hdfs:
             part = self._grown(path, chunks)
             if not self._named(part, path):
@@ -75,7 +76,7 @@ class NewStore(RemoteStore):
             )
 
         def discard() -> None:
-            file.closed = True  # or the collector would close it, which sends the rest
+            file.closed = True  # otherwise its finalizer closes it, which sends the rest
             file.discard()
 
         self._send(path, file, chunks, discard)
@@ -83,7 +84,7 @@ class NewStore(RemoteStore):
             file.commit()
 
     def _grown(self, path: str, chunks: Iterable[bytes | memoryview]) -> str:
-        """Write a file that has no name yet; return what it is called for now."""
+        """Write a file under a temporary name, and return that name."""
         part = self._name(f"{PARTS}/{uuid4().hex}")
         with self._written(path):
             self._library.makedirs(self._name(PARTS), exist_ok=True)
@@ -103,7 +104,7 @@ class NewStore(RemoteStore):
         chunks: Iterable[bytes | memoryview],
         give_up: Callable[[], None],
     ) -> None:
-        """Write all of a file that is open, and close it; let what raises end it by `give_up`."""
+        """Write an open file completely and close it; on any exception, call `give_up`."""
         try:
             for chunk in chunks:
                 with self._written(path):
@@ -116,7 +117,7 @@ class NewStore(RemoteStore):
             raise
 
     def _named(self, part: str, path: str) -> bool:
-        """Give a file its name; not if another has it."""
+        """Rename a file from its temporary name; return False if the name exists."""
         name = self._name(path)
         with self._written(path):
             self._library.makedirs(name.rpartition("/")[0], exist_ok=True)
@@ -124,15 +125,15 @@ class NewStore(RemoteStore):
             return not self._library.exists(part)
 
     def remove_parts(self) -> None:
-        """Remove the files that never got their names."""
+        """Remove the files that never got their final names."""
         with self._written(PARTS):
             if self._is_hdfs and self._library.exists(self._name(PARTS)):
                 self._library.rm(self._name(PARTS), recursive=True)
 
     def copy(self, path: str, source: RemoteObject) -> bool:
-        """Let the store copy an object of its own; False, with nothing done, if it cannot.
+        """Have the store copy one of its objects; return False, with nothing done, if it cannot.
 
-        It cannot copy from another store, and HDFS copies nothing. Raises
+        It cannot copy from another store, and HDFS cannot copy at all. Raises
         RemoteObjectChangedError if the source was replaced since it was listed.
         """
         if source.store._library is not self._library or self._is_hdfs:
@@ -168,7 +169,7 @@ class NewStore(RemoteStore):
 
     @property
     def _is_hdfs(self) -> bool:
-        """Whether files are seen while they grow, and are renamed at once; objects are not."""
+        """Whether unfinished files are visible and renames are atomic, unlike objects."""
         return bool({"hdfs", "webhdfs"} & {*self._protocols})
 
     def _name(self, path: str) -> str:
@@ -178,7 +179,7 @@ class NewStore(RemoteStore):
     def _written(self, path: str, *expected: type[Exception]) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # libraries raise what they like
+        except Exception as error:  # libraries raise any type
             if isinstance(error, (RemoteObjectChangedError, *expected)):
                 raise
             raise failed(f"{self.url}/{path}", error, done="written") from error

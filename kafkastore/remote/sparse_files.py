@@ -1,13 +1,13 @@
-"""Local files as large as remote objects, into which the bytes come that somebody asks for.
+"""Local sparse files, as large as remote objects, whose bytes are fetched when they are read.
 
-A file is fetched in blocks. Who reads on, forwards or backwards, gets ever larger pieces with one
-request; who jumps gets one block. The disk they take is bounded: where it is used up, the files
-that were not read for longest give theirs back.
+A file is fetched in blocks. A sequential reader, forwards or backwards, gets ever larger ranges per
+request; a random read gets one block. The disk space is limited: when it is used up, the files that
+were not read for the longest time release their blocks.
 
-Brokers preallocate indexes, and cut them to what is used when they close: one of a killed broker
-has 10 MiB, nearly all of them zeros. Who asks for the end of such an index, or for all of it at
-once, gets the end, and where that is zeros the beginning up to where zeros begin; what is between
-is a hole, and not fetched. Who reads on from the beginning, as a copy is made, gets every byte.
+Brokers preallocate indexes, and truncate them to the used size when they close them: the index of a
+killed broker has 10 MiB, nearly all zeros. A read of the end of such an index, or of all of it at
+once, fetches the end and, if that is zeros, the beginning up to the first zeros; the rest is a hole
+and not fetched. A sequential read from the beginning, as in a copy, fetches every byte.
 """
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from kafkastore.errors import InvalidConfigError, RemoteObjectChangedError, Remo
 from kafkastore.remote.stores import RemoteObject
 
 BLOCK_BYTES = 1 << 16
-#: Objects up to this size come whole with the first request.
+#: Objects up to this size are fetched whole by the first request.
 WHOLE_BLOCKS = 4
-#: What one request asks for at most.
+#: Maximum of one request.
 LARGEST_FETCH_BLOCKS = 128
-#: The disk that all blocks together take, of one process; more only while as much is being read.
+#: Disk space in bytes for all blocks of one process; exceeded only while more is being read.
 DISK_BYTES = 1 << 30
-#: Files that brokers preallocate, and from which size on their zeros are not fetched.
+#: Files that brokers preallocate, and the size in bytes from which their zeros are not fetched.
 PREALLOCATED = (".index", ".timeindex")
 PREALLOCATED_BYTES = 4 << 20
-#: So many zeros are taken for the beginning of those that reach to the end.
+#: This many zeros count as the beginning of the zeros that reach to the end.
 _PADDING = bytes(1 << 14)
 DISK_BYTES_VARIABLE = "KAFKASTORE_REMOTE_DISK_BYTES"
 
@@ -41,7 +41,7 @@ _PUNCH_HOLE = 0x03
 
 
 class SparseFile:
-    """One local file that stands for an object; no file may have its path."""
+    """A local file that stands for an object; no other file may have its path."""
 
     __slots__ = (
         "_ahead", "_blocks", "_end", "_first", "_next", "is_gone", "is_inherited", "lock", "path",
@@ -52,11 +52,11 @@ class SparseFile:
         self.path, self.source = path, source
         self.lock = RLock()
         self.is_gone = self.is_inherited = False
-        self._blocks: bytearray | None = None  # 1 for each that is here
-        self._first = self._next = -1  # of the last fetch
+        self._blocks: bytearray | None = None  # 1 for each block that is here
+        self._first = self._next = -1  # blocks of the last fetch
         self._ahead = 0
         is_large = source.size >= PREALLOCATED_BYTES
-        #: Behind it is nothing but zeros, as in the file here; None where that is to be found out.
+        #: Exclusive end of the bytes before the zeros at the end; None until it is known.
         self._end = None if is_large and path.endswith(PREALLOCATED) else source.size
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
@@ -69,7 +69,7 @@ class SparseFile:
             _files[status.st_dev, status.st_ino] = self
 
     def need(self, start: int, end: int) -> None:
-        """Have the bytes [start, end) in the file; see `kafkastore.reads.fetch_bytes`."""
+        """Fetch the bytes [start, end) into the file; see `kafkastore.reads.fetch_bytes`."""
         end = min(end, self.source.size)
         if start >= end:
             return
@@ -82,7 +82,7 @@ class SparseFile:
                 self._blocks = bytearray(-(-self.source.size // BLOCK_BYTES))
             before = _asked.get(get_ident())
             reads_on = before is not None and (before.file, before.end) == (self, start)
-            # All at once is a search; all bit by bit is a copy.
+            # A read of all bytes at once is a search; a sequential one is a copy.
             if end - start == self.source.size or not (start == 0 or reads_on):
                 if self._end is None:
                     self._end = self._find_end(self._blocks)
@@ -90,14 +90,14 @@ class SparseFile:
             if start >= end:
                 return
             first, stop = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES + 1
-            # Before the bytes are looked for: what a thread last asked for is never given back.
+            # Set before the bytes are fetched: what a thread last asked for is never released.
             _asked[get_ident()] = _Asked(self, first, stop, end)
             while (missing := self._blocks.find(0, first, stop)) >= 0:
                 last = self._blocks.rfind(0, first, stop)
                 self._fetch(self._blocks, *self._widened(self._blocks, missing, last + 1))
 
     def remove(self) -> None:
-        """Remove the file; who has it open reads what is there, and gets no more."""
+        """Remove the file; readers that have it open get the fetched bytes, but no more."""
         with self.lock:
             self.is_gone = True
             with suppress(FileNotFoundError):
@@ -107,7 +107,7 @@ class SparseFile:
                 self._blocks = None
 
     def drop(self, kept: list[tuple[int, int]]) -> None:
-        """Give the disk back what blocks take, but for some ranges of blocks; holds the lock."""
+        """Release the disk space of all blocks except some ranges; the caller holds the lock."""
         if self._blocks is None:
             return
         left = bytearray(len(self._blocks))
@@ -133,7 +133,7 @@ class SparseFile:
             os.close(descriptor)
 
     def _widened(self, blocks: bytearray, first: int, stop: int) -> tuple[int, int]:
-        """Add what will be asked for next, as far as it is not there."""
+        """Extend a range by the blocks that a sequential reader needs next and that are missing."""
         if len(blocks) <= WHOLE_BLOCKS:
             return 0, len(blocks)
         if first == self._next:
@@ -148,7 +148,7 @@ class SparseFile:
         return first, stop
 
     def _find_end(self, blocks: bytearray) -> int:
-        """Return where zeros begin that reach to the end, by the last block and the first ones."""
+        """Find the start of the zeros at the end; fetches the last block, then the first ones."""
         if self._fetch(blocks, len(blocks) - 1, len(blocks)).strip(b"\0"):
             return self.source.size
         first, count = 0, 1
@@ -203,7 +203,7 @@ class SparseFile:
 
 
 class _Asked(NamedTuple):
-    """What a thread asked for: blocks of a file, and the byte behind."""
+    """The blocks of a file that a thread asked for, and the exclusive end in bytes."""
 
     file: SparseFile
     first: int
@@ -213,17 +213,17 @@ class _Asked(NamedTuple):
 
 _files: dict[tuple[int, int], SparseFile] = {}
 _files_lock = Lock()
-#: Held while a file has another modification time than its object.
+#: Held while a file's modification time differs from its object's.
 _writing = Lock()
-#: What each thread asked for last: it is about to read it.
+#: What each thread asked for last: it is about to read that.
 _asked: dict[int, _Asked] = {}
-#: Blocks that are here, by file, the file that was fetched last at the end.
+#: Number of present blocks by file; the most recently fetched file is last.
 _held: OrderedDict[SparseFile, int] = OrderedDict()
 _held_lock = Lock()
 
 
 def disk_bytes() -> int:
-    """Return how much disk the blocks may take: `DISK_BYTES`, or what the variable says."""
+    """Return the disk space for blocks in bytes: the environment variable or `DISK_BYTES`."""
     told = os.environ.get(DISK_BYTES_VARIABLE, str(DISK_BYTES))
     if not told.isdecimal():
         raise InvalidConfigError(f"{DISK_BYTES_VARIABLE} is a number of bytes, not {told!r}")
@@ -231,12 +231,12 @@ def disk_bytes() -> int:
 
 
 def find(descriptor: int) -> SparseFile | None:
-    """Return the sparse file that a descriptor is open on; None for any other file."""
+    """Return the sparse file that a descriptor refers to; None for any other file."""
     return _find(os.fstat(descriptor))
 
 
 def status_of(path: os.PathLike[str], *, follow_symlinks: bool = True) -> os.stat_result:
-    """Do what ``os.stat`` does, and not while a file's time is other for having been written."""
+    """Do ``os.stat``, but not while a write has changed the file's modification time."""
     status = os.stat(path, follow_symlinks=follow_symlinks)
     if _find(status) is not None:
         with _writing:
@@ -246,7 +246,7 @@ def status_of(path: os.PathLike[str], *, follow_symlinks: bool = True) -> os.sta
 
 def _find(status: os.stat_result) -> SparseFile | None:
     file = _files.get((status.st_dev, status.st_ino))
-    # The number of a file that is gone may have been given to any other.
+    # The inode number of a removed file may be reused by any other.
     if file is None or status.st_size != file.source.size or file.is_gone > (not status.st_nlink):
         return None
     return file
@@ -261,9 +261,9 @@ def _note(file: SparseFile, blocks: int) -> None:
 
 
 def _make_room(asking: SparseFile) -> None:
-    """Drop blocks of files that were not fetched lately, to three quarters of the room.
+    """Drop blocks of the least recently fetched files, down to three quarters of the limit.
 
-    A file that is being fetched is passed over, and what a thread is about to read stays.
+    Skips files that are being fetched, and keeps what a thread is about to read.
     """
     room = disk_bytes() // BLOCK_BYTES
     with _held_lock:
@@ -288,13 +288,13 @@ def _make_room(asking: SparseFile) -> None:
 
 
 def _end_of(blocks: bytearray, other: int, first: int, most: int) -> int:
-    """Return the first block from `first` on that is as `other` says, or `most`."""
+    """Return the first block from `first` whose flag is `other`, or `most` if there is none."""
     found = blocks.find(other, first, most)
     return most if found < 0 else found
 
 
 def _without(kept: list[tuple[int, int]], first: int, stop: int) -> list[tuple[int, int]]:
-    """Take some ranges out of one."""
+    """Return the range without the ranges in `kept`."""
     ranges = [(first, stop)]
     for begin, end in kept:
         ranges = [
@@ -307,7 +307,7 @@ def _without(kept: list[tuple[int, int]], first: int, stop: int) -> list[tuple[i
 
 
 def _punch(descriptor: int, position: int, size: int) -> bool:
-    """Make a hole; False where the system can't, and files just grow."""
+    """Punch a hole; return False if the system cannot, so that files only grow."""
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -316,7 +316,7 @@ def _punch(descriptor: int, position: int, size: int) -> bool:
 
 
 def _after_fork() -> None:
-    """Leave the files to the parent, which knows what is in them."""
+    """Leave the files to the parent process, which knows their blocks."""
     global _files_lock, _held_lock, _writing
     _files_lock, _held_lock, _writing = Lock(), Lock(), Lock()
     _asked.clear()

@@ -1,7 +1,7 @@
-"""Object stores and HDFS, through fsspec: list what is there, read ranges of it, tell what fails.
+"""Object stores and HDFS through fsspec: list objects, read ranges, and report failures.
 
-Credentials, endpoints and regions are found as the library for each kind of store finds them
-(``AWS_*`` variables, ``~/.aws``, fsspec's own configuration), or given as its options.
+Each store's library finds credentials, endpoints and regions as usual (``AWS_*`` variables,
+``~/.aws``, fsspec's own configuration), or gets them as options.
 """
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 from kafkastore.errors import NotALogDirectoryError, RemoteObjectChangedError, RemoteStoreError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: What the libraries call the time of the last change, and what tells one content from another.
+#: The libraries' names for the modification time, and for the version of the content.
 _MODIFIED = ("LastModified", "last_modified", "mtime", "updated", "modificationTime", "created")
 _VERSION = ("ETag", "etag", "generation")
-#: What to do where a library can't be used at all, by the scheme.
+#: What to do if a library is not usable at all, by scheme.
 _REMEDIES = {
     "hdfs": "check that Hadoop's native client is here (libhdfs, a Java by JAVA_HOME, CLASSPATH by "
     "hadoop classpath --glob) and that the name node answers; webhdfs://host:port/path needs none",
 }
 _LONGEST_REASON = 300
-#: Lies in a copy that is not finished; what it is a copy of.
+#: Object that marks an unfinished copy; its content identifies the copy.
 COPYING = "kafkastore-copying"
-#: Answers whose bytes break off are asked for so many times; everything else s3fs repeats itself.
+#: Attempts for responses that break off; s3fs itself retries all other failures.
 _ATTEMPTS = 3
 
 
 class RemoteObject(NamedTuple):
-    """One object as it was listed; its `version` differs when its content does."""
+    """An object as it was listed; `version` changes with its content."""
 
     store: RemoteStore
     name: str
@@ -40,16 +40,16 @@ class RemoteObject(NamedTuple):
     def read(self, start: int, end: int) -> bytes:
         """Read the bytes [start, end) of the content that was listed.
 
-        Raises RemoteObjectChangedError if the object was replaced, RemoteStoreError if it cannot
-        be read.
+        Raises RemoteObjectChangedError if the object was replaced, RemoteStoreError if it cannot be
+        read.
         """
         return self.store.read(self, start, end)
 
 
 class RemoteStore:
-    """The store that a URL leads to; `options` are for its library, such as s3fs.
+    """The store at a URL; `options` are for its library, such as s3fs.
 
-    Raises RemoteStoreError if there is no library for it, or it does not take the options.
+    Raises RemoteStoreError if the library is missing or rejects the options.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
@@ -67,7 +67,7 @@ class RemoteStore:
         try:
             from fsspec.core import url_to_fs
 
-            # What is listed counts: the library must not remember older listings.
+            # Listings must be current: the library must not cache older ones.
             found = url_to_fs(self.url, **{"use_listings_cache": False, **(options or {})})
         except ImportError as error:
             raise _no_library(self.url) from error
@@ -82,10 +82,10 @@ class RemoteStore:
         return (names,) if isinstance(names, str) else tuple(names)
 
     def list(self) -> dict[str, RemoteObject]:
-        """List everything below the URL by its path there; "" is an object with just this name.
+        """List everything below the URL by relative path; "" is an object at the URL itself.
 
-        Objects that cannot be files are left out: names with ``..`` or an empty component, and
-        names that others have as a directory.
+        Skips objects that cannot be files: names with ``..`` or an empty component, and names that
+        are a directory of other objects.
         """
         return self._finished(self._objects(self._asked(self._find)))
 
@@ -114,7 +114,7 @@ class RemoteStore:
         if type(self._library).find is not AbstractFileSystem.find:
             found: Mapping[str, Mapping[str, Any]] = self._library.find(self._root, detail=True)
             return found
-        # fsspec's own walk passes over directories that can't be listed.
+        # fsspec's own walk skips directories that it cannot list.
         files, directories = {}, [self._root]
         for directory in directories:
             for info in self._library.ls(directory, detail=True):
@@ -130,7 +130,7 @@ class RemoteStore:
             return ask()
         except FileNotFoundError:
             return {}
-        except Exception as error:  # libraries raise what they like
+        except Exception as error:  # libraries raise any type
             raise failed(self.url, error) from error
 
     def _objects(
@@ -182,7 +182,7 @@ class RemoteStore:
             from fsspec.asyn import sync
 
             bucket, _, key = asked.name.partition("/")
-            # The store itself compares: no other content is ever sent.
+            # The store itself compares the version: it never sends other content.
             answer = self._library.call_s3(
                 "get_object",
                 Bucket=bucket,
@@ -209,7 +209,7 @@ class RemoteStore:
 
 
 def is_other_content(error: Exception) -> bool:
-    """Tell whether S3 refused because the content is not the one that was named."""
+    """Return whether S3 refused because the object's content is not the requested version."""
     return "PreconditionFailed" in repr(error.__cause__)
 
 
@@ -220,7 +220,7 @@ async def _whole_body(body: Any) -> bytes:
 
 
 def _modified_ns(url: str, info: Mapping[str, Any]) -> int:
-    """Return when an object was last modified; the libraries have several forms for it."""
+    """Return the modification time in ns; libraries represent it in several ways."""
     value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
@@ -236,7 +236,7 @@ def _modified_ns(url: str, info: Mapping[str, Any]) -> int:
 
 
 def _is_denied(error: Exception) -> bool:
-    answer = getattr(error, "response", None)  # of HTTP, where the library makes nothing of it
+    answer = getattr(error, "response", None)  # HTTP, not interpreted by the library
     return (
         isinstance(error, PermissionError)
         or "Credentials" in type(error).__name__
@@ -269,7 +269,7 @@ def _no_library(url: str) -> RemoteStoreError:
 
 
 def _unusable(url: str, error: Exception) -> RemoteStoreError:
-    """Say what to do where a library does not even begin."""
+    """Return an error with a remedy for a library that cannot be used at all."""
     scheme = url.partition("://")[0]
     if not _is_known(scheme):
         return RemoteStoreError(
@@ -277,7 +277,7 @@ def _unusable(url: str, error: Exception) -> RemoteStoreError:
             f"{scheme}:// is not known: there are s3://, gs://, abfs://, hdfs://, webhdfs:// and "
             "what else fsspec has a package for",
         )
-    if isinstance(error, TypeError):  # of the library's class, which says what it wants
+    if isinstance(error, TypeError):  # from the library's class, with the missing arguments
         return RemoteStoreError(
             url, f"{error}; give what its library needs in the URL, or in storage_options"
         )
@@ -285,7 +285,7 @@ def _unusable(url: str, error: Exception) -> RemoteStoreError:
 
 
 def _is_known(scheme: str) -> bool:
-    """Whether fsspec knows a class for a scheme, installed or not."""
+    """Return whether fsspec has a class for a scheme, installed or not."""
     from fsspec.registry import known_implementations, registry
 
     return scheme in known_implementations or scheme in registry
@@ -300,9 +300,9 @@ def failed(
     remedy: str | None = None,
     done: str = "read",
 ) -> RemoteStoreError:
-    """Make a RemoteStoreError of one that a library raised: the reason, and what to do about it.
+    """Make a RemoteStoreError from a library's exception: the reason, and what to do.
 
-    `start` and `end` are the bytes that were asked for, `done` is as of RemoteStoreError.
+    `start` and `end` are the requested bytes; `done` is as in RemoteStoreError.
     """
     reason = " ".join(str(error).split()) or type(error).__name__
     if len(reason) > _LONGEST_REASON:

@@ -1,7 +1,7 @@
 """Remote stores as local directories of sparse files, in this process's temporary directory.
 
-Names, sizes and modification times are those of one listing, the bytes come when they are read.
-Opened again, a store is listed again, and what did not change keeps the bytes that are here.
+Names, sizes and modification times are those of one listing; the bytes are fetched when they are
+read. When a store is opened again, it is listed again, and unchanged files keep their local bytes.
 """
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kafkastore.remote.stores import RemoteObject, RemoteStore
 
 
 class _Tree:
-    """What this process has listed."""
+    """The listings of this process."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, as in a process that was forked off."""
+        """Start without listings, as in a forked process."""
         self.lock = RLock()
         self.files: dict[str, SparseFile] = {}
-        #: Directories that were listed with all below, and those of which only what lies there was.
+        #: Directories that were listed recursively, and those that were listed alone.
         self.listed: set[str] = set()
         self.listed_beside: set[str] = set()
-        #: What was given with URLs.
+        #: The options given with each URL.
         self.options: dict[str, Mapping[str, Any]] = {}
 
 
@@ -43,10 +43,10 @@ os.register_at_fork(after_in_child=_tree.forget)
 def list_now(
     url: str, options: Mapping[str, Any] | None, *, with_all_below: bool = True
 ) -> RemotePath:
-    """List a URL of a directory, alone or with all below, or of one object; return its path.
+    """List a directory URL, alone or recursively, or one object; return its path.
 
-    Without `options` those are used that a URL above was given with. Raises NotALogDirectoryError
-    if nothing is there, RemoteStoreError if it can't be listed.
+    Without `options`, those given with a parent URL apply. Raises NotALogDirectoryError if nothing
+    exists there, RemoteStoreError if it cannot be listed.
     """
     store = _store(url, options)
     if with_all_below:
@@ -55,27 +55,27 @@ def list_now(
 
 
 def list_once(path: RemotePath, *, with_all_below: bool) -> RemotePath:
-    """List a directory, alone or with all below, unless this process has; return its path."""
+    """List a directory, alone or recursively, unless this process has; return its path."""
     if _is_listed(os.fspath(path), with_all_below=with_all_below):
         return path
     return list_now(str(path), None, with_all_below=with_all_below)
 
 
 def forget_listings() -> None:
-    """Let `list_once` list every directory again; bytes of files that did not change stay."""
+    """Make `list_once` list every directory again; unchanged files keep their local bytes."""
     with _tree.lock:
         _tree.listed.clear()
         _tree.listed_beside.clear()
 
 
 def object_at(path: Path) -> RemoteObject | None:
-    """Return the object that a file here stands for; None for any other file."""
+    """Return the object that a local file stands for; None for any other file."""
     file = _tree.files.get(os.fspath(path))
     return None if file is None else file.source
 
 
 def _is_listed(path: str, *, with_all_below: bool) -> bool:
-    """Tell whether it is known what is in a directory here."""
+    """Return whether the content of a local directory is known."""
     if not with_all_below and path in _tree.listed_beside:
         return True
     while path not in _tree.listed and url_of(path) is not None:
@@ -84,7 +84,7 @@ def _is_listed(path: str, *, with_all_below: bool) -> bool:
 
 
 def _store(url: str, options: Mapping[str, Any] | None) -> RemoteStore:
-    """Open a store; without options with those that were given for a URL above."""
+    """Open a store; without options, use those given with a parent URL."""
     if options is None:
         above = url
         while above not in _tree.options and "/" in above:
@@ -115,9 +115,9 @@ def _laid_out(
 def _bring_up_to_date(
     place: str, objects: Mapping[str, RemoteObject], directories: Collection[str] | None
 ) -> None:
-    """Make the files of a listing; keep those that are as they were, remove the others.
+    """Create the files of a listing; keep unchanged ones, and remove all others.
 
-    With `directories` only what lies directly there is listed: what is below them stays as it is.
+    With `directories`, the listing is not recursive: what is below these directories stays.
     """
     wanted = {os.path.join(place, path) if path else place: each for path, each in objects.items()}
     below = {os.path.join(place, name) for name in directories or ()}
@@ -127,11 +127,11 @@ def _bring_up_to_date(
             del _tree.files[path]
             file.remove()
         else:
-            file.source = source  # its store may be reached in another way now
+            file.source = source  # its store may have other options now
     parents = {os.path.dirname(path) for path in wanted}
     for directory, inner, _ in os.walk(place):
         inner[:] = [name for name in inner if os.path.join(directory, name) not in below]
-        with suppress(OSError):  # there is something in it
+        with suppress(OSError):  # not empty
             if directory not in parents:
                 os.removedirs(directory)
     for directory in parents:
@@ -145,7 +145,7 @@ def _bring_up_to_date(
 
 
 def _files_below(place: str, but_for: Collection[str]) -> list[str]:
-    """List our files at or below a path, and not below some directories."""
+    """List our files at or below a path, except those below some directories."""
     found = [place] if place in _tree.files else []
     for directory, inner, names in os.walk(place):
         inner[:] = [name for name in inner if os.path.join(directory, name) not in but_for]

@@ -1,7 +1,7 @@
-"""Small log directories of real brokers, to try things on.
+"""Small log directories of real brokers, for trying commands.
 
-Each is the ``log.dirs`` directory of one broker from before the time index, after a clean shutdown:
-the topics ``up`` (two partitions), ``up-compressed`` and ``up-empty``. They are named after the
+Each is the ``log.dirs`` directory of one broker from before the time index, after a clean shutdown,
+with the topics ``up`` (two partitions), ``up-compressed`` and ``up-empty``. It has the name of the
 broker's version. 0.8.2.2 and 0.9.0.1 wrote messages without timestamps (magic 0), 0.10.0.1 with
 timestamps (magic 1); none has a ``.timeindex``.
 """
@@ -20,15 +20,8 @@ _SUFFIX = ".tar.xz"
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the samples, the oldest broker first.
+    """Return the names of the samples, which are Kafka versions, the oldest first.
 
-    Returns
-    -------
-    tuple of str
-        Kafka versions; also the names of the directories that `unpack` creates.
-
-    Examples
-    --------
     >>> names()
     ('0.8.2.2', '0.9.0.1', '0.10.0.1')
     """
@@ -37,26 +30,11 @@ def names() -> tuple[str, ...]:
 
 
 def unpack(destination: Path) -> list[Path]:
-    """Unpack every sample, with its modification times.
+    """Unpack every sample into a new or empty directory, with its modification times.
 
-    Parameters
-    ----------
-    destination : path
-        An empty or missing directory. It gets one directory per sample, each of them complete or
-        not at all.
+    Returns the log directories in the order of `names`; each is complete or missing. Raises
+    ChangeRefusedError if `destination` is not an empty directory.
 
-    Returns
-    -------
-    list of path
-        The log directories of the samples, in the order of `names`.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If `destination` is not empty, or not a directory.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [root.name for root in unpack(Path(folder) / "samples")]
@@ -75,7 +53,7 @@ def unpack(destination: Path) -> list[Path]:
 
 
 def _unpack_sample(name: str, destination: Path) -> Path:
-    """Unpack one sample next to its place and move it there when it is complete."""
+    """Unpack one sample next to its destination, and move it there when it is complete."""
     root = destination / name
     partial = destination / f".{name}.partial"
     partial.mkdir()

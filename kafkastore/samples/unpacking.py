@@ -1,8 +1,8 @@
-"""Archives of log directories, unpacked with every modification time to the nanosecond.
+"""Unpack archives of log directories with every modification time to the nanosecond.
 
 Modification times are data: a broker uses that of the ``.log`` as the time of a segment without
 time index entries. An archive has them as decimal text in its pax headers; `tarfile` parses that
-text as a float, which is too short for nanoseconds, so the text is parsed again here.
+text as a float, which is too imprecise for nanoseconds, so the text is parsed again here.
 """
 from __future__ import annotations
 
@@ -13,35 +13,14 @@ from pathlib import Path
 
 
 def modified_ns(member: tarfile.TarInfo) -> int:
-    """Return the exact modification time of a member.
-
-    Parameters
-    ----------
-    member : tarfile.TarInfo
-        The member, as read from an archive.
-
-    Returns
-    -------
-    int
-        Nanoseconds since 1970.
-    """
+    """Return the exact modification time of a member, in ns since 1970."""
     return int(Decimal(member.pax_headers.get("mtime", str(int(member.mtime)))) * 1_000_000_000)
 
 
 def unpack_archive(archive: Path, destination: Path) -> None:
-    """Unpack a tar archive into a directory, with the modification times of its members.
+    """Unpack a tar archive into an existing directory, with the members' modification times.
 
-    Parameters
-    ----------
-    archive : path
-        A tar file, with any compression that `tarfile` supports.
-    destination : path
-        An existing directory. Members that would lie outside of it are refused.
-
-    Raises
-    ------
-    tarfile.FilterError
-        If a member is not a plain file or directory below `destination`.
+    Raises tarfile.FilterError if a member is not a plain file or directory below `destination`.
     """
     with tarfile.open(archive) as tar:
         members = tar.getmembers()
