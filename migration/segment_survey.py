@@ -45,13 +45,7 @@ class LogStatus:
 
     @classmethod
     def of(cls, status: os.stat_result) -> LogStatus:
-        """Take the fields from a `stat` result.
-
-        Parameters
-        ----------
-        status : os.stat_result
-            Of the ``.log``.
-        """
+        """Return the status from a `stat` result."""
         mode = stat.S_IMODE(status.st_mode)
         return cls(status.st_size, status.st_mtime_ns, mode, status.st_uid, status.st_gid)
 
@@ -73,13 +67,7 @@ class Digest:
 
     @classmethod
     def of(cls, data: bytes) -> Digest:
-        """Compute the digest of some bytes.
-
-        Parameters
-        ----------
-        data : bytes
-            The bytes.
-        """
+        """Return the size and digest of some bytes."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 

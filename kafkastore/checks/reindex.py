@@ -58,7 +58,7 @@ class UnindexedBytes(NamedTuple):
     path : str
         The ``.log``, relative to the plan's root.
     valid_bytes, size : int
-        Byte position of the first such byte, and size of the log; a broker would truncate between.
+        Byte positions where they begin and end; a broker would truncate the log at the first.
     reason : str
         Why they can't be indexed.
     is_indexed : bool

@@ -16,7 +16,7 @@ bound, so it was consumed. Two ways to find the bound:
     created.
 
 Both are valid if cluster 2 has, for each record, its create time, its time in cluster 1 (as mirrors
-keep it), or a later time: the append time minus how far the clock may be behind (`clock_skew_ms`).
+keep it), or a later time: its append time, by a clock at most `clock_skew_ms` behind.
 
 If both clusters are available, the answer is checked against their records: `FailoverCheck`.
 
@@ -57,7 +57,7 @@ class FailoverError(KafkaStoreError, ValueError):
 
 
 class Bound(NamedTuple):
-    """A time such that no record that was not consumed is earlier.
+    """A lower bound on the timestamps of the records that were not consumed.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class PartitionFailover(NamedTuple):
     position : int
         The next offset that the group would have read in cluster 1.
     bound : Bound
-        No record that the group did not read is earlier.
+        The lower bound on the timestamps of records that the group did not read.
     offset : int
         Where to continue in cluster 2.
     record : TimestampAndOffset or None

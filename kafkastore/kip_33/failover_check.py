@@ -25,7 +25,7 @@ class FailoverCheck(NamedTuple):
     found : int
         How many of these cluster 2 has.
     lost : int
-        How many of those found are before the offset in cluster 2: not 0 if the answer is wrong.
+        How many of those found are before the offset in cluster 2; 0 unless the answer is wrong.
     duplicates : int
         Records at or after the offset in cluster 2 that were consumed in cluster 1.
     strangers : int

@@ -30,7 +30,7 @@ from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 
-#: Topics without time retention: Kafka's compacted topics, and KRaft's log, cleaned by snapshots.
+#: Topics whose policy is never `delete`: Kafka's own, and KRaft's log, cleaned by snapshots.
 _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
 _POLICY = "cleanup.policy"
 
