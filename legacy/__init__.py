@@ -1,4 +1,4 @@
-"""How brokers before the time index answered "which offset is at this time".
+"""Answer offset requests by time as brokers before the time index did.
 
 Imported as ``kafkastore.legacy``.
 """

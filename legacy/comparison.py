@@ -1,4 +1,4 @@
-"""The same times asked in three ways: OffsetRequest v0, a broker with time indexes, the truth."""
+"""Compare the offsets for a time: OffsetRequest v0, a broker with time indexes, the correct one."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ COMPARISON = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a consumer begins with for one time, and what it costs.
+    """The offsets at which a consumer starts for one time, and the cost of the legacy one.
 
     Parameters
     ----------
     target_timestamp : int
         ms since 1970.
     legacy : int or None
-        The offset that OffsetRequest v0 gave first; None if it gave none.
+        The first offset that OffsetRequest v0 returned; None if it returned none.
     broker : TimestampAndOffset or None
-        What a broker with time indexes answers.
+        The answer of a broker with time indexes.
     correct : TimestampAndOffset or None
         The first record at or after the time; None if there is none.
     redelivered : int or None
-        Records between the legacy and the correct offset, if the legacy one is lower: those that a
-        consumer reads although they come before. Where no record matches, all from the legacy
+        If the legacy offset is lower than the correct one: records between the two, which a
+        consumer reads although they are earlier. If no record matches: all records from the legacy
         offset on. None without a legacy answer.
     missed : int or None
-        Records between the two if the legacy offset is higher: those it never sees.
+        If the legacy offset is higher: records between the two, which a consumer never reads.
     """
 
     target_timestamp: int
@@ -66,23 +66,23 @@ class Comparison:
 
 
 class ComparisonSummary(NamedTuple):
-    """How the answers for many times compare; summaries of several partitions can be `combined`.
+    """The comparison of the answers for many times; see `combined` for several partitions.
 
     Parameters
     ----------
     times : int
-        How many times were asked.
+        Number of times.
     unanswered : int
-        Times for which OffsetRequest v0 gave nothing.
+        Times without an answer from OffsetRequest v0.
     redelivering, missing : int
-        Times at which its answer is too low, with records between; too high.
+        Times whose legacy answer is too low, with records between; too high.
     redelivered, missed : int
-        Records that are read although they come before the right offset, and that are never seen,
-        for all times together.
+        Records that are read although they are before the correct offset, and records that are
+        never read, in total.
     most_redelivered, most_missed : int
         The same for the worst time.
     broker_differs : int
-        Times for which the broker with time indexes does not give the right offset.
+        Times for which the broker with time indexes does not return the correct offset.
     """
 
     times: int = 0
@@ -123,7 +123,7 @@ def compare(
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
 ) -> list[Comparison]:
-    """Ask for times in three ways, and count the records that lie between the answers.
+    """Look up times in three ways, and count the records between the answers.
 
     Parameters
     ----------
@@ -132,34 +132,33 @@ def compare(
     timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
         ms since 1970, at least 0.
     now : int, optional
-        The clock of the legacy rules, ms since 1970; by default that of this machine.
+        The clock of the legacy rules, ms since 1970; by default this machine's clock.
     mtimes : mapping of str to int, optional
-        Modification times in ms for the legacy rules, where the files no longer have them; see
+        Modification times in ms for the legacy rules, if the files have lost theirs; see
         `segment_times`.
     broker_rules, legacy_rules : str
         Kafka versions.
     whole_seconds : bool
-        Whether the legacy broker's Java saw whole seconds only; see `segment_times`.
+        Whether the legacy broker's Java returned whole seconds only; see `segment_times`.
     on_corrupt, skipped
         As for `PartitionLog.offset_for_timestamp`.
 
     Returns
     -------
     list of Comparison
-        One for each time, in the order asked.
+        One for each time, in the order of `timestamps`.
 
     Raises
     ------
     UnknownRulesError
-        If a version is not known, or has no time indexes or no OffsetRequest v0.
+        If a version is unknown, has no time indexes, or does not support OffsetRequest v0.
     UnsupportedTimestampError
         If a time is negative.
 
     Notes
     -----
     Records are counted, not offsets: gaps of compacted logs and transaction markers do not count.
-    The records between the lowest and the highest answer are read once, however many times are
-    asked for.
+    The records between the lowest and the highest answer are read only once for all times.
     """
     compared = compare_columns(
         log,
@@ -197,7 +196,7 @@ def compare_columns(
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
 ) -> NDArray[np.void]:
-    """Compare as `compare` does, for many times at once.
+    """Compare many times at once; otherwise the same as `compare`.
 
     Parameters
     ----------
@@ -207,7 +206,7 @@ def compare_columns(
     Returns
     -------
     numpy.ndarray of COMPARISON, shape (n,)
-        One for each time, in the order asked; -1 where there is none.
+        One for each time, in the order of `timestamps`; -1 for None.
     """
     targets = as_timestamps(timestamps)
     now = clock() if now is None else now
@@ -215,7 +214,7 @@ def compare_columns(
     compared = np.empty(len(targets), COMPARISON)
     compared["asked_timestamp"] = targets
     compared["legacy"] = first_offsets_before(times, targets, now)
-    # What is skipped, the right answers say.
+    # The lookup of correct answers records the skipped bytes.
     compared["broker"] = log.offsets_for_timestamps(
         targets, broker_rules, on_corrupt=on_corrupt, skipped=[]
     )
@@ -227,7 +226,7 @@ def compare_columns(
     end, last = log.end_offset(on_corrupt), INT64_MAX
     if on_corrupt == "stop" and corrupt:
         end = last = corrupt[0].start_offset
-    # Where no record matches, a right consumer begins at the log end.
+    # If no record matches, a correct consumer starts at the log end.
     begins = np.where(correct < 0, end, correct)
     from_legacy = np.where(legacy < 0, begins, np.minimum(legacy, last))
     offsets = np.unique(np.concatenate((begins, from_legacy)))
@@ -243,29 +242,24 @@ def compare_columns(
 
 
 def as_timestamps(timestamps: Timestamps) -> NDArray[np.int64]:
-    """Return times as an array, whatever they come in.
-
-    Parameters
-    ----------
-    timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
-        ms since 1970.
-    """
+    """Return times as an array of int64, ms since 1970."""
     if isinstance(timestamps, str | bytes) or not isinstance(timestamps, Iterable):
         raise TypeError(f"timestamps must be a sequence of ints, got {timestamps!r}")
     return as_targets(timestamps if isinstance(timestamps, np.ndarray) else list(timestamps))
 
 
 def summarise(compared: NDArray[np.void]) -> ComparisonSummary:
-    """Sum up what comparing cost.
+    """Summarise the costs of a comparison.
 
     Parameters
     ----------
     compared : numpy.ndarray of COMPARISON, shape (n,)
-        As of `compare_columns`.
+        As returned by `compare_columns`.
 
     Returns
     -------
     ComparisonSummary
+        Of all times together.
     """
     redelivered = np.maximum(compared["redelivered"], 0)
     missed = np.maximum(compared["missed"], 0)
@@ -297,7 +291,7 @@ def _records_before(
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
 ) -> NDArray[np.int64]:
-    """Count the records from the lowest of rising offsets up to each, exclusive, in one pass."""
+    """Count the records from the lowest of ascending offsets up to each, exclusive, in one pass."""
     counts = np.zeros(len(offsets), np.int64)
     if len(offsets) < 2:
         return counts

@@ -1,4 +1,4 @@
-"""Comparisons as Arrow, for partitions by themselves and for whole stores."""
+"""Comparisons as Arrow tables, for partitions and stores."""
 
 from __future__ import annotations
 
@@ -17,14 +17,11 @@ if TYPE_CHECKING:
 
 
 def schema() -> pa.Schema:
-    """Return the columns of comparisons: a row for each partition and time.
+    """Return the schema of comparisons: one row for each partition and time.
 
-    Returns
-    -------
-    pyarrow.Schema
-        ms since 1970, offsets, numbers of records; null where there is none.
+    Times are ms since 1970; null means that there is no answer.
     """
-    import pyarrow as pa  # it takes longer to import than most of what is here
+    import pyarrow as pa  # imported late because it is slow
 
     return pa.schema(
         [
@@ -50,21 +47,22 @@ def compare_as_arrow(
     legacy_rules: str = "2.4",
     whole_seconds: bool = False,
 ) -> pa.Table:
-    """Compare as `compare` does, and give a table.
+    """Compare as `compare` does, and return a table.
 
     Parameters
     ----------
     logs : PartitionLog or iterable of PartitionLog
         A partition, or several, such as a store.
     timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
-        ms since 1970, at least 0; asked of each partition.
+        ms since 1970, at least 0; looked up in each partition.
     now, mtimes, broker_rules, legacy_rules, whole_seconds
         As for `compare`.
 
     Returns
     -------
     pyarrow.Table
-        With `schema`; null where there is no answer.
+        One row for each partition and time, with the columns of `schema`; null if there is no
+        answer.
     """
     import pyarrow as pa
 
@@ -90,20 +88,7 @@ def compare_as_arrow(
 def as_record_batch(
     topic_partition: TopicPartition, compared: NDArray[np.void]
 ) -> pa.RecordBatch:
-    """Turn one partition's comparisons into Arrow.
-
-    Parameters
-    ----------
-    topic_partition : TopicPartition
-        The partition.
-    compared : numpy.ndarray of COMPARISON, shape (n,)
-        As of `compare_columns`.
-
-    Returns
-    -------
-    pyarrow.RecordBatch
-        With `schema`.
-    """
+    """Convert one partition's comparisons to Arrow, with the columns of `schema`."""
     import pyarrow as pa
 
     count = len(compared)

@@ -1,10 +1,11 @@
-"""Modification times in a file, for directories that were copied without theirs.
+"""Files of modification times, for directories that were copied without them.
 
-A JSON object of paths and ms since 1970, the paths from the log directory on::
+Such a file is a JSON object that maps paths, relative to the log directory, to ms since 1970::
 
     {"orders-3/00000000000000000042.log": 1500000000000}
 
-or an object whose ``mtimes_ms`` is such a one. Other files may be named, too; only ``.log`` counts.
+or an object with such an object as ``mtimes_ms``. Other files may be listed, too; only ``.log``
+files are used.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 class InvalidMtimesError(KafkaStoreError, ValueError):
-    """A file of modification times that is none."""
+    """The file does not contain modification times in the expected format."""
 
 
 def mtimes_of(logs: Iterable[PartitionLog]) -> dict[str, int]:
-    """Note the modification times of logs, before they get lost.
+    """Return the modification times of logs, to save them before they are lost.
 
     Parameters
     ----------
     logs : iterable of PartitionLog
-        Such as a store.
+        For example a store.
 
     Returns
     -------
@@ -51,23 +52,23 @@ def mtimes_of(logs: Iterable[PartitionLog]) -> dict[str, int]:
 
 
 def pack_mtimes(mtimes: Mapping[str, int]) -> bytes:
-    """Return the bytes of a file that `read_mtimes` reads.
+    """Return the bytes of a file for `read_mtimes`.
 
     Parameters
     ----------
     mtimes : mapping of str to int
-        ms since 1970 by path, as `mtimes_of` says.
+        ms since 1970 by path, as returned by `mtimes_of`.
 
     Returns
     -------
     bytes
-        JSON, a line for each.
+        JSON, with a line for each path.
 
     Examples
     --------
     >>> print(pack_mtimes({"orders-3/00000000000000000042.log": 1500000000000}).decode(), end="")
     {
-    "orders-3/00000000000000000042.log": 1500000000000
+      "orders-3/00000000000000000042.log": 1500000000000
     }
     """
     return json.dumps(dict(mtimes), indent=0).encode() + b"\n"
@@ -79,17 +80,17 @@ def read_mtimes(path: str | PathLike[str]) -> dict[str, int]:
     Parameters
     ----------
     path : path-like
-        The file, JSON.
+        The JSON file.
 
     Returns
     -------
     dict of str to int
-        ms since 1970 by path, as the functions of `kafkastore.legacy` take them.
+        ms since 1970 by path, for the functions of `kafkastore.legacy`.
 
     Raises
     ------
     InvalidMtimesError
-        If the file is no such JSON.
+        If the file does not have this format.
     OSError
         If it can't be read.
     """
@@ -108,15 +109,7 @@ def read_mtimes(path: str | PathLike[str]) -> dict[str, int]:
 
 
 def names_a_segment(mtimes: Mapping[str, int], log: PartitionLog) -> bool:
-    """Whether modification times name any segment of a log.
-
-    Parameters
-    ----------
-    mtimes : mapping of str to int
-        As of `read_mtimes`.
-    log : PartitionLog
-        The partition.
-    """
+    """Return whether the modification times include a segment of a log."""
     paths = (_path(log, segment.base_offset) for segment in log.segments)
     return any(path in mtimes or path.rpartition("/")[2] in mtimes for path in paths)
 

@@ -1,6 +1,6 @@
-"""OffsetRequest v0 as brokers of each version answer it, about one partition or many.
+"""Answer OffsetRequest v0 as brokers of each version do, for one partition or several.
 
-What differs between versions, rows of `kafkastore.versions`:
+The differences between versions, from `kafkastore.versions`:
 
 =============  ==============================  =========================  ======================
 rules          offset of a segment             other negative times       partition without log
@@ -41,14 +41,14 @@ _FIRST_VERSION = (0, 8)
 
 
 class PartitionOffsets(NamedTuple):
-    """What OffsetRequest v0 is answered about one partition.
+    """The answer to OffsetRequest v0 for one partition.
 
     Parameters
     ----------
     error_code : int
         Kafka's number: 0 none, 3 UNKNOWN_TOPIC_OR_PARTITION, 35 UNSUPPORTED_VERSION.
     offsets : tuple of int
-        Falling; empty with an error.
+        Descending; empty with an error.
     """
 
     error_code: int
@@ -66,7 +66,7 @@ def fetch_offsets_before(
     high_watermark: int | None = None,
     whole_seconds: bool = False,
 ) -> list[int]:
-    """Answer what a broker answered to OffsetRequest v0 (``getOffsetsBefore``).
+    """Return the offsets that a broker returned to OffsetRequest v0 (``getOffsetsBefore``).
 
     Parameters
     ----------
@@ -75,30 +75,30 @@ def fetch_offsets_before(
     target_timestamp : int
         ms since 1970, inclusive; -1 for the latest, -2 for the earliest offset.
     max_num_offsets : int
-        How many offsets at most.
+        Maximum number of offsets, at least 0.
     now : int, optional
-        The broker's clock, ms since 1970; by default that of this machine.
+        The broker's clock, ms since 1970; by default this machine's clock.
     rules : str
         Kafka version, 0.8 to 3.9.
     mtimes : mapping of str to int, optional
-        Modification times in ms, where the files no longer have them; see `segment_times`.
+        Modification times in ms, if the files have lost theirs; see `segment_times`.
     high_watermark : int, optional
-        Exclusive end of what a consumer may see; by default the log end, as of a sole replica.
+        End of what a consumer may read, exclusive; by default the log end, as for a sole replica.
     whole_seconds : bool
-        Whether the broker's Java saw whole seconds only; see `segment_times`.
+        Whether the broker's Java returned whole seconds only; see `segment_times`.
 
     Returns
     -------
     list of int
-        Offsets, falling; the same one repeatedly where several segments lie below the log start
-        offset. Empty when `target_timestamp` is before every modification time.
+        Offsets, descending; an offset repeats if several segments are below the log start offset.
+        Empty if `target_timestamp` is before all modification times.
 
     Raises
     ------
     UnknownRulesError
-        If the version has no OffsetRequest v0.
+        If the version does not support OffsetRequest v0.
     UnsupportedTimestampError
-        If that version refuses the timestamp.
+        If that version rejects the timestamp.
     ValueError
         If `max_num_offsets` is negative.
     """
@@ -118,41 +118,41 @@ def get_offsets_before(
     *,
     whole_seconds: bool = False,
 ) -> dict[TopicPartition, PartitionOffsets]:
-    """Answer what one OffsetRequest v0 asks of many partitions, as SimpleConsumer sent it.
+    """Answer one OffsetRequest v0 for several partitions, as SimpleConsumer sent it.
 
     Parameters
     ----------
     store : LogStore
         The broker's partitions.
     asked : mapping of partition to (timestamp, max_num_offsets)
-        Partitions are named ``("orders", 3)``, ``"orders-3"`` or by `TopicPartition`; the rest is
-        as for `fetch_offsets_before`.
+        Partitions are ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`; the values are as
+        for `fetch_offsets_before`.
     now : int, optional
-        The broker's clock, ms since 1970; by default that of this machine.
+        The broker's clock, ms since 1970; by default this machine's clock.
     rules : str
         Kafka version, 0.8 to 3.9.
     mtimes : mapping of str to int, optional
-        Modification times in ms; see `segment_times`. By path: a name alone is in every partition.
+        Modification times in ms; see `segment_times`. By path, because each partition may have a
+        file of the same name.
     whole_seconds : bool
-        Whether the broker's Java saw whole seconds only; see `segment_times`.
+        Whether the broker's Java returned whole seconds only; see `segment_times`.
 
     Returns
     -------
     dict of TopicPartition to PartitionOffsets
-        Every partition that was asked, in that order.
+        Every requested partition, in the order of `asked`.
 
     Raises
     ------
     UnknownRulesError
-        If the version has no OffsetRequest v0.
+        If the version does not support OffsetRequest v0.
     TypeError
-        If `asked` is no mapping, or has something else than a pair of numbers for a partition.
+        If `asked` is not a mapping, or a value is not a pair of ints.
     ValueError
         If a `max_num_offsets` is negative.
 
-    Notes
-    -----
-    A partition that is not in the store is one that the broker leads and has no log of.
+    Notes ----- A partition that is not in the store is treated as one that the broker leads without
+    having a log.
 
     Source: Kafka 0.8.2.2 ``SimpleConsumer.getOffsetsBefore``, ``KafkaApis.fetchOffsets``.
     """
@@ -178,7 +178,7 @@ def get_offsets_before(
 def _questions(
     asked: Mapping[AnyPartition, tuple[int, int]]
 ) -> list[tuple[TopicPartition, int, int]]:
-    """Take apart what each partition is asked."""
+    """Parse the mapping into partition, timestamp and number of offsets."""
     if not isinstance(asked, Mapping):
         raise TypeError(
             f"asked must be a mapping of partitions to (timestamp, max_num_offsets), such as "
@@ -216,25 +216,27 @@ def offset_times(
     high_watermark: int | None = None,
     whole_seconds: bool = False,
 ) -> OffsetTimes:
-    """Find out from a log what `offsets_before` goes by; the parameters are its.
+    """Return the properties of a log that `offsets_before` needs.
 
     Parameters
     ----------
     log : PartitionLog
         The partition.
     now : int
-        The time of a log without any segment: one is made when the broker starts.
+        ms since 1970; the time of a log without segments, because a broker creates one at its
+        start.
     rules, mtimes, high_watermark, whole_seconds
         As for `fetch_offsets_before`.
 
     Returns
     -------
     OffsetTimes
+        For `offsets_before` and `first_offsets_before`.
 
     Raises
     ------
     UnknownRulesError
-        If the version has no OffsetRequest v0.
+        If the version does not support OffsetRequest v0.
     """
     check_kind("log", log, PartitionLog)
     row = _rules_with_v0(rules)
@@ -262,7 +264,7 @@ def clock() -> int:
 
 
 def _rules_with_v0(rules: str) -> BrokerRules:
-    """Return what brokers of a version do; raise if they do not have OffsetRequest v0."""
+    """Return the rules of a version; raise if it does not support OffsetRequest v0."""
     try:
         version = parse_version(rules)
     except UnknownVersionError:

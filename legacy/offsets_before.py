@@ -1,8 +1,8 @@
-"""OffsetRequest v0: offsets by the modification times of segments, as SimpleConsumer had them.
+"""OffsetRequest v0: find offsets by the modification times of segments, as for SimpleConsumer.
 
 A broker lists (base offset, modification time) of every segment and, if the last one is not
-empty, adds (log end offset, now).  From the newest on it looks for the first element that is not
-later than the time asked for, and answers the offsets from there down, as many as wanted::
+empty, adds (log end offset, now). From the newest element on, it searches for the first one that is
+not later than the requested time, and returns the offsets from there down, as many as requested::
 
     segment 0           segment 7           padding
     (0, t1)             (7, t2)             (8, now)
@@ -13,9 +13,9 @@ later than the time asked for, and answers the offsets from there down, as many 
     T < t1            ->                    []
     EarliestTime, -2  -> (0, t1)            [0]
 
-So an answer is the *first* offset of a segment whose *last* append was not after T.
+So the answer is the *first* offset of a segment whose *last* append was not after T.
 
-`kafkastore.legacy.offset_request` has what differs between versions.
+`kafkastore.legacy.offset_request` lists the differences between versions.
 
 Source: Kafka 0.10.0.1 ``KafkaApis.fetchOffsetsBefore``; 2.4.0 ``Log.legacyFetchOffsetsBefore``.
 """
@@ -34,18 +34,19 @@ from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 
 class OffsetTimes(NamedTuple):
-    """What an answer is chosen from, for `offsets_before`.
+    """The properties of a log that decide the answer, for `offsets_before`.
 
     Parameters
     ----------
     segments : tuple of (base offset, modification time in ms)
         In offset order, at least one.
     log_end_offset : int or None
-        Offset the next record will get, exclusive; None if the last segment is empty.
+        Offset of the next record, exclusive end of the log; None if the last segment is empty.
     log_start_offset : int
-        Offsets below it are answered as it; 0 for brokers that know none.
+        Replaces all lower offsets in an answer; 0 for brokers that have none.
     high_watermark : int or None
-        Exclusive end of what a consumer may see: all offsets above it are answered as one, it.
+        End of what a consumer may read, exclusive: it replaces all higher offsets in an answer,
+        once.
     refuses_negative : bool
         Whether negative times other than -1 and -2 are an error.
     """
@@ -57,7 +58,7 @@ class OffsetTimes(NamedTuple):
     refuses_negative: bool = False
 
     def elements(self, now: int) -> list[tuple[int, int]]:
-        """Pair offsets with times, oldest first; the log end is the last if it counts.
+        """Return pairs of offset and time, oldest first; the log end is the last if it counts.
 
         Parameters
         ----------
@@ -74,7 +75,7 @@ class OffsetTimes(NamedTuple):
 def offsets_before(
     times: OffsetTimes, target_timestamp: int, max_num_offsets: int, now: int
 ) -> list[int]:
-    """Work out the answer from segments' times alone.
+    """Compute the answer from the segments' times.
 
     Parameters
     ----------
@@ -83,19 +84,19 @@ def offsets_before(
     target_timestamp : int
         ms since 1970, inclusive; -1 latest, -2 earliest.
     max_num_offsets : int
-        How many offsets at most.
+        Maximum number of offsets, at least 0.
     now : int
         The clock, ms since 1970.
 
     Returns
     -------
     list of int
-        Offsets, falling.
+        Offsets, descending.
 
     Raises
     ------
     UnsupportedTimestampError
-        If the broker refuses the timestamp.
+        If the broker rejects the timestamp.
     ValueError
         If `max_num_offsets` is negative.
 
@@ -127,11 +128,11 @@ def offsets_before(
     elif target_timestamp < 0 and times.refuses_negative:
         raise UnsupportedTimestampError(f"timestamp {target_timestamp} is refused: error 35")
     else:
-        # Backwards: modification times need not rise, and the newest element that fits wins.
+        # Backwards: modification times may not ascend, and the newest matching element wins.
         newest = len(elements) - 1
         while newest >= 0 and elements[newest][1] > target_timestamp:
             newest -= 1
-    # A plain slice would wrap round at newest - max_num_offsets = -1.
+    # At least -1: a negative index would count from the end of `elements`.
     oldest = max(newest - max_num_offsets, -1)
     offsets = sorted((elements[each][0] for each in range(newest, oldest, -1)), reverse=True)
     high_watermark = times.high_watermark
@@ -143,7 +144,7 @@ def offsets_before(
 def first_offsets_before(
     times: OffsetTimes, target_timestamps: ArrayLike, now: int
 ) -> NDArray[np.int64]:
-    """Work out the first offset that `offsets_before` answers for each of many times.
+    """Return the first offset that `offsets_before` returns, for each of many times.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def first_offsets_before(
     Returns
     -------
     numpy.ndarray of int64, shape (n,)
-        Offsets; -1 where the answer is empty.
+        Offsets; -1 if the answer is empty.
 
     Examples
     --------
@@ -169,7 +170,7 @@ def first_offsets_before(
     if len(targets) and targets.min() < 0:
         raise UnsupportedTimestampError(f"timestamp {targets.min()} is no time since 1970")
     offsets, earliest = np.array(times.elements(now), np.int64).T
-    # The newest element that is not later than T: the newest from which on one is not later.
+    # The smallest time from each element on ascends, so that it can be searched.
     earliest = np.minimum.accumulate(earliest[::-1])[::-1]
     newest = np.searchsorted(earliest, targets, side="right") - 1
     found = np.where(newest < 0, -1, offsets[newest])

@@ -1,4 +1,4 @@
-"""When each segment was last appended to, as far as brokers before the time index could tell."""
+"""The time of the last append to each segment, as brokers before the time index knew it."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class SegmentTime(NamedTuple):
 def segment_times(
     log: PartitionLog, mtimes: Mapping[str, int] | None = None, *, whole_seconds: bool = False
 ) -> tuple[SegmentTime, ...]:
-    """List when the segments of a log were last appended to.
+    """List the times of the last append to the segments of a log.
 
     Parameters
     ----------
     log : PartitionLog
         The partition.
     mtimes : mapping of str to int, optional
-        Modification times, ms since 1970, by the name of the ``.log``, or by its path from the log
-        directory (``orders-3/00000000000000000042.log``). For directories that lost theirs; what is
-        not named is taken from the files. `read_mtimes` reads such a mapping.
+        Modification times, ms since 1970, by the name of the ``.log``, or by its path relative to
+        the log directory (``orders-3/00000000000000000042.log``). For directories that lost theirs;
+        a missing entry is taken from the file. `read_mtimes` reads such a mapping.
     whole_seconds : bool
-        Whether the broker's Java saw whole seconds only, as Java 8 and 9 do (JDK-8177809; later
-        updates of 8 are mended). A directory does not tell which Java it was.
+        Whether the broker's Java returned whole seconds only, as Java 8 and 9 do (JDK-8177809;
+        fixed in later updates of 8). A directory does not show which Java it was.
 
     Returns
     -------
     tuple of SegmentTime
-        By base offset. The times need not rise.
+        By base offset. The times may not ascend.
 
     Raises
     ------
     TypeError
-        If `log` is no partition that is open, or `mtimes` no mapping.
+        If `log` is not an open partition, or `mtimes` is not a mapping.
 
     Notes
     -----

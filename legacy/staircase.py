@@ -1,6 +1,6 @@
-"""Which offset answers which time, drawn: by modification times, by a broker's indexes, in truth.
+"""Draw the offset for each time: by modification times, by a broker's indexes, and the correct one.
 
-The answers are steps: the legacy one changes at modification times, the others behind timestamps.
+The answers form steps: the legacy one changes at modification times, the others after timestamps.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from kafkastore.time_axes import LAST_DATE_MS, ON_WHITE, Palette, time_axes, wri
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Lines of more segments would be one grey area.
+#: The lines of more segments would merge into a grey area.
 MOST_LINES = 100
-#: Times asked for a drawing, which has some 600 points across.
+#: Number of times in a drawing, which is about 600 points wide.
 _TIMES = 1500
 _SIZE = (7.5, 4.2)
 
 
 class NothingToDrawError(KafkaStoreError, ValueError):
-    """No two times within which answers could be drawn."""
+    """There are no two different times between which to draw answers."""
 
 
 class Staircase(NamedTuple):
-    """Answers of one partition over a span of time.
+    """The answers of one partition over a range of times.
 
     Parameters
     ----------
     timestamps : numpy.ndarray of int64, shape (n,)
-        ms since 1970, rising.
+        ms since 1970, ascending.
     legacy, broker, correct : numpy.ndarray of int64, shape (n,)
-        Offsets; -1 where there is no answer.
+        Offsets; -1 if there is no answer.
     times : OffsetTimes
-        The segments, and when they were last modified.
+        The segments, and their modification times.
     """
 
     timestamps: NDArray[np.int64]
@@ -62,26 +62,10 @@ def staircase(
     legacy_rules: str = "2.4",
     whole_seconds: bool = False,
 ) -> Staircase:
-    """Ask a partition for many times from the first to the last of some.
+    """Look up many times from the first to the last of `timestamps`.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
-        ms since 1970; the lowest and the highest bound the span.
-    now, mtimes, broker_rules, legacy_rules, whole_seconds
-        As for `compare`.
-
-    Returns
-    -------
-    Staircase
-        With every time at which the legacy answer changes.
-
-    Raises
-    ------
-    NothingToDrawError
-        If there are no two times.
+    The arguments are as for `compare`. The result contains every time at which the legacy answer
+    changes. Raises NothingToDrawError if there are no two different times.
     """
     span = as_timestamps(timestamps)
     span = span[span <= LAST_DATE_MS]
@@ -113,23 +97,7 @@ def draw_staircase(
 ) -> None:
     """Draw answers over time, with the segments and their modification times.
 
-    Parameters
-    ----------
-    file : binary file
-        Where the drawing is written to.
-    form : {"svg", "png"}
-        As what.
-    drawn : Staircase
-        The answers.
-    broker_rules : str
-        The broker's version, for the legend.
-    palette : Palette
-        Colours.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
+    `broker_rules` is the broker's version for the legend. Raises ImportError without matplotlib.
     """
     with time_axes(palette, _SIZE, "staircase") as (figure, axes):
         first, last = int(drawn.timestamps[0]), int(drawn.timestamps[-1])
@@ -189,22 +157,10 @@ def draw_steps(
     label: str,
     **line: float,
 ) -> None:
-    """Draw answers as steps; where there is none, nothing.
+    """Draw answers as steps, with nothing where the offset is -1.
 
-    Parameters
-    ----------
-    axes : Axes
-        To draw on.
-    colour : str
-        Of the line.
-    timestamps, offsets : sequence of int
-        Times, rising, and what is answered; -1: nothing.
-    where : {"pre", "post"}
-        Whether an answer is that of the times before, up to its own, or from its own on.
-    label : str
-        For the legend.
-    **line
-        As matplotlib's `plot` has them.
+    `timestamps` ascend. `where` is as in matplotlib: an answer is for the times up to its own
+    ("pre") or from its own on ("post"). `line` are options of matplotlib's `plot`.
     """
     shown = np.asarray(offsets, np.float64)
     axes.plot(
@@ -218,17 +174,7 @@ def draw_steps(
 
 
 def draw_boundaries(axes: Axes, palette: Palette, base_offsets: Sequence[int]) -> None:
-    """Draw a line at each segment's first offset, unless there are too many.
-
-    Parameters
-    ----------
-    axes : Axes
-        To draw on.
-    palette : Palette
-        Colours.
-    base_offsets : sequence of int
-        Absolute.
-    """
+    """Draw a line at each segment's base offset, unless there are too many."""
     if len(base_offsets) <= MOST_LINES:
         for base_offset in base_offsets:
             axes.axhline(base_offset, color=palette.faint, linewidth=0.6, zorder=0)

@@ -1,4 +1,4 @@
-"""From directories without time indexes to such with them: survey and plan; `apply` does it.
+"""Add time indexes to directories that have none: `survey`, then `plan`, then `kafkastore.apply`.
 
 Imported as ``kafkastore.migration``.
 """

@@ -1,7 +1,7 @@
-"""What brokers answer for times before a migration and after it, known before anything is done.
+"""Predict how a migration changes the answers of brokers to lookups by time.
 
-A plan tells the files to come: a partition is laid out as it will be, the new files beside links to
-those that stay, and asked.  Some partitions and some times stand for all.
+From the plan, the directory of a partition is built as it will be, with the new files next to links
+to unchanged ones, and then searched. A sample of partitions and times is used.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.sample_times import sample_times
 
-#: The brokers that are asked: the version that most rules here are of, and the newest one.
+#: The default brokers: the version that most rules here follow, and the newest one.
 BROKERS = ("2.4", "4.1")
 SAMPLES = 10
 MOST_PARTITIONS = 20
 
 
 class SampleAnswer(NamedTuple):
-    """What a broker answers for one time.
+    """The answers of a broker for one time.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class SampleAnswer(NamedTuple):
     rules : str
         The broker's version.
     correct : int or None
-        The right offset; None: no record matches.
+        The correct offset; None: no record matches.
     before, after : int or None
-        The offset that the broker finds on the directory as it is, and as it will be.
+        The offset that the broker finds before and after the migration.
     """
 
     timestamp: int
@@ -65,9 +65,9 @@ class PartitionAnswers(NamedTuple):
     topic_partition : TopicPartition
         The partition.
     answers : tuple of SampleAnswer
-        By time, for each the brokers in the order asked; none where no record has a timestamp.
+        By time, then by broker in the requested order; empty if no record has a timestamp.
     problem : str or None
-        Why there are none, where the partition can't be read.
+        Why there are none, if the partition can't be read.
     """
 
     topic_partition: TopicPartition
@@ -76,16 +76,16 @@ class PartitionAnswers(NamedTuple):
 
 
 class AnswersSummary(NamedTuple):
-    """How many sample times a broker answers rightly.
+    """The number of sample times that a broker answers correctly.
 
     Parameters
     ----------
     rules : str
         The broker's version.
     times : int
-        How many were asked, in all partitions together.
+        Number of sample times in all partitions.
     right_before, right_after : int
-        For how many the answer is the right offset.
+        How many answers are the correct offset, before and after the migration.
     """
 
     rules: str
@@ -96,14 +96,14 @@ class AnswersSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of the partitions that were sampled.
+    """The answers of the sampled partitions.
 
     Parameters
     ----------
     partitions : tuple of PartitionAnswers
         In the plan's order.
     changed_partitions : int
-        How many partitions the plan changes: those that the sampled ones stand for.
+        Number of partitions that the plan changes, from which the sample was taken.
     """
 
     partitions: tuple[PartitionAnswers, ...]
@@ -111,7 +111,7 @@ class Answers:
 
     @property
     def summaries(self) -> tuple[AnswersSummary, ...]:
-        """The counts by broker, in the order asked; none without sample times."""
+        """The counts by broker, in the requested order; empty without sample times."""
         counts: dict[str, list[int]] = {}
         for partition in self.partitions:
             for each in partition.answers:
@@ -132,34 +132,34 @@ def answers(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Answers:
-    """Ask partitions for times, as they are and as a plan will leave them.
+    """Look up sample times in partitions before and after a planned migration.
 
     Parameters
     ----------
     survey : Survey
-        What the plan was made of; its directory must be as it was.
+        The survey that the plan was made from; its directory must be unchanged.
     plan : Plan
-        As of `plan`; nothing of it is applied.
+        A plan of `plan`; it is not applied.
     samples : int
-        How many times each partition is asked for.
+        Number of times for each partition.
     rules : sequence of str
         Versions of brokers.
     most_partitions : int
-        How many partitions are asked; of more that change, evenly chosen ones.
+        Maximum number of partitions; if more change, an evenly spaced sample is used.
     threads : int, optional
-        How many at once; by default as many as there are processors.
+        Number of partitions in parallel; by default the number of processors.
     progress : callable, optional
-        Called with the number of partitions that are done, and of all.
+        Called with the number of finished partitions and the total.
 
     Returns
     -------
     Answers
-        What was found.
+        Of the sampled partitions.
 
     Raises
     ------
     UnknownRulesError
-        If there is no such broker with time indexes.
+        If a version is unknown or has no time indexes.
     """
     check_kind("survey", survey, Survey)
     check_kind("plan", plan, Plan)
@@ -196,32 +196,32 @@ def partition_answers(
     *,
     rules: Sequence[str] = BROKERS,
 ) -> PartitionAnswers:
-    """Ask one partition; what `answers` does for each, and a worker of a cluster for one.
+    """Look up sample times in one partition; `answers` and Spark tasks call this for each.
 
     Parameters
     ----------
     log : PartitionLog
         The partition.
     changes : iterable of FileChange
-        Those of a plan that are in it.
+        The plan's changes to this partition.
     samples : int
-        How many times it is asked for; fewer where its records have not so many.
+        Number of times; fewer if its records have fewer timestamps.
     rules : sequence of str
         Versions of brokers.
 
     Returns
     -------
     PartitionAnswers
-        What was found.
+        By time and broker.
 
     Raises
     ------
     UnknownRulesError
-        If there is no such broker with time indexes.
+        If a version is unknown or has no time indexes.
     """
     check_kind("log", log, PartitionLog)
     for each in rules:
-        broker_rules(each)  # raises before it is taken for the partition's fault
+        broker_rules(each)  # raises here, not as a problem of the partition
     try:
         with as_planned(log, changes) as planned:
             times = sample_times(planned, samples)
@@ -231,7 +231,7 @@ def partition_answers(
                 for each in rules
             ]
     except CorruptionError as error:
-        if error.path is not None:  # perhaps of the links to what is planned
+        if error.path is not None:  # the path may be one of the temporary links
             path = log.path / Path(error.path).name
             error = type(error)(error.reason, path=path, position=error.position)
         return PartitionAnswers(log.topic_partition, (), str(error))
@@ -247,19 +247,9 @@ def partition_answers(
 
 @contextmanager
 def as_planned(log: PartitionLog, changes: Iterable[FileChange]) -> Iterator[PartitionLog]:
-    """Lay a partition out as a plan will leave it, for as long as the context lasts.
+    """Build the planned directory of a partition, for the duration of the context.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    changes : iterable of FileChange
-        Those of a plan that are in it.
-
-    Yields
-    ------
-    PartitionLog
-        A directory of links to the files that stay, with the new ones beside them; to be read only.
+    It contains links to unchanged files next to the new files, and must only be read.
     """
     old = to_path(os.path.abspath(log.path))
     changed = {each.path.rpartition("/")[2]: each for each in changes}
@@ -279,6 +269,6 @@ def as_planned(log: PartitionLog, changes: Iterable[FileChange]) -> Iterator[Par
 
 
 def _offsets(log: PartitionLog, times: Sequence[int], rules: str) -> list[int | None]:
-    """Ask for times; None where nothing is found."""
+    """Look up times; None if no offset is found."""
     found: list[int] = log.offsets_for_timestamps(times, rules)["offset"].tolist()
     return [None if offset < 0 else offset for offset in found]

@@ -1,15 +1,15 @@
-"""Plans that rewrite messages of the formats 0 and 1 as record batches, for whole directories.
+"""Plans that convert messages of formats 0 and 1 to record batches, for whole directories.
 
-What a broker of 4.x would otherwise convert each time that it is read is then as new brokers write
-it: with the logs go their indexes, and the leader epochs.  Offsets, keys, values, timestamps and
-the files' modification times stay.  `segment.conversion` says how bytes are made.
+A broker of 4.x would otherwise convert them at each read. The logs are converted with their indexes
+and the leader epochs. Offsets, keys, values, timestamps and modification times of files do not
+change. `segment.conversion` describes how the bytes are built.
 
-Segments that hold record batches alone are left as they are, and so is one whose log is broken or
-ends torn, unless it is the last.
+Segments that contain only record batches are not changed, and neither is a segment whose log is
+corrupt or ends torn, unless it is the last.
 
-Record batches can be given another leader epoch besides.  A topic that is new begins with epoch 0,
-and a group whose members commit what they have read of larger epochs finds no leader when it comes
-back: its consumers wait for a leader of an epoch as large (KIP-320).
+Record batches can also get another leader epoch. A new topic begins with epoch 0. If a consumer
+group has committed offsets with larger epochs, its consumers wait for a leader with an epoch as
+large (KIP-320).
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ from kafkastore.segment.small_file import has_bytes
 from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.store.partition_log import PartitionLog
 
-#: What messages of format 0, which have none, get for a timestamp.
+#: The timestamp of messages of format 0, which have none.
 Untimed = Literal["none", "mtime"]
 UNTIMED: tuple[Untimed, ...] = ("none", "mtime")
 
 
 class UnconvertedSegment(NamedTuple):
-    """A segment with messages of old formats that is left as it is.
+    """A segment with messages of old formats that is not converted.
 
     Parameters
     ----------
     path : str
         The ``.log``, relative to the plan's root.
     reason : str
-        Why.
+        Why it is not converted.
     """
 
     path: str
@@ -78,7 +78,7 @@ class ConvertPlan(Plan):
     Parameters
     ----------
     unconverted : tuple of UnconvertedSegment
-        The segments that are left as they are; not kept with a plan.
+        The segments that are not converted; not saved with the plan.
     """
 
     unconverted: tuple[UnconvertedSegment, ...] = ()
@@ -95,46 +95,46 @@ def plan_convert(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> ConvertPlan:
-    """Plan to rewrite all messages of old formats as record batches.
+    """Plan to convert all messages of old formats to record batches.
 
     Parameters
     ----------
     path : path-like
         A log.dirs root, or one partition directory.
     codec : str or Codec, optional
-        How records are compressed: ``none``, ``gzip``, ``snappy``, ``lz4``, ``zstd``. Default: as
-        they were.
+        Compression of the records: ``none``, ``gzip``, ``snappy``, ``lz4``, ``zstd``. Default:
+        unchanged.
     untimed : str
-        What messages of format 0 get for a timestamp: ``none``, or ``mtime``: that of their
-        segment's modification, as a LogAppendTime.
+        The timestamp of messages of format 0: ``none``, or ``mtime`` for the modification time of
+        their segment, as LogAppendTime.
     leader_epoch : int, optional
-        Of every batch, those of the newest format included; 0 for a topic that is new. Default:
-        record batches keep theirs.
+        The leader epoch of every batch, including existing record batches; 0 for a new topic.
+        Default: record batches keep theirs.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
-        How many partitions are read in parallel; by default as many as there are processors.
+        Number of partitions read in parallel; by default the number of processors.
     progress : callable, optional
-        Called with the number of segments that are read, and of all, by one thread at a time.
+        Called with the number of segments read and the total, by one thread at a time.
 
     Returns
     -------
     ConvertPlan
-        For `kafkastore.apply`. Each log is followed by its indexes: as long as a plan is not
-        finished, no broker should start on the directory.
+        For `kafkastore.apply`. Each log is followed by its indexes: do not start a broker on the
+        directory before the plan is completely applied.
 
     Raises
     ------
     NotALogDirectoryError
-        If the path is neither.
+        If `path` is neither a log.dirs root nor a partition directory.
     DuplicatePartitionError
-        If a partition lies in several directories.
+        If a partition is in several directories.
     KeyError
-        If one of `partitions` is not there.
+        If one of `partitions` does not exist.
     ValueError
-        If there is no such codec, no such `untimed`, or no such leader epoch.
+        If `codec`, `untimed` or `leader_epoch` is not valid.
     """
     if leader_epoch is not None:
         leader_epoch = whole_number("leader_epoch", leader_epoch, 0, INT32_MAX)
@@ -178,7 +178,7 @@ def plan_convert(
 
 @dataclass(slots=True)
 class _Partition:
-    """What one partition's segments become, one after the other."""
+    """The conversion of one partition, segment by segment."""
 
     log: PartitionLog
     codec: str | None
@@ -190,7 +190,7 @@ class _Partition:
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
 
     def convert(self, segment: LogSegment) -> None:
-        """Plan a segment's log and indexes, if it has messages of old formats or other epochs."""
+        """Plan a segment's log and indexes if it has messages of old formats or other epochs."""
         try:
             summary = segment.summary
             if summary.magics <= {2} and not self._has_other_epochs(segment):
@@ -205,7 +205,7 @@ class _Partition:
             self.unconverted.append(UnconvertedSegment(self._path(segment, LOG_SUFFIX), str(error)))
 
     def leave_all(self) -> None:
-        """Convert nothing: replicas cut logs wrongly where some batches have other epochs."""
+        """Convert nothing: replicas truncate logs wrongly if only some batches have new epochs."""
         left = {each.path for each in self.unconverted}
         why = "another segment can't be converted, and all are to have one leader epoch"
         for segment in self.log.segments:
@@ -214,7 +214,7 @@ class _Partition:
         self.changes.clear()
 
     def all_changes(self) -> Iterator[FileChange]:
-        """Yield all changes, with that of the leader epochs."""
+        """Yield all changes, the leader epoch checkpoint included."""
         yield from self.changes
         if not self.changes:
             return
@@ -232,7 +232,7 @@ class _Partition:
         yield self._change(LEADER_EPOCH_CHECKPOINT, before, data, like, Inline(data), why)
 
     def _has_other_epochs(self, segment: LogSegment) -> bool:
-        """Tell whether record batches are to have another leader epoch than they have."""
+        """Return whether record batches must get another leader epoch."""
         if self.leader_epoch is None:
             return False
         with segment.open_log() as log:
@@ -240,7 +240,7 @@ class _Partition:
             return any((each != self.leader_epoch).any() for each in epochs)
 
     def _go_along(self, segment: LogSegment) -> None:
-        """Take note of the epochs of a segment that stays as it is."""
+        """Record the leader epochs of an unchanged segment."""
         with segment.open_log() as log:
             for run in log.runs():
                 self.epochs.assign_many(run.headers)
@@ -271,7 +271,7 @@ class _Partition:
         why = f"it has messages of format {old}" if old else "it has other leader epochs"
         yield FileChange(self._place(log_name), before, after, content, why)
         if not old and size == segment.size:
-            return  # every batch is where it was
+            return  # all batches keep their positions
         for suffix, data in zip(
             (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX), builder.finish(), strict=True
         ):
@@ -304,7 +304,7 @@ class _Partition:
 
 
 def _index(builder: IndexBuilder, epochs: LeaderEpochs, data: bytes, position: int) -> None:
-    """Take in batches that were made."""
+    """Add converted batches to the indexes and the leader epochs."""
     headers = np.empty(len(data) // batch_header.LARGEST_HEADER + 1, BATCH_HEADER)
     count, scanned, *_ = batch_header.scan(data, position, headers)
     assert scanned == len(data)

@@ -1,6 +1,6 @@
-"""Which time indexes a migration makes, and of what: a pure function of the survey.
+"""Plan which time indexes a migration creates, and from what: a pure function of the survey.
 
-What is made where a time index is missing, or holds nothing but zeros:
+The new time index of a segment whose time index is missing or contains only zeros:
 
 =========  ===========  ================  ===========  ===========  ========
 segment    timestamps   ``auto``          ``rebuild``  ``kip-33``   ``empty``
@@ -11,19 +11,20 @@ inactive   some         rebuilt           rebuilt      mtime entry  empty
 inactive   none         mtime entry       empty        mtime entry  empty
 =========  ===========  ================  ===========  ===========  ========
 
-- *rebuilt*: what a recovering broker writes, byte for byte, for the same ``index.interval.bytes``.
-- *mtime entry*: one entry, (modification time of the ``.log`` -> offset), as KIP-33 has it; but a
-  segment that holds no record at all, which compaction leaves, gets an empty file.
-- *empty*: a file of 0 bytes, as shipped brokers make it at their first start.  Never a preallocated
-  one: its zeros would count as entries.
+- *rebuilt*: the bytes that a recovering broker writes for the same ``index.interval.bytes``.
+- *mtime entry*: one entry, (modification time of the ``.log`` -> offset), as in KIP-33. A segment
+  without records, as compaction may leave it, gets an empty file.
+- *empty*: a file of 0 bytes, as released brokers create it at their first start. It is not
+  preallocated: a broker would count the zeros as entries.
 
-A time index that is there but empty, as in a directory that a newer broker has opened, is rebuilt
-by ``auto`` and ``rebuild`` if the records have timestamps, and otherwise left alone.  One that has
-entries is always left alone, and so is an existing file that the next start of a broker rebuilds.
+An existing empty time index, as in a directory that a newer broker has opened, is rebuilt by
+``auto`` and ``rebuild`` if the records have timestamps, and otherwise not changed. A time index
+with entries is never changed, and neither is an existing file that the next start of a broker
+rebuilds.
 
-``auto`` and ``rebuild`` also make a missing ``.index`` beside the time index, for a broker that
-finds none recovers the segment and overwrites the time index.  They skip a segment whose log cannot
-be read to its end: an index of what lies before the broken place would hide what lies behind it.
+``auto`` and ``rebuild`` also create a missing ``.index`` next to the time index. A broker that
+finds no ``.index`` recovers the segment and overwrites the time index. Both modes skip a segment
+whose log can't be read to its end: an index up to the damage would hide the records after it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ EntryOffset = Literal["next", "first"]
 MODES: tuple[Mode, ...] = ("auto", "kip-33", "rebuild", "empty")
 ENTRY_OFFSETS: tuple[EntryOffset, ...] = ("next", "first")
 
-#: Modes that make indexes of the records, so that logs must be read.
+#: Modes that build indexes from the records, so that logs must be read.
 READING_MODES: tuple[Mode, ...] = ("auto", "rebuild")
 _EMPTY = Digest.of(b"")
 _FOUND = {
@@ -62,22 +63,22 @@ _FOUND = {
 
 
 class LeftReason(StrEnum):
-    """Why a segment without a time index of use gets none."""
+    """Why a segment without a usable time index gets none."""
 
     UNREAD = "the log can't be read to its end"
     REBUILT_BY_BROKER = "the next start of a broker rebuilds it"
 
 
 class LeftSegment(NamedTuple):
-    """A segment that gets no time index although it has none of use, or whose log is damaged.
+    """A segment without a usable time index that gets none, or with a corrupt log.
 
     Parameters
     ----------
     path : str
         The ``.log``, relative to the plan's root.
     reason : LeftReason
-        Why: the log is damaged, which is for `repair`; or the next start of a broker makes the
-        index anew, whatever is there.
+        The log is corrupt (see `kafkastore.plan_repair`), or the next start of a broker rebuilds
+        the index in any case.
     """
 
     path: str
@@ -85,11 +86,11 @@ class LeftSegment(NamedTuple):
 
 
 class UnknownModeError(KafkaStoreError, ValueError):
-    """A migration mode, or a choice of entry offset, that does not exist."""
+    """The migration mode or the choice of entry offset does not exist."""
 
 
 class NotReadError(KafkaStoreError, ValueError):
-    """A plan that needs the logs read, from a survey that did not read them."""
+    """The plan needs the logs to be read, and the survey did not read them."""
 
 
 def plan(survey: Survey, mode: Mode = "auto", *, entry_offset: EntryOffset = "next") -> Plan:
@@ -98,24 +99,24 @@ def plan(survey: Survey, mode: Mode = "auto", *, entry_offset: EntryOffset = "ne
     Parameters
     ----------
     survey : Survey
-        What was found; also the `index_interval_bytes` of rebuilt indexes.
+        The survey; it also has the `index_interval_bytes` of rebuilt indexes.
     mode : {"auto", "kip-33", "rebuild", "empty"}
-        What is made; see the table of this module.
+        Which indexes to create; see the table of this module.
     entry_offset : {"next", "first"}
-        The offset of an mtime entry. KIP-33's two texts disagree: the base offset of the next
-        segment (as when a segment is rolled), or the segment's first offset (migration plan).
+        The offset of an mtime entry. KIP-33 gives two: the base offset of the next segment (as when
+        a segment is rolled), or the segment's first offset (migration plan).
 
     Returns
     -------
     Plan
-        For `kafkastore.apply`. Planning reads nothing; the same survey gives the same plan.
+        For `kafkastore.apply`. Planning reads no files; the same survey gives the same plan.
 
     Raises
     ------
     UnknownModeError
-        If there is no such mode or offset.
+        If `mode` or `entry_offset` is unknown.
     NotReadError
-        If `mode` needs the logs read, and the survey did not.
+        If `mode` needs the logs to be read, and the survey did not read them.
 
     Notes
     -----
@@ -143,7 +144,7 @@ def _changes(
     entry_offset: EntryOffset,
     index_interval_bytes: int,
 ) -> list[FileChange]:
-    """Plan one segment: its time index, and the offset index that a broker wants beside it."""
+    """Plan one segment: its time index, and the offset index that a broker needs next to it."""
     if segment.time_index == "present":
         return []
     if mode in READING_MODES and segment.scan is None:
@@ -182,19 +183,19 @@ def _changes(
 
 
 def left_segments(survey: Survey, mode: Mode = "auto") -> tuple[LeftSegment, ...]:
-    """List the segments that a migration leaves without a time index, or with a damaged log.
+    """List the segments that a migration leaves without a time index, or with a corrupt log.
 
     Parameters
     ----------
     survey : Survey
-        What was found.
+        The survey.
     mode : {"auto", "kip-33", "rebuild", "empty"}
         As for `plan`.
 
     Returns
     -------
     tuple of LeftSegment
-        By partition and base offset. An empty time index is of use where no record has a timestamp.
+        By partition and base offset. An empty time index is usable if no record has a timestamp.
     """
     found = (
         (partition.path(segment), _why_left(segment, mode))
@@ -206,7 +207,7 @@ def left_segments(survey: Survey, mode: Mode = "auto") -> tuple[LeftSegment, ...
 
 
 def _why_left(segment: SegmentSurvey, mode: Mode) -> LeftReason | None:
-    """Say why a segment without a time index of use stays so; None if it does not."""
+    """Return why a segment without a usable time index gets none; None if it gets one."""
     is_read = mode in READING_MODES and segment.scan is not None
     if is_read and segment.scan is not None and segment.scan.problem is not None:
         return LeftReason.UNREAD
@@ -216,7 +217,7 @@ def _why_left(segment: SegmentSurvey, mode: Mode) -> LeftReason | None:
 
 
 class _Made(NamedTuple):
-    """What a time index becomes."""
+    """The new time index of a segment."""
 
     content: Content
     digest: Digest
@@ -226,7 +227,7 @@ class _Made(NamedTuple):
 def _made(
     segment: SegmentSurvey, mode: Mode, entry_offset: EntryOffset, index_interval_bytes: int
 ) -> _Made:
-    """Choose what a segment's time index becomes; the table of this module."""
+    """Choose a segment's new time index; see the table of this module."""
     if _is_rebuilt(segment, mode):
         assert segment.scan is not None
         assert segment.scan.time_index is not None
@@ -259,8 +260,8 @@ def mtime_entry(
     segment : SegmentSurvey
         An inactive segment.
     entry_offset : {"next", "first"}
-        The entry's offset: the base offset of the next segment, or, where that does not fit 31
-        bits above this one's, the last offset; or this segment's base offset.
+        The entry's offset: the base offset of the next segment (the last offset of this one if the
+        distance exceeds 31 bits), or this segment's base offset.
 
     Returns
     -------
@@ -284,7 +285,7 @@ def mtime_entry(
 
 
 def _is_rebuilt(segment: SegmentSurvey, mode: Mode) -> bool:
-    """Answer whether the time index is made from the records' timestamps."""
+    """Return whether the time index is built from the records' timestamps."""
     return (
         mode in READING_MODES
         and segment.scan is not None
@@ -293,6 +294,6 @@ def _is_rebuilt(segment: SegmentSurvey, mode: Mode) -> bool:
 
 
 def _after(segment: SegmentSurvey, digest: Digest, *, is_new: bool = False) -> FileState:
-    """Describe a made file: times, mode and owners are the old file's, or else those of the log."""
+    """Describe a new file: times, mode and owners are those of the old file or the log."""
     like = segment.log if is_new or segment.time_index_state is None else segment.time_index_state
     return FileState(digest.size, digest.sha256, like.mtime_ns, like.mode, like.user, like.group)

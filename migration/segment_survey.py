@@ -1,4 +1,4 @@
-"""What one segment has and lacks, found by reading it once."""
+"""Survey one segment, by reading it once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.indexes import time_index
 from kafkastore.segment.log_segment import LogSegment
 
-# empty: no whole entry.  zeros: nothing but zeros, which a broker counts as entries (0, base
-# offset); what a killed broker leaves of an active segment's, and 0.10.1 made for old segments.
+# empty: no complete entry. zeros: only zeros, which a broker counts as entries (0, base
+# offset); left by a killed broker for the active segment, and by 0.10.1 for old segments.
 TimeIndexKind = Literal["missing", "empty", "zeros", "present"]
 
 LARGEST_RELATIVE_OFFSET = INT32_MAX
@@ -23,18 +23,18 @@ LARGEST_RELATIVE_OFFSET = INT32_MAX
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """What `stat` says of a ``.log``.
+    """The `stat` result of a ``.log``.
 
     Parameters
     ----------
     size : int
         Bytes.
     mtime_ns : int
-        Last modification, ns since 1970: data here, and never touched.
+        Last modification, ns since 1970; it is data here, and must not change.
     mode : int
         Permission bits.
     user, group : int
-        The owners' numbers.
+        Numeric ids of the owners.
     """
 
     size: int
@@ -45,14 +45,14 @@ class LogStatus:
 
     @classmethod
     def of(cls, status: os.stat_result) -> LogStatus:
-        """Take over what matters of a `stat` result."""
+        """Return the status from a `stat` result."""
         mode = stat.S_IMODE(status.st_mode)
         return cls(status.st_size, status.st_mtime_ns, mode, status.st_uid, status.st_gid)
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Bytes that were made and not kept.
+    """The size and digest of bytes that were built and not kept.
 
     Parameters
     ----------
@@ -67,29 +67,29 @@ class Digest:
 
     @classmethod
     def of(cls, data: bytes) -> Digest:
-        """Digest some bytes."""
+        """Return the size and digest of some bytes."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What reading a segment's log told.
+    """The result of reading a segment's log.
 
     Parameters
     ----------
     magics : tuple of int
-        Message formats seen, rising.
+        Message formats in the log, ascending.
     batch_count : int
-        Batches; messages before format 2.
+        Number of batches; of messages before format 2.
     valid_bytes : int
-        Where the last whole batch ends.
+        End of the last complete batch, exclusive.
     largest_record_timestamp : int or None
-        ms since 1970; None when no record has a timestamp.
+        ms since 1970; None if no record has a timestamp.
     time_index, offset_index : Digest or None
-        What a recovering broker would write; None where it was not worked out: without timestamps
-        the time index is empty, and an existing offset index is left alone.
+        The files that a recovering broker would write; None if they were not built: without
+        timestamps the time index is empty, and an existing offset index is not changed.
     problem : str or None
-        Why the log cannot be read to its end; a torn last batch is no problem.
+        Why the log can't be read to its end; None also for a torn last batch.
     """
 
     magics: tuple[int, ...] = ()
@@ -110,26 +110,26 @@ class SegmentSurvey:
     base_offset : int
         As in the file names.
     next_base_offset : int or None
-        Base offset of the segment behind it; None for the active one.
+        Base offset of the next segment; None for the active one.
     next_offset : int or None
-        Offset behind the last record, where the one above does not fit a relative offset.
+        Offset after the last record, if `next_base_offset` does not fit a relative offset.
     log : LogStatus
-        The ``.log`` file as it was when the survey looked.
+        The ``.log`` at the time of the survey.
     mtime_ms : int
-        When the segment was last appended to: the file's own modification time, or the one given.
+        Time of the last append, ms since 1970: the file's modification time, or the one given.
     mtime_is_given : bool
-        Which of the two.
+        Whether `mtime_ms` was given.
     time_index : {"missing", "empty", "zeros", "present"}
-        What there is of a time index.
+        State of the time index.
     time_index_state : FileState or None
         The existing file, if it is empty or zeros.
     has_offset_index : bool
-        Whether the ``.index`` is there.
+        Whether the ``.index`` exists.
     is_recovered_by_broker : bool
-        Whether the next start of a broker rebuilds the segment: the directory was not closed, and
-        the segment lies at or above the recovery point.
+        Whether the next start of a broker rebuilds the segment: there was no clean shutdown, and
+        the segment is at or above the recovery point.
     scan : Scan or None
-        What reading the log told; None where it was not read, or has a time index of use and no
+        The result of reading the log; None if it was not read, or has a usable time index and no
         damage.
     """
 
@@ -152,7 +152,7 @@ class SegmentSurvey:
 
     @property
     def has_records(self) -> bool:
-        """Whether the log holds a batch, as far as is known without reading it."""
+        """Whether the log contains a batch, as far as is known without reading it."""
         if self.scan is None or self.scan.problem is not None:
             return self.log.size > 0
         return self.scan.batch_count > 0
@@ -166,25 +166,25 @@ def survey_segment(
     index_interval_bytes: int = 4096,
     read_log: bool = True,
 ) -> SegmentSurvey:
-    """Look at one segment.
+    """Survey one segment.
 
     Parameters
     ----------
     segment : LogSegment
         The segment.
     mtime_ms : int, optional
-        When it was last appended to, where the file no longer tells.
+        Time of the last append, ms since 1970, if the file has lost it.
     is_recovered_by_broker : bool
-        What the directory around it says.
+        As in `SegmentSurvey`; depends on the log directory.
     index_interval_bytes : int
         The topic's ``index.interval.bytes``.
     read_log : bool
-        Whether the log is read; one with a time index of use for damage only.
+        Whether to read the log; with a usable time index, only to find damage.
 
     Returns
     -------
     SegmentSurvey
-        A log that cannot be read, or that changes meanwhile, is a `problem` in its scan.
+        If the log can't be read, or changes meanwhile, its scan has a `problem`.
     """
     status = os.stat(segment.log_path)
     kind, state = _time_index(segment)
@@ -198,7 +198,7 @@ def survey_segment(
     elif read_log and (problem := _damage(segment)) is not None:
         scan = Scan(problem=problem)
     if kind == "zeros" and state is not None and state.size == time_index.ENTRY_SIZE:
-        # (0, base offset) is a true entry where the largest timestamp is 0.
+        # (0, base offset) is a valid entry if the largest timestamp is 0.
         kind = "present" if scan is not None and scan.largest_record_timestamp == 0 else kind
     following = segment.next_base_offset
     too_far = following is not None and following - segment.base_offset > LARGEST_RELATIVE_OFFSET
@@ -218,7 +218,7 @@ def survey_segment(
 
 
 def _time_index(segment: LogSegment) -> tuple[TimeIndexKind, FileState | None]:
-    """Look at a segment's time index; the state of a file that is of no use."""
+    """Return the kind of a segment's time index, and the state of an unusable file."""
     index = segment.time_index
     if index is None:
         return "missing", None
@@ -230,7 +230,7 @@ def _time_index(segment: LogSegment) -> tuple[TimeIndexKind, FileState | None]:
 
 
 def _damage(segment: LogSegment) -> str | None:
-    """Read a log that needs no index, with checksums; remembering each would fill the memory."""
+    """Read a log that needs no index, with CRCs; keeps no result of batches, to save memory."""
     try:
         with segment.open_log() as log:
             for _ in log.runs(verify_crc=True):
@@ -241,9 +241,9 @@ def _damage(segment: LogSegment) -> str | None:
 
 
 def _scan(segment: LogSegment, has_offset_index: bool, index_interval_bytes: int) -> Scan:
-    """Read a log: all headers, then, if there is something to index, again with checksums.
+    """Read a log: all headers, and if there is something to index, again with CRCs.
 
-    The second pass finds the log in the page cache, unless a segment is larger than the memory.
+    The second pass reads from the page cache, unless a segment is larger than memory.
     """
     try:
         summary = segment.summary

@@ -1,4 +1,4 @@
-"""What a log directory from before the time index holds: read and written down, never altered."""
+"""Survey a log directory from before the time index, without changing it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PartitionSurvey:
     Parameters
     ----------
     directory : str
-        Relative to the survey's root; empty where the root is the partition directory.
+        Relative to the survey's root; empty if the root is the partition directory.
     topic : str
         The topic's name.
     partition : int
@@ -46,7 +46,15 @@ class PartitionSurvey:
     segments: tuple[SegmentSurvey, ...]
 
     def path(self, segment: SegmentSurvey, suffix: str = LOG_SUFFIX) -> str:
-        """Return the path of a segment's file, relative to the survey's root."""
+        """Return the path of a segment's file, relative to the survey's root.
+
+        Parameters
+        ----------
+        segment : SegmentSurvey
+            One of this partition's.
+        suffix : str
+            Of the file, such as ``.log``.
+        """
         name = segment_file_name(segment.base_offset, suffix)
         return f"{self.directory}/{name}" if self.directory else name
 
@@ -60,17 +68,18 @@ class Survey:
     root : str
         Absolute path of a log.dirs root or a partition directory.
     is_clean : bool or None
-        Whether a broker closed the directory in order; None for a partition directory by itself.
+        Whether the broker was shut down cleanly; None for a partition directory opened alone.
     broker : int or None
-        The process that has the directory open; 0 or less where it cannot be named; None: nobody.
+        The process that has the directory open; 0 or less if it can't be identified; None if there
+        is none.
     index_interval_bytes : int
-        For which indexes were worked out.
+        As used for the digests of indexes.
     surveyed_at_ms : int
-        The clock, ms since 1970.
+        Time of the survey, ms since 1970.
     partitions : tuple of PartitionSurvey
         By topic and partition.
     skipped : tuple of str
-        Directories that are no partitions, and why they were not read.
+        Directories that are not partitions, with the reason.
     """
 
     root: str
@@ -83,7 +92,7 @@ class Survey:
 
     @property
     def segments_by_path(self) -> list[tuple[str, SegmentSurvey]]:
-        """All segments, with the relative paths of their logs."""
+        """All segments, with the paths of their logs relative to the root."""
         return [
             (partition.path(segment), segment)
             for partition in self.partitions
@@ -92,12 +101,12 @@ class Survey:
 
     @property
     def mtimes(self) -> dict[str, int]:
-        """When segments were last appended to: relative path of the ``.log`` to ms since 1970."""
+        """Times of the last append: relative path of the ``.log`` to ms since 1970."""
         return {path: segment.mtime_ms for path, segment in self.segments_by_path}
 
     @property
     def warnings(self) -> tuple[SurveyWarning, ...]:
-        """What to know before migrating."""
+        """Warnings to read before migrating."""
         return warnings_of(self)
 
 
@@ -111,46 +120,45 @@ def survey(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Look at a log directory: what lacks a time index, and what could fill one.
+    """Survey a log directory: missing time indexes, and the data to create them from.
 
     Parameters
     ----------
     path : path-like
         A log.dirs root, or one partition directory.
     mtimes : mapping of str to int, optional
-        When segments were last appended to, ms since 1970, by the path of the ``.log`` from the log
-        directory on, such as ``orders-3/00000000000000000042.log``: what `Survey.mtimes` of an
-        earlier survey said, or `kafkastore.legacy.read_mtimes` reads. In a partition directory by
-        itself the name will do. For directories that lost their modification times; segments not
-        named keep what their file says.
+        For directories that lost their modification times: the times of the last append, ms since
+        1970, by the path of the ``.log`` relative to the log directory, such as
+        ``orders-3/00000000000000000042.log``. `Survey.mtimes` of an earlier survey and
+        `kafkastore.legacy.read_mtimes` return such a mapping. In a partition directory opened alone
+        the name is sufficient. Missing segments use the time of their file.
     index_interval_bytes : int
-        The topics' ``index.interval.bytes``: how dense rebuilt indexes are.
+        The topics' ``index.interval.bytes``, for rebuilt indexes.
     read_logs : bool
-        Whether logs are read, those with a usable time index for damage only. The modes ``kip-33``
-        and ``empty`` do not need it, and a survey without takes no longer than listing the
-        directories.
+        Whether to read logs; those with a usable time index are only checked for damage. The modes
+        ``kip-33`` and ``empty`` do not need it; without it, a survey only lists directories.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
-        How many partitions are read in parallel; by default as many as there are processors.
+        Number of partitions read in parallel; by default the number of processors.
     progress : callable, optional
-        Called with the number of partitions that are done, and of all.
+        Called with the number of finished partitions and the total.
 
     Returns
     -------
     Survey
-        What `plan` needs.
+        The input of `plan`.
 
     Raises
     ------
     NotALogDirectoryError
-        If the path is neither.
+        If `path` is neither a log.dirs root nor a partition directory.
     DuplicatePartitionError
-        If a partition lies in several directories.
+        If a partition is in several directories.
     KeyError
-        If one of `partitions` is not there.
+        If one of `partitions` does not exist.
     InvalidConfigError
-        If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
+        If `index_interval_bytes` is not an int from 0 to 2^31 - 1.
     """
     root = to_path(os.path.abspath(open_path(path)))
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
@@ -196,7 +204,7 @@ def survey_partition(
     index_interval_bytes: int = 4096,
     read_logs: bool = True,
 ) -> PartitionSurvey:
-    """Look at one partition; what `survey` does for each, and a worker of a cluster for one.
+    """Survey one partition; `survey` and Spark tasks call this for each.
 
     Parameters
     ----------
@@ -209,7 +217,7 @@ def survey_partition(
     index_interval_bytes : int
         The topic's ``index.interval.bytes``.
     read_logs : bool
-        Whether logs are read.
+        Whether to read logs.
 
     Returns
     -------
@@ -218,13 +226,13 @@ def survey_partition(
     """
     recovery_point = _recovery_point(log)
     given = {} if mtimes is None else mtimes
-    named = {} if directory else given  # a name alone is that of a segment of one partition only
+    named = {} if directory else given  # a name alone is ambiguous among several partitions
     segments = []
     for segment in log.segments:
         name = segment_file_name(segment.base_offset, LOG_SUFFIX)
         following = segment.next_base_offset
         recovered = recovery_point is not None and (following is None or following > recovery_point)
-        with suppress(FileNotFoundError):  # a running broker's retention deletes segments
+        with suppress(FileNotFoundError):  # deleted by a running broker's retention
             segments.append(
                 survey_segment(
                     segment,
@@ -238,15 +246,15 @@ def survey_partition(
 
 
 def _recovery_point(log: PartitionLog) -> int | None:
-    """Return from where on the next start of a broker rebuilds segments; None where it does not.
+    """Return the offset from which the next start of a broker rebuilds segments, or None.
 
-    A missing checkpoint counts as 0, as it does for a broker.
+    A missing checkpoint counts as 0, as for a broker.
     """
     return None if log.log_dir is None or log.is_clean else log.recovery_point or 0
 
 
 def _broker(root: Path) -> int | None:
-    """Return the process that has a directory open; 0 when nobody can tell."""
+    """Return the process that has a directory open; 0 if it can't be identified."""
     for path in lock_files(root):
         try:
             holder = lock_holder(path)

@@ -1,4 +1,4 @@
-"""What somebody should know before a directory is migrated, worked out from its survey."""
+"""Warnings to read before a directory is migrated, from its survey."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _COPY = "they look like a copy's; give the original ones if there is a record of
 
 @dataclass(frozen=True, slots=True)
 class SurveyWarning:
-    """One thing to know.
+    """One warning.
 
     Parameters
     ----------
     kind : str
-        What it is about; one of a few fixed phrases.
+        The subject; one of a few fixed phrases.
     text : str
-        One sentence, or two.
+        One or two sentences.
     paths : tuple of str
-        The files it is about, relative to the survey's root, if not the whole directory.
+        The affected files, relative to the survey's root; empty for the whole directory.
     """
 
     kind: WarningKind
@@ -52,7 +52,7 @@ class SurveyWarning:
 
 
 class Surveyed(Protocol):
-    """What warnings need of a `Survey`."""
+    """The attributes of a `Survey` that warnings need."""
 
     @property
     def root(self) -> str:
@@ -60,19 +60,19 @@ class Surveyed(Protocol):
 
     @property
     def is_clean(self) -> bool | None:
-        """Whether a broker shut it down cleanly; None: no log directory."""
+        """Whether there was a clean shutdown; None: not a log directory."""
 
     @property
     def broker(self) -> int | None:
-        """The process that has it open; None: nobody."""
+        """The process that has the directory open, or None."""
 
     @property
     def surveyed_at_ms(self) -> int:
-        """The clock."""
+        """The time of the survey, ms since 1970."""
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """Directories that were not read, and why."""
+        """Directories that were not read, with the reason."""
 
     @property
     def segments_by_path(self) -> list[tuple[str, SegmentSurvey]]:
@@ -80,18 +80,7 @@ class Surveyed(Protocol):
 
 
 def warnings_of(survey: Surveyed) -> tuple[SurveyWarning, ...]:
-    """Work out the warnings of a survey.
-
-    Parameters
-    ----------
-    survey : Survey
-        What was found.
-
-    Returns
-    -------
-    tuple of SurveyWarning
-        The gravest first.
-    """
+    """Return the warnings of a survey, the most severe first."""
     return tuple(
         warning
         for find in (
@@ -120,7 +109,7 @@ def _broker(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _older_than_records(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Warn of segments modified before their newest record was made."""
+    """Warn of segments whose modification time is before their newest record."""
     times, _ = _times(survey)
     older = [each.path for each in older_than_records(times)]
     if older:
@@ -134,7 +123,7 @@ def _older_than_records(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _of_a_copy(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Warn of modification times that are closer together than appends would have made them."""
+    """Warn of modification times that are closer together than appends could make them."""
     times, all_known = _times(survey)
     why = of_a_copy(times, all_known=all_known)
     if why is not None:
@@ -142,7 +131,7 @@ def _of_a_copy(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Warn of modification times that retention waits for."""
+    """Warn of modification times in the future, which delay retention."""
     times = (SegmentTimes(path, each.mtime_ms, None) for path, each in survey.segments_by_path)
     future = [each.path for each in in_the_future(times, survey.surveyed_at_ms)]
     if future:
@@ -155,9 +144,9 @@ def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _times(survey: Surveyed) -> tuple[list[SegmentTimes], bool]:
-    """List when the segments with records were modified; whether all newest records are known.
+    """List the modification times of segments with records; whether all newest records are known.
 
-    Logs of segments that have their time index are not read, so it is not known what they hold.
+    Logs of segments with a time index are not read, so their newest records are unknown.
     """
     full = [(path, each) for path, each in survey.segments_by_path if each.log.size > 0]
     times = [
@@ -172,7 +161,7 @@ def _times(survey: Surveyed) -> tuple[list[SegmentTimes], bool]:
 
 
 def _zeros(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Warn of time indexes that make a broker delete data."""
+    """Warn of time indexes of zeros, which make a broker delete data."""
     paths = [
         path
         for path, each in survey.segments_by_path
@@ -188,7 +177,7 @@ def _zeros(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _unreadable(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Warn of logs that break off, or change."""
+    """Warn of logs that can't be read to the end, or that change."""
     for path, each in survey.segments_by_path:
         if each.scan is not None and each.scan.problem is not None:
             yield SurveyWarning(
@@ -199,7 +188,7 @@ def _unreadable(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _unclean(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Tell what the next start of a broker does by itself."""
+    """Report what the next start of a broker rebuilds."""
     if survey.is_clean is False:
         count = sum(each.is_recovered_by_broker for _, each in survey.segments_by_path)
         yield SurveyWarning(
@@ -210,7 +199,7 @@ def _unclean(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _no_index(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Tell which segments a broker rebuilds whatever their time index."""
+    """Report the segments that a broker rebuilds whatever their time index is."""
     paths = tuple(
         path
         for path, each in survey.segments_by_path
@@ -227,6 +216,6 @@ def _no_index(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _skipped(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Name what was not read."""
+    """Report the directories that were not read."""
     for each in survey.skipped:
         yield SurveyWarning("skipped", each)

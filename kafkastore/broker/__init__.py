@@ -1,8 +1,7 @@
-"""What a broker answers to ListOffsets requests, as a function of its log directories and cluster.
+"""Answer ListOffsets requests as a broker does, from its log directories and cluster metadata.
 
-Nothing listens on a port here: requests and responses are values, which
-`kafkastore.formats.list_offsets` reads from bytes and writes.  ``docs/list_offsets_answers.md``
-tells the whole story.
+There is no server: requests and responses are values, which `kafkastore.formats.list_offsets`
+parses and packs. See ``docs/list_offsets_answers.md``.
 """
 
 from kafkastore.broker.cluster import Broker, PartitionState, sole_broker

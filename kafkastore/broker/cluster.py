@@ -1,4 +1,4 @@
-"""A broker and its cluster, as far as they decide what it answers."""
+"""The properties of a broker and its cluster that decide its answers."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 class PartitionState(NamedTuple):
-    """What a broker has been told of a partition, and what it knows as its leader.
+    """A broker's metadata of a partition, and its own state if it is the leader.
 
     Parameters
     ----------
     leader : int or None
-        Broker id of the leader; None while there is none.
+        Broker id of the leader; None if there is none.
     replicas : tuple of int
-        Broker ids of all that have a replica, the leader among them.
+        Broker ids of all replicas, the leader included.
     leader_epoch : int
-        How often the leader was elected, counted from 0.
+        Incremented at each election, from 0 on.
     leader_epoch_start_offset : int or None
-        Log end offset at which the leader began, which its high watermark must reach before it
-        tells where the log ends; None for no such wait.
+        Log end offset at the leader's election. The leader reports its log end only after its high
+        watermark has reached this offset; None to not wait.
     high_watermark : "log-end", "checkpoint" or int
-        What consumers may read up to, exclusive; see `kafkastore.log.bounds.find_high_watermark`.
+        End of what consumers may read, exclusive; see `kafkastore.log.bounds.find_high_watermark`.
     message_format_version : str or None
-        The topic's ``message.format.version``; None for a new one.
+        The topic's ``message.format.version``; None for the newest.
     """
 
     leader: int | None
@@ -44,7 +44,7 @@ class PartitionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker, with its log directories.
+    """A broker with its log directories.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ class Broker:
     version : str
         Its Kafka version, such as ``2.4.0``.
     store : LogStore
-        What its log directories hold.
+        Its log directories.
     metadata : mapping of TopicPartition to PartitionState
-        Every partition of the cluster. What is in the store alone is unknown to the cluster.
+        Every partition of the cluster. A partition only in the store is unknown to the cluster.
     offline_log_dirs : frozenset of path
-        Those among the store's log directories that have failed. A replica that the broker should
-        have and the store has not counts as lying in one.
+        The log directories of the store that have failed. If the broker should have a replica and
+        the store does not have it, it counts as being in one of these.
     """
 
     broker_id: int
@@ -68,13 +68,13 @@ class Broker:
     offline_log_dirs: frozenset[Path] = frozenset()
 
     def online_log(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """Return the partition's log, or None if the log directory that it lies in is offline."""
+        """Return the partition's log, or None if its log directory is offline."""
         log = self.store.partitions.get(topic_partition)
         return None if log is None or log.path.parent in self.offline_log_dirs else log
 
 
 def sole_broker(store: LogStore, version: str, broker_id: int = 0) -> Broker:
-    """Describe a cluster of one broker, which leads every partition it has.
+    """Return a broker that is its whole cluster and leads all its partitions.
 
     Parameters
     ----------
@@ -88,15 +88,15 @@ def sole_broker(store: LogStore, version: str, broker_id: int = 0) -> Broker:
     Returns
     -------
     Broker
-        Each partition in the newest leader epoch that its checkpoint has, or in 0. That may be too
-        low: an epoch in which nothing was written leaves no trace in the log directory.
+        Each partition has the newest leader epoch of its checkpoint, or 0. That may be too low: an
+        epoch without records leaves no trace in the log directory.
 
     Raises
     ------
     TypeError
-        If `store` is none, such as a path.
+        If `store` is not a LogStore, for example a path.
     CorruptCheckpointError
-        If a ``leader-epoch-checkpoint`` is damaged.
+        If a ``leader-epoch-checkpoint`` is corrupt.
     """
     check_kind("store", store, LogStore)
     metadata = {}

@@ -1,16 +1,16 @@
-"""What a broker answers to a ListOffsets request, partition by partition.
+"""Answer a ListOffsets request as a broker does, partition by partition.
 
-What is looked at, in this order; the first that applies answers:
+The checks, in this order; the first one that applies gives the answer:
 
-1. The same partition twice, from version 1 of the request on: INVALID_REQUEST.
-2. A negative timestamp that this version of the request does not have, from Kafka 3.9 on:
-   UNSUPPORTED_VERSION. Older brokers take it for a time.
+1. A duplicate partition, from request version 1 on: INVALID_REQUEST.
+2. A negative timestamp that the request version does not define, from Kafka 3.9 on:
+   UNSUPPORTED_VERSION. Older brokers treat it as a time.
 3. Whether the broker answers for the partition: `replica_lookup`.
 4. LATEST_TIMESTAMP while the leader's high watermark has not reached the start of its epoch:
    OFFSET_NOT_AVAILABLE, and in versions before 5 LEADER_NOT_AVAILABLE. From Kafka 2.2 on.
-5. The search, `kafkastore.lookup`, and in version 0 `kafkastore.legacy`. A time cannot be
-   looked up where ``message.format.version`` is before 0.10: UNSUPPORTED_FOR_MESSAGE_FORMAT.
-6. Nothing found while the high watermark is so far back: as 4.
+5. The search, `kafkastore.lookup`, and in version 0 `kafkastore.legacy`. A time can't be looked up
+   if ``message.format.version`` is before 0.10: UNSUPPORTED_FOR_MESSAGE_FORMAT.
+6. No match while the high watermark has not reached the start of the epoch: as 4.
 
 =======================  ================================================  ================
 replica id               offsets are below                                 asks
@@ -62,7 +62,7 @@ from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import BrokerRules, rules_of
 
 _FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
-#: Where nothing is tiered they are answered with offset -1, which counts as found.
+#: Without tiered storage the answer is offset -1, which counts as found.
 _TIERED_TIMESTAMPS = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
 
 
@@ -79,42 +79,42 @@ def handle_list_offset_request(
     Parameters
     ----------
     broker : Broker
-        Who is asked.
+        The broker.
     request : ListOffsetsRequest
-        What is asked.
+        The request.
     version : int
-        Of the request.
+        The request's version.
     now : int, optional
-        The broker's clock for version 0, ms since 1970; by default that of this machine.
+        The broker's clock for version 0, ms since 1970; by default this machine's clock.
     mtimes : mapping of str to int, optional
-        Modification times for version 0, where the files no longer have them; see
+        Modification times for version 0, if the files have lost theirs; see
         `kafkastore.legacy.segment_times`.
 
     Returns
     -------
     ListOffsetsResponse
-        With a row for every partition asked about, in the order asked. Brokers of 2.7 to 3.9 repeat
-        a partition that was named repeatedly, others answer it once (in version 0 what was asked
-        last), and theirs is an order of chance.
+        With a row for every requested partition, in the order of the request. Brokers of 2.7 to 3.9
+        repeat a partition that is requested repeatedly, others answer it once (in version 0 the
+        last request for it), and all of them in arbitrary order.
 
     Raises
     ------
     UnsupportedFormatError
-        If the broker does not speak this version: it closes the connection.
+        If the broker does not support this version: it closes the connection.
     FieldValueError
         If the isolation level is neither 0 nor 1.
     UnknownVersionError
-        If the broker's version is none.
+        If the broker's version is unknown.
     TypeError
-        If an argument is of another kind.
+        If an argument has another type.
     CorruptionError
-        If the log is broken where an answer is looked for.
+        If the log is corrupt where the search reads it.
 
     Notes
     -----
-    Authorization, quotas and tiered storage are left out.
+    Authorization, quotas and tiered storage are not supported.
 
-    Source: Kafka ``KafkaApis.handleListOffsetRequest``, versions as the module's text has them.
+    Source: Kafka ``KafkaApis.handleListOffsetRequest``, versions as in the module docstring.
     """
     check_kind("broker", broker, Broker)
     check_kind("request", request, ListOffsetsRequest)
@@ -146,30 +146,15 @@ def handle_list_offset_request(
 
 
 def _rows(request: ListOffsetsRequest) -> Iterator[tuple[TopicPartition, ListOffsetsPartition]]:
-    """Go through what a request asks."""
+    """Yield the topic, partition and question of each row of a request."""
     for topic in request.topics:
         for asked in topic.partitions:
             yield TopicPartition(topic.name, asked.partition_index), asked
 
 
 def is_timestamp_unsupported(timestamp: int, version: int, rules: BrokerRules) -> bool:
-    """Tell whether a broker refuses a timestamp in a version of the request.
+    """Return whether a broker rejects a timestamp in a version of the request.
 
-    Parameters
-    ----------
-    timestamp : int
-        ms since 1970, or special.
-    version : int
-        Of the request.
-    rules : BrokerRules
-        Of the broker's version.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
     Source: Kafka 4.1.1 ``ReplicaManager.isListOffsetsTimestampUnsupported``.
     """
     if timestamp >= 0 or not rules.other_negatives_are_refused:
@@ -179,7 +164,7 @@ def is_timestamp_unsupported(timestamp: int, version: int, rules: BrokerRules) -
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request with all that its answers depend on."""
+    """A request with everything that its answers depend on."""
 
     broker: Broker
     rules: BrokerRules
@@ -194,7 +179,7 @@ class _Question:
         return self.request.replica_id == CONSUMER_REPLICA_ID
 
     def answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        """Answer about one partition."""
+        """Answer for one partition."""
         index = asked.partition_index
         topic_partition = TopicPartition(topic, index)
         if topic_partition in self.duplicates:
@@ -228,7 +213,7 @@ class _Question:
         self, log: PartitionLog, state: PartitionState, asked: ListOffsetsPartition
     ) -> ListOffsetsPartitionResponse:
         """Answer version 0, by modification times."""
-        if asked.max_num_offsets < 0:  # the broker fails to make room for so many
+        if asked.max_num_offsets < 0:  # the broker fails to allocate the array
             return ListOffsetsPartitionResponse(
                 asked.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR
             )
@@ -270,7 +255,7 @@ class _Question:
         return not_available if found is None and not_available and not is_tiered else found
 
     def _offset_not_available(self, log: PartitionLog, state: PartitionState) -> ErrorCode:
-        """Say that the high watermark lags behind the leader's election, where it does."""
+        """Return the error for a high watermark below the start of the leader's epoch, or NONE."""
         start = state.leader_epoch_start_offset
         if (
             start is None

@@ -1,6 +1,6 @@
-"""Whether a broker answers for a partition, or what it says instead.
+"""Find whether a broker answers for a partition, and the error if it does not.
 
-First ``ReplicaManager.getPartitionOrError`` looks at what the broker hosts::
+First ``ReplicaManager.getPartitionOrError`` checks what the broker hosts::
 
     has a replica   in metadata   asked   before 2.0    2.0           2.1 to 2.5    from 2.6
     --------------  ------------  ------  ------------  ------------  ------------  ------------
@@ -11,14 +11,14 @@ First ``ReplicaManager.getPartitionOrError`` looks at what the broker hosts::
     no              no            leader  UNKNOWN       UNKNOWN       UNKNOWN       UNKNOWN
     no              no            any     NO_REPLICA    NO_REPLICA    UNKNOWN       UNKNOWN
 
-    STORAGE     KAFKA_STORAGE_ERROR (brokers before 1.0 end with their only log directory)
+    STORAGE     KAFKA_STORAGE_ERROR (brokers before 1.0 stop when a log directory fails)
     UNKNOWN     UNKNOWN_TOPIC_OR_PARTITION
     NOT_LEADER  NOT_LEADER_OR_FOLLOWER
     NO_REPLICA  REPLICA_NOT_AVAILABLE
 
-*Leader* is asked by consumers and followers, *any* replica under the debugging replica id, -2.
-Then ``Partition.getLocalLog`` looks at the epoch that the client takes for the leader's, and only
-then at who leads::
+Consumers and followers ask the *leader*; the debugging replica id, -2, asks *any* replica.
+Then ``Partition.getLocalLog`` checks the client's leader epoch, and only
+then who leads::
 
     client's epoch          leader asked   is leader   answer
     ----------------------  -------------  ----------  ----------------------
@@ -55,23 +55,9 @@ class HostedPartition(Enum):
 def partition_error(
     hosted: HostedPartition, *, in_metadata: bool, expect_leader: bool, rules: BrokerRules
 ) -> ErrorCode:
-    """Decide by what a broker hosts; see the module's first table.
+    """Return the error for what a broker hosts; see the module's first table.
 
-    Parameters
-    ----------
-    hosted : HostedPartition
-        What it has.
-    in_metadata : bool
-        Whether it knows the partition from the cluster's metadata.
-    expect_leader : bool
-        Whether who asks wants the leader.
-    rules : BrokerRules
-        Of its version.
-
-    Returns
-    -------
-    ErrorCode
-        NONE if the partition is there to be asked.
+    NONE if the partition is online.
     """
     if hosted is HostedPartition.ONLINE:
         return ErrorCode.NONE
@@ -91,23 +77,9 @@ def partition_error(
 def local_log_error(
     state: PartitionState, broker_id: int, *, current_leader_epoch: int, require_leader: bool
 ) -> ErrorCode:
-    """Decide by epochs, and by who leads; see the module's second table.
+    """Return the error for the client's leader epoch and the leader; see the second table.
 
-    Parameters
-    ----------
-    state : PartitionState
-        The partition.
-    broker_id : int
-        Of the broker that was asked.
-    current_leader_epoch : int
-        What the client takes for the leader's epoch; -1 none.
-    require_leader : bool
-        Whether it wants the leader.
-
-    Returns
-    -------
-    ErrorCode
-        NONE if the broker answers.
+    `current_leader_epoch` is the client's, -1 for none. NONE if the broker answers.
     """
     if current_leader_epoch != UNKNOWN_EPOCH:
         if current_leader_epoch < state.leader_epoch:
@@ -126,23 +98,9 @@ def get_log_or_error(
     current_leader_epoch: int = UNKNOWN_EPOCH,
     require_leader: bool = True,
 ) -> PartitionLog | ErrorCode:
-    """Find the log that a broker answers from.
+    """Return the log that a broker answers from, or the error, which is never NONE.
 
-    Parameters
-    ----------
-    broker : Broker
-        Who was asked.
-    topic_partition : TopicPartition
-        About what.
-    current_leader_epoch : int
-        What the client takes for the leader's epoch; -1 none.
-    require_leader : bool
-        Whether only the leader may answer.
-
-    Returns
-    -------
-    PartitionLog or ErrorCode
-        The log, or why there is none; never NONE.
+    `current_leader_epoch` is the client's, -1 for none.
     """
     state = broker.metadata.get(topic_partition)
     log = broker.online_log(topic_partition)

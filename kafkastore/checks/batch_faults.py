@@ -1,4 +1,4 @@
-"""What it means that a batch is not as every writer would have it: one text for each fault."""
+"""The severity, text and remedy of each fault of a batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_LOOKUP = "lookups by time do not find the records where they belong"
 
 
 class _Meaning(NamedTuple):
-    """How bad a fault is, what is told of it, with the fields of a `BatchFault`, and what helps."""
+    """The severity, texts and remedy of a fault; texts have fields of `BatchFault`."""
 
     severity: Severity
     what: str
@@ -103,19 +103,7 @@ _MEANINGS = {
 
 
 def findings_of_faults(faults: list[BatchFault], segment: LogSegment) -> Iterator[Finding]:
-    """Tell of each kind of fault, at the first batch that has it.
-
-    Parameters
-    ----------
-    faults : list of BatchFault
-        Of a segment's log.
-    segment : LogSegment
-        The segment.
-
-    Yields
-    ------
-    Finding
-    """
+    """Yield a finding for each kind of fault, at the first batch that has it."""
     for fault in sorted(faults, key=lambda fault: fault.position):
         meaning = _MEANINGS[fault.kind]
         what = meaning.what.format(

@@ -1,4 +1,4 @@
-"""The checkpoints of a log directory against the end of one log.
+"""Check the checkpoints of a log directory against the end of one log.
 
 Source: Kafka 2.4.0 ``Log.recoverLog``, ``Partition.createLog``; 3.9.0 and 4.1 ``LogLoader``.
 """
@@ -21,18 +21,9 @@ _NONE_NEEDED = "none is needed; where the last segments are lost, look for them 
 
 
 def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
-    """Compare what the checkpoints say of a partition with its log.
+    """Compare a partition's offsets in the checkpoints with its log.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    log_end_offset : int
-        Exclusive: behind its last whole batch.
-
-    Yields
-    ------
-    Finding
+    `log_end_offset` is the offset after the last complete batch.
     """
     if log.log_dir is None:
         return
@@ -51,7 +42,7 @@ def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
         )
     recovery_point = _offset(log.log_dir, RECOVERY_POINT_CHECKPOINT, partition)
     if recovery_point is not None and log.is_clean and recovery_point < log_end_offset:
-        # A closed log is flushed to its end: true of every version.
+        # Every version flushes a log to its end at a clean shutdown.
         yield Finding(
             Severity.WRONG_ANSWERS,
             log.path,
@@ -95,5 +86,5 @@ def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
 
 
 def _offset(log_dir: LogDir, name: str, partition: TopicPartition) -> int | None:
-    """Return what a checkpoint says; of a damaged one the check of the store tells."""
+    """Return a partition's offset in a checkpoint; `store_check` reports a corrupt checkpoint."""
     return log_dir.checkpoint(name).offsets.get(partition)

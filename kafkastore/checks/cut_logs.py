@@ -1,7 +1,7 @@
-"""Damaged logs mended as a broker does it: each ends where that broker's recovery would end it.
+"""Repair damaged logs as a broker does: each ends where that broker's recovery would end it.
 
-So does what a broker finishes first: ``.swap`` segments take the place of what they replace, and a
-segment whose offsets don't fit is split.
+As in a broker, ``.swap`` segments first replace the original ones, and a segment whose offsets do
+not fit is split.
 """
 
 from __future__ import annotations
@@ -27,30 +27,21 @@ from kafkastore.versions import rules_of
 
 
 class NoRecoveryError(KafkaStoreError):
-    """A partition that no broker of a version recovers, so that nothing can be done as there."""
+    """A broker of the version does not recover the partition."""
 
 
 def cut(mending: Mending, version: str) -> None:
     """End the log where a broker's recovery of all of it would end it.
 
-    Parameters
-    ----------
-    mending : Mending
-        Gets the changes: none where the broker would leave all logs as they are.
-    version : str
-        The broker's.
-
-    Raises
-    ------
-    NoRecoveryError
-        If it would not start on this log, or would delete all of it.
+    Plans nothing if the broker would not change any log. Raises NoRecoveryError if the broker would
+    not start with this log, or would delete all of it.
     """
     recovered = _recovered(mending, version)
-    if any(name.endswith(LOG_SUFFIX) for name in recovered.written):  # it begins anew
+    if any(name.endswith(LOG_SUFFIX) for name in recovered.written):  # a new, empty log
         reasons = [reason for name, reason in recovered.deleted.items() if _is_log(name)]
         if not reasons:
             return  # there was no log at all
-        reason = reasons[-1]  # those before are of segments behind a cut
+        reason = reasons[-1]  # earlier ones are of segments after the truncation
         raise NoRecoveryError(
             f"a broker of {version} deletes all of {mending.log.path}: {reason}; take its line out "
             f"of {LOG_START_OFFSET_CHECKPOINT}, if that is not meant"
@@ -80,7 +71,7 @@ def _recovered(mending: Mending, version: str) -> RecoveredLog:
 
 
 def _is_log(name: str) -> bool:
-    """Tell whether a file is the log of a segment that counts, which may be called a swap yet."""
+    """Return whether a file is the log of a segment that counts; a ``.swap`` does."""
     file = parse_segment_file(name)
     return (
         file is not None
@@ -90,25 +81,25 @@ def _is_log(name: str) -> bool:
 
 
 class _Cut:
-    """The changes that make of a partition what a recovery makes of it."""
+    """The changes to a partition that equal those of a recovery."""
 
     def __init__(self, mending: Mending, version: str, recovered: RecoveredLog) -> None:
         self.mending, self.version, self.recovered = mending, version, recovered
         self.path = mending.log.path
-        #: Where the bytes of logs come from that have other names now.
+        #: The original names of logs that get new names.
         self.sources = {new: old for old, new in recovered.renamed.items()}
         self.sources |= {name: copied.source for name, copied in recovered.copied.items()}
         has_first_offsets = not rules_of(version).offset_index_has_last_offset
         self.rebuilt = Rebuilt(mending.index_interval_bytes, has_first_offsets)
 
     def plan(self) -> None:
-        """Plan logs, then what is made from them, then what goes."""
+        """Plan logs, then files built from them, then deletions."""
         changed = [
             segment
             for segment in self.recovered.segments
             if segment.cut_bytes or _log_name(segment) in self.sources
         ]
-        # A log of which others are parts is the last to be replaced.
+        # A log that others are copied from is replaced last.
         for segment in sorted(changed, key=lambda each: self._path(each).name == _log_name(each)):
             self._plan_log(segment)
         for segment in changed:
@@ -120,7 +111,7 @@ class _Cut:
                 self.mending.add(name, like, data, Inline(data), "the log ends elsewhere now")
 
     def _path(self, segment: RecoveredSegment) -> Path:
-        """Return what a log's bytes come from."""
+        """Return the file that contains a log's bytes."""
         name = _log_name(segment)
         return self.path / self.sources.get(name, name)
 
@@ -143,7 +134,7 @@ class _Cut:
         self.mending.write(name, path, content, why)
 
     def _plan_indexes(self, segment: RecoveredSegment) -> None:
-        """Plan the indexes of a log that is changed."""
+        """Plan the indexes of a changed log."""
         why = f"{_log_name(segment)} is changed"
         for suffix in INDEX_SUFFIXES:
             name = segment_file_name(segment.base_offset, suffix)

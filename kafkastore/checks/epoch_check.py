@@ -1,6 +1,6 @@
-"""The leader epoch checkpoint against the epochs in the headers of the log's batches.
+"""Check the leader epoch checkpoint against the leader epochs of the log's batches.
 
-A replica asks where an epoch ends to learn where its log must be cut, so that a wrong line costs
+A replica asks where an epoch ends to decide where to truncate its log, so a wrong line can cost
 records.
 """
 
@@ -18,18 +18,12 @@ from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.partition_log import PartitionLog
 
-# Version and number of lines.
+# The version, and the number of entries.
 _HEAD_LINES = 2
 
 
 class EpochCheck:
-    """The checkpoint of one partition, beside its log as that is gone over.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    """
+    """The check of one partition's checkpoint, in step with the pass over its log."""
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
@@ -40,12 +34,7 @@ class EpochCheck:
         self._unknown: tuple[int, int] | None = None
 
     def read(self) -> Iterator[Finding]:
-        """Read the checkpoint; tell where no broker could, or it contradicts itself.
-
-        Yields
-        ------
-        Finding
-        """
+        """Read the checkpoint; report if it is corrupt or its entries are not in order."""
         try:
             data = read_if_there(self._path, CorruptCheckpointError)
             entries = () if data is None else parse_leader_epoch_checkpoint(data)
@@ -74,18 +63,9 @@ class EpochCheck:
             before = entry
 
     def batches(self, segment: LogSegment, epochs: Sequence[tuple[int, int]]) -> Iterator[Finding]:
-        """Compare the epochs of a segment's batches; the first contradiction is told.
+        """Compare the epochs of a segment's batches; report only the first contradiction.
 
-        Parameters
-        ----------
-        segment : LogSegment
-            The segment.
-        epochs : sequence of (int, int)
-            Epochs of its batches, with the first offset of each; both rise.
-
-        Yields
-        ------
-        Finding
+        `epochs` are pairs of an epoch and its first offset in the segment, both ascending.
         """
         if self._is_told or not self._entries:
             return
@@ -94,7 +74,7 @@ class EpochCheck:
         for epoch, first_offset in epochs:
             here = known.epoch_for_offset(first_offset)
             if epoch < 0 or here is None:
-                if epoch > 0 and self._unknown is None:  # brokers of 2.2 to 2.6 recover none for 0
+                if epoch > 0 and self._unknown is None:  # brokers 2.2 to 2.6 don't recover 0
                     self._unknown = epoch, first_offset
                 continue
             if here == epoch:
@@ -112,7 +92,7 @@ class EpochCheck:
     def _batch_before(
         self, segment: LogSegment, slot: int, entry: EpochStart, first_offset: int
     ) -> Iterator[Finding]:
-        """Tell of a batch between where an epoch should begin and where its batches do."""
+        """Report a batch of another epoch between an epoch's start offset and its first batch."""
         if not segment.base_offset <= entry.start_offset < first_offset:
             return
         try:
@@ -122,7 +102,7 @@ class EpochCheck:
             with segment.open_log() as log:
                 header = log.header_at(found.position)
         except (CorruptionError, OSError):
-            return  # told by the check of the segment
+            return  # the check of the segment reports it
         if header is not None and 0 <= header["leader_epoch"] != entry.epoch:
             yield self._wrong(
                 slot,
@@ -132,19 +112,7 @@ class EpochCheck:
             )
 
     def end(self, log_end_offset: int, *, has_epochs: bool) -> Iterator[Finding]:
-        """Compare with the end of the log.
-
-        Parameters
-        ----------
-        log_end_offset : int
-            Exclusive.
-        has_epochs : bool
-            Whether any batch has an epoch.
-
-        Yields
-        ------
-        Finding
-        """
+        """Compare with the log end offset; `has_epochs`: at least one batch has an epoch."""
         if self._is_told:
             return
         if not self._entries and has_epochs:
@@ -182,7 +150,7 @@ class EpochCheck:
             )
 
     def _is_recovered(self, segment: LogSegment) -> bool:
-        """Tell whether a broker's next start adds the epochs of a segment's batches by itself."""
+        """Return whether a broker's next start adds the epochs of a segment's batches."""
         if self._log.is_clean or self._log.log_dir is None:
             return False
         end = segment.next_base_offset

@@ -1,4 +1,4 @@
-"""What a check found: where, what it means, and what mends it."""
+"""Findings of a check: location, severity, consequence and remedy."""
 from __future__ import annotations
 
 import enum
@@ -12,10 +12,10 @@ from kafkastore.paths import to_path
 
 
 class Severity(enum.StrEnum):
-    """How bad a finding is; compare with `is_at_least`.
+    """The severity of a finding; compare with `is_at_least`.
 
-    `STYLE`: no answer is wrong for it. `SLOW`: a broker's start or a search takes longer.
-    `WRONG_ANSWERS`: some lookup or read goes wrong. `DATA_LOSS_RISK`: a broker would cut or delete
+    `STYLE`: no wrong answers. `SLOW`: a broker's start or a search takes longer. `WRONG_ANSWERS`:
+    some lookup or read returns a wrong result. `DATA_LOSS_RISK`: a broker would truncate or delete
     records.
     """
 
@@ -25,27 +25,28 @@ class Severity(enum.StrEnum):
     DATA_LOSS_RISK = "data-loss-risk"
 
     def is_at_least(self, other: Severity) -> bool:
-        """Whether this is as bad as another, or worse."""
+        """Return whether this severity is equal to or higher than `other`."""
         order = list(Severity)
         return order.index(self) >= order.index(other)
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be.
+    """One problem that a check found.
 
     Attributes
     ----------
     severity : Severity
+        How bad it is.
     path : Path
         The file, or the directory where a file is missing.
     position : int or None
-        Byte position in the file.
+        Byte position in the file; None for the whole file.
     what : str
-        What was found.
+        The problem.
     consequence : str
-        What a broker or a reader makes of it.
+        Its effect on a broker or a reader.
     remedy : str
-        The command that mends it, or what to do.
+        The command that repairs it, or an instruction.
     """
 
     severity: Severity
@@ -57,25 +58,20 @@ class Finding(NamedTuple):
 
 
 def kind_of(finding: Finding) -> tuple[Severity, str]:
-    """Return what findings have in common that differ in nothing but numbers and places."""
+    """Return a key that findings share if they differ only in numbers and paths."""
     return finding.severity, re.sub(r"\d+", "#", finding.what)
 
 
 def command(name: str, directory: Path) -> str:
-    """Return the command of this package that mends a partition, as it can be pasted.
+    """Return the shell command that repairs a partition, with the path quoted.
 
-    Parameters
-    ----------
-    name : str
-        With its options, such as ``"repair --like keep"``.
-    directory : Path
-        Of the partition.
+    `name` includes options, for example ``"repair --like keep"``.
     """
     return f"kafkastore {name} {shlex.quote(str(directory))}"
 
 
 def no_file(error: NotAFileError) -> Finding:
-    """Tell of a name that stands for no file."""
+    """Report a path that is not a regular file."""
     return Finding(
         Severity.DATA_LOSS_RISK,
         to_path(error.path),

@@ -1,8 +1,8 @@
-"""The offset and the time index of one segment: what they say by themselves, and beside the log.
+"""Check the offset and the time index of one segment, alone and against the log.
 
-`formats.batch_sequence` says what an entry promises, and judges each on the way over the log. Here
-is what that means for a broker: zeros where entries should be, entries behind the end of the log,
-files that are missing.
+`formats.batch_sequence` defines a valid entry, and checks each entry while the log is read. This
+module adds the consequences for a broker, and finds zeros in place of entries, entries beyond the
+end of the log, and missing files.
 
 Source: Kafka 2.4.0 ``AbstractIndex``, ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
 """
@@ -25,23 +25,18 @@ from kafkastore.formats.indexes import IndexFormat, offset_index, time_index
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import begins_batch
 
-#: A log of more bytes than any usual index interval that still has no offset index entry.
+#: Above any usual index interval: a larger log should have an offset index entry.
 LARGE_WITHOUT_ENTRIES = 1 << 20
-#: More than clocks differ.
+#: Clocks differ by less than this.
 _DAY_MS = 24 * 60 * 60 * 1000
 _MIGRATE = "migrate --in-place"
 _MADE_ANEW = "a broker makes the index anew at its next start"
 
 
 class _IndexCheck:
-    """What the checks of both indexes have in common.
+    """The common part of both index checks.
 
-    Parameters
-    ----------
-    segment : LogSegment
-        Whose index.
-    will_be_recovered : bool
-        Whether a broker makes the index anew at its start, so that its padding is no harm.
+    `will_be_recovered`: a broker rebuilds the index at its start, so its padding does no harm.
     """
 
     _name: ClassVar[Literal["offset_index", "time_index"]]
@@ -69,7 +64,7 @@ class _IndexCheck:
 
     @cached_property
     def entries(self) -> NDArray[Any]:
-        """All entries, without zero padding; none where the file is missing or can't be read."""
+        """All entries without zero padding; empty if the file is missing or unreadable."""
         if self._index is None:
             return np.empty(0, self._format.dtype)
         entries: NDArray[Any] = self._index.entries()
@@ -83,18 +78,18 @@ class _IndexCheck:
         consequence: str,
         mended_by: str = "reindex",
     ) -> Finding:
-        """Tell of this file."""
+        """Return a finding about this file."""
         remedy = command(mended_by, self.segment.directory)
         return Finding(severity, self.path, position, what, consequence, remedy)
 
     @property
     def _zero_count(self) -> int:
-        """Zero entries behind the last one."""
+        """The number of zero entries after the last entry."""
         count: int = self._index.entry_count - self._index.used_entry_count
         return count
 
     def _odd_bytes(self) -> Iterator[Finding]:
-        """Tell of a part of an entry at the end."""
+        """Report an incomplete entry at the end."""
         size, entry_size = self._index.size, self._format.ENTRY_SIZE
         if size % entry_size:
             yield self._finding(
@@ -105,14 +100,14 @@ class _IndexCheck:
             )
 
     def _first_false(self, slot_by_log: int, behind_end: NDArray[np.bool_]) -> int:
-        """Return the first slot that is not as it should be, or -1."""
+        """Return the first invalid slot, or -1."""
         slots = [self._index.first_disorder(), slot_by_log]
         if behind_end.any():
             slots.append(int(np.argmax(behind_end)))
         return min((slot for slot in slots if slot >= 0), default=-1)
 
     def _is_left_of_crash(self, *, is_torn: bool) -> bool:
-        """Tell whether an entry behind the log's end may be of the batch that was cut short."""
+        """Return whether an entry beyond the log's end may belong to the torn last batch."""
         return self.will_be_recovered and is_torn
 
 
@@ -123,18 +118,9 @@ class OffsetIndexCheck(_IndexCheck):
     _format = offset_index
 
     def findings(self, log: BatchSequence | None, *, is_torn: bool = False) -> Iterator[Finding]:
-        """Tell what is wrong.
+        """Yield the findings; `log` is None if the log was not read.
 
-        Parameters
-        ----------
-        log : BatchSequence or None
-            The whole log; None where it was not read.
-        is_torn : bool
-            Whether its last batch was cut short.
-
-        Yields
-        ------
-        Finding
+        `is_torn`: the log's last batch is incomplete.
         """
         if self.unreadable is not None:
             yield self.unreadable
@@ -213,7 +199,7 @@ class OffsetIndexCheck(_IndexCheck):
             )
 
     def _is_batch(self, position: int) -> bool:
-        """Tell whether a batch begins at the position of an entry."""
+        """Return whether a batch begins at a position."""
         with self.segment.open_as_broker() as log:
             return begins_batch(log, position, self.segment.base_offset)
 
@@ -221,14 +207,7 @@ class OffsetIndexCheck(_IndexCheck):
 class TimeIndexCheck(_IndexCheck):
     """The check of a time index.
 
-    Parameters
-    ----------
-    segment : LogSegment
-        Whose index.
-    will_be_recovered : bool
-        As in `OffsetIndexCheck`.
-    is_clean : bool
-        Whether the log's broker was shut down cleanly.
+    `is_clean`: the log's broker was shut down cleanly.
     """
 
     _name: ClassVar[Literal["offset_index", "time_index"]] = "time_index"
@@ -241,20 +220,10 @@ class TimeIndexCheck(_IndexCheck):
     def findings(
         self, log: BatchSequence | None, *, is_torn: bool = False, has_damage: bool = False
     ) -> Iterator[Finding]:
-        """Tell what is wrong.
+        """Yield the findings; `log` is None if the log was not read.
 
-        Parameters
-        ----------
-        log : BatchSequence or None
-            The whole log; None where it was not read.
-        is_torn : bool
-            Whether its last batch was cut short.
-        has_damage : bool
-            Whether some of it can't be read, so that there may be later timestamps.
-
-        Yields
-        ------
-        Finding
+        `is_torn`: the log's last batch is incomplete. `has_damage`: part of the log is unreadable,
+        so it may contain later timestamps.
         """
         if self.unreadable is not None:
             yield self.unreadable
@@ -267,7 +236,7 @@ class TimeIndexCheck(_IndexCheck):
         has_only_zeros = slots > 0 and self._index.last_entry in (
             (-1, self.segment.base_offset), (0, self.segment.base_offset)
         )
-        if has_only_zeros:  # Slot 0 may be a true entry, which the log tells
+        if has_only_zeros:  # slot 0 may be a valid entry: the log decides
             zero_count = slots - self._begins_at_zero(log)
         if zero_count and not self.will_be_recovered:
             yield self._zeros(zero_count)
@@ -283,7 +252,7 @@ class TimeIndexCheck(_IndexCheck):
             yield from self._false_entry(log, is_torn=is_torn)
 
     def _begins_at_zero(self, log: BatchSequence | None) -> bool:
-        """Tell whether (0, base offset) may be an entry."""
+        """Return whether (0, base offset) may be a valid entry."""
         return log is None or log.begins_at_time_zero
 
     def _zeros(self, count: int) -> Finding:
@@ -298,7 +267,7 @@ class TimeIndexCheck(_IndexCheck):
         )
 
     def _without_entries(self, log: BatchSequence | None, what: str) -> Iterator[Finding]:
-        """Tell of an index without an entry, if that is not as it should be."""
+        """Report an index without entries if it should have some."""
         segment = self.segment
         if log is None:
             if self._index is None and not segment.is_active:
@@ -319,7 +288,7 @@ class TimeIndexCheck(_IndexCheck):
                     "an entry keeps it (KIP-33)",
                     _MIGRATE,
                 )
-                if self._index is not None:  # as brokers from 0.10.1 on leave it
+                if self._index is not None:  # brokers from 0.10.1 on leave it empty
                     found = found._replace(remedy="none is needed; cp -a and rsync -a keep times")
                 yield found
         elif self._index is None or not segment.is_active or self.is_clean:
@@ -332,9 +301,9 @@ class TimeIndexCheck(_IndexCheck):
             )
 
     def _entries_without_timestamps(self, log: BatchSequence) -> Iterator[Finding]:
-        """Tell of entries where no record has a timestamp, but for one that dates the segment.
+        """Report entries if no record has a timestamp.
 
-        It is a modification time, and so none of the future.
+        One entry is valid: one made from the modification time, which is not in the future.
         """
         entries, segment = self.entries, self.segment
         dated_up_to = segment.next_base_offset
@@ -360,7 +329,7 @@ class TimeIndexCheck(_IndexCheck):
         next_offset = _next_offset(self.segment, log)
         behind_end = np.zeros(len(entries), bool)
         if next_offset is not None:
-            # Without the log: an entry made from a modification time has the end itself (KIP-33).
+            # Without the log: an entry made from a modification time has the end offset (KIP-33).
             behind_end = entries["offset"] >= next_offset + (log is None)
         slot = self._first_false(-1 if log is None else log.false_time_entry, behind_end)
         if slot >= 0:
@@ -390,12 +359,12 @@ class TimeIndexCheck(_IndexCheck):
 
     @property
     def _is_growing(self) -> bool:
-        """Whether the index gets its last entry yet: when its segment is rolled, or rebuilt."""
+        """Whether the last entry is still to be added, when the segment is rolled or rebuilt."""
         return self.segment.is_active or bool(self._zero_count and self.will_be_recovered)
 
 
 def _next_offset(segment: LogSegment, log: BatchSequence | None) -> int | None:
-    """Return the offset behind the last one that there can be; None where that is not known."""
+    """Return the end of the segment's possible offsets, exclusive; None if unknown."""
     if log is None or log.ends_in_damage:
         return segment.next_base_offset
     return log.next_offset

@@ -1,7 +1,7 @@
-"""Damaged logs mended so that every batch stays that can be read.
+"""Repair damaged logs so that every readable batch is kept.
 
-What lies behind broken bytes becomes a segment of its own, named by its first offset: just the
-broken bytes are missing then, and readers go on behind a gap of offsets.
+Batches after corrupt bytes become a segment of their own, named by their first offset. Only the
+corrupt bytes are lost, and readers continue after a gap of offsets.
 """
 
 from __future__ import annotations
@@ -24,16 +24,9 @@ _LEFT_OUT = "left out; what follows is kept"
 
 @dataclass(slots=True)
 class Piece:
-    """A segment as it will be: bytes of the ``.log`` of one as it is.
+    """A segment as it will be: the bytes from `start` to `end` of an existing segment's log.
 
-    Parameters
-    ----------
-    base_offset : int
-        Of the segment as it will be.
-    segment : LogSegment
-        Which has the bytes.
-    start, end : int
-        Byte positions in its log, inclusive and exclusive.
+    `base_offset` is the new segment's; `end` is exclusive.
     """
 
     base_offset: int
@@ -43,32 +36,25 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """Of its ``.log``."""
+        """The name of its ``.log``."""
         return segment_file_name(self.base_offset, LOG_SUFFIX)
 
     @property
     def is_changed(self) -> bool:
-        """Whether its log is not just that of the segment."""
+        """Whether its log differs from that of the existing segment."""
         is_other = self.base_offset != self.segment.base_offset
         return is_other or (self.start, self.end) != (0, self.segment.size)
 
     def open(self) -> LogPart:
-        """Open its bytes as if they were a file."""
+        """Open its bytes as a file."""
         return LogPart(self.segment.log_path, self.start, self.end)
 
 
 def keep(mending: Mending) -> list[Piece]:
-    """Keep each stretch of good batches, the first of a segment under its old name.
+    """Keep each stretch of valid batches, the first of a segment under the old name.
 
-    Parameters
-    ----------
-    mending : Mending
-        Gets the changes of logs; their indexes are still to be made.
-
-    Returns
-    -------
-    list of Piece
-        The log as it will be; without segments that can't be read at all, which are left alone.
+    Returns the log as it will be, without segments that can't be read at all: those are left alone.
+    The changes of logs are added to `mending`; their indexes are not.
     """
     pieces: list[Piece] = []
     for segment in mending.log.segments:
@@ -82,7 +68,7 @@ def keep(mending: Mending) -> list[Piece]:
         except (KafkaStoreError, OSError) as error:
             mending.leave(segment.log_path.name, error)
     changed = [piece for piece in pieces if piece.is_changed]
-    # New files first: what they are made of must still be there.
+    # New files first: they are copied from logs that are truncated afterwards.
     for piece in sorted(changed, key=lambda piece: piece.name == piece.segment.log_path.name):
         log_path = piece.segment.log_path
         content: Content
@@ -102,12 +88,12 @@ def keep(mending: Mending) -> list[Piece]:
 
 
 def _pieces(mending: Mending, segment: LogSegment) -> list[Piece]:
-    """Divide a segment; say what lies between the pieces."""
+    """Divide a segment, and record the bytes between the pieces."""
     name = segment.log_path.name
     with segment.open_as_broker() as log:
         good = list(stretches(log, segment.base_offset, segment.next_base_offset))
         size = log.size
-    # An empty segment holds its offsets, so that no record gets one of them once more.
+    # An empty segment keeps its base offset, so that no offset is assigned twice.
     good = good or [Stretch(0, 0, segment.base_offset, segment.base_offset)]
     pieces, position, next_offset = [], 0, segment.base_offset
     for each in good:
@@ -117,7 +103,7 @@ def _pieces(mending: Mending, segment: LogSegment) -> list[Piece]:
         pieces.append(Piece(base_offset, segment, each.start, each.end))
         position, next_offset = each.end, each.next_offset
     if position < size:
-        is_usual = segment.is_active and not mending.log.is_clean  # else appends go behind zeros
+        is_usual = segment.is_active and not mending.log.is_clean  # else appends follow the zeros
         if is_usual and _is_preallocated(segment, position):
             pieces[-1].end = size
         else:
@@ -130,9 +116,9 @@ def _is_preallocated(segment: LogSegment, position: int) -> bool:
     try:
         return is_zero_from(segment.log_path, position)
     except OSError:
-        return False  # what can't be read
+        return False  # unreadable
 
 
 def whole(segment: LogSegment) -> Piece:
-    """Return a segment that stays as it is."""
+    """Return a segment that is not changed."""
     return Piece(segment.base_offset, segment, 0, segment.size)

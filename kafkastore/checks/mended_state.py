@@ -1,8 +1,8 @@
-"""What a log tells of its epochs and producers, where the files that should tell it are damaged.
+"""Repair leader epochs and producer snapshots from the log.
 
-A broker does not start on a damaged ``leader-epoch-checkpoint``. A producer snapshot that it can't
-read it drops, and goes on from the one before; where there is none, after a clean shutdown, it goes
-on without any producer, so that here the snapshot is made anew.
+A broker does not start with a corrupt ``leader-epoch-checkpoint``. It drops a corrupt producer
+snapshot and loads the previous one. Without a previous one, after a clean shutdown, it starts
+without any producer; therefore this module rebuilds the snapshot.
 
 Source: Kafka 2.4.0 ``LeaderEpochFileCache``, ``Log.rebuildProducerState``.
 """
@@ -30,15 +30,7 @@ from kafkastore.versions import BrokerRules
 
 
 def mend_epochs(mending: Mending, pieces: Sequence[Piece]) -> None:
-    """Plan the leader epochs that the batches tell.
-
-    Parameters
-    ----------
-    mending : Mending
-        Gets the change.
-    pieces : sequence of Piece
-        The log as it will be.
-    """
+    """Plan the leader epoch checkpoint that the batches give; `pieces` is the log as it will be."""
     epochs = LeaderEpochs()
     for piece in pieces:
         with piece.open() as log:
@@ -51,22 +43,14 @@ def mend_epochs(mending: Mending, pieces: Sequence[Piece]) -> None:
 
 
 def cut_state(mending: Mending, log_end_offset: int) -> None:
-    """Plan that nothing is told of what lay behind the end of a log that was cut.
-
-    Parameters
-    ----------
-    mending : Mending
-        Gets the changes.
-    log_end_offset : int
-        Exclusive.
-    """
+    """Plan to remove snapshots and epochs beyond the new log end offset of a truncated log."""
     for offset in mending.log.files.producer_snapshots:
         if offset > log_end_offset:
             mending.remove(_name(offset), f"the log ends before it, at offset {log_end_offset}")
     try:
         epochs = LeaderEpochs(mending.log.leader_epochs)
     except CorruptCheckpointError:
-        return  # made anew
+        return  # rebuilt by `mend_epochs`
     if epochs.truncate_from_end(log_end_offset):
         data = pack_leader_epoch_checkpoint(epochs.entries)
         like = mending.log.path / LEADER_EPOCH_CHECKPOINT
@@ -81,20 +65,10 @@ def mend_snapshot(
     damaged: Collection[int],
     rules: BrokerRules,
 ) -> None:
-    """Plan a producer snapshot anew that can't be read, or is not what the log says.
+    """Plan to rebuild the producer snapshot at `offset`, or to remove it outside the log.
 
-    Parameters
-    ----------
-    mending : Mending
-        Gets the change.
-    pieces : sequence of Piece
-        The log as it will be.
-    offset : int
-        The snapshot's.
-    damaged : collection of int
-        Offsets of snapshots that are not to be believed, this one among them.
-    rules : BrokerRules
-        Of the version whose state of the producers it is.
+    `damaged` has the offsets of all invalid snapshots, this one included; `pieces` is the log as it
+    will be.
     """
     if not mending.log.log_start_offset < offset <= mending.log.log_end_offset:
         mending.remove(_name(offset), "it lies outside the log")
@@ -114,7 +88,7 @@ def mend_snapshot(
 def _newest(
     mending: Mending, offsets: Sequence[int], rules: BrokerRules
 ) -> tuple[ProducerState, int]:
-    """Load the newest of some snapshots that can be read; return up to where it tells."""
+    """Load the newest readable snapshot; return it with its offset, or an empty state and 0."""
     for offset in reversed(offsets):
         try:
             data = read_whole(mending.log.path / _name(offset), CorruptCheckpointError)
@@ -125,7 +99,7 @@ def _newest(
 
 
 def _holding(pieces: Sequence[Piece], first: int, end: int) -> Iterator[Piece]:
-    """Yield the pieces that may hold offsets from one to another."""
+    """Yield the pieces that may contain offsets from `first` to `end`, exclusive."""
     for piece, behind in zip(pieces, [*pieces[1:], None], strict=True):
         if piece.base_offset < end and (behind is None or behind.base_offset > first):
             yield piece

@@ -1,7 +1,7 @@
-"""What a repair plans for one partition: its changes, what leaves logs, what is left alone.
+"""The plan of a repair for one partition: changes, removed bytes, files left alone.
 
-`kept_logs` and `cut_logs` mend damaged logs in the two ways there are, `mended_state` the files
-that tell of epochs and producers; `repair` says which is needed.
+`kept_logs` and `cut_logs` repair damaged logs in the two ways, `mended_state` repairs leader epochs
+and producer snapshots; `repair` decides which are needed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 class Damage(NamedTuple):
-    """Bytes of a log that can't be read, and what becomes of what lies behind them.
+    """Unreadable bytes of a log, and what the repair does after them.
 
     Parameters
     ----------
     path : str
         The ``.log``, relative to the plan's root.
     position, size : int
-        Where they begin, and how many they are.
+        Position of the first byte, and number of bytes.
     first_offset, end_offset : int
-        Offsets that are missing then: inclusive, exclusive; not each need have had a record.
+        Offsets that will be missing, inclusive and exclusive; not every one had a record.
     what : str
-        What is done.
+        What the repair does.
     """
 
     path: str
@@ -42,14 +42,9 @@ class Damage(NamedTuple):
 
 
 class LeftAlone(NamedTuple):
-    """A file, or a whole partition, that a repair does not mend, and why.
+    """A file or partition that can't be repaired, with the error.
 
-    Parameters
-    ----------
-    path : Path
-        Of the file or the partition directory.
-    error : Exception
-        A `KafkaStoreError` or an `OSError`.
+    `path` is the file or the partition directory; `error` is a `KafkaStoreError` or an `OSError`.
     """
 
     path: Path
@@ -58,15 +53,7 @@ class LeftAlone(NamedTuple):
 
 @dataclass(slots=True)
 class Mending:
-    """The changes of one partition, in the order in which they are applied.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    index_interval_bytes : int
-        The topic's ``index.interval.bytes``.
-    """
+    """The changes of one partition, in the order in which they are applied."""
 
     log: PartitionLog
     index_interval_bytes: int
@@ -75,30 +62,30 @@ class Mending:
     left_alone: list[LeftAlone] = field(default_factory=list)
 
     def place(self, name: str) -> str:
-        """Return where a file lies below the plan's root."""
+        """Return a file's path relative to the plan's root."""
         return name if self.log.log_dir is None else f"{self.log.path.name}/{name}"
 
     def has(self, name: str) -> bool:
-        """Tell whether a file is changed already."""
+        """Return whether a change of this file is planned already."""
         return any(change.path == self.place(name) for change in self.changes)
 
     def tell(
         self, name: str, position: int, end: int, first_offset: int, end_offset: int, what: str
     ) -> None:
-        """Note bytes of a log that leave it."""
+        """Record bytes that are removed from a log."""
         end_offset = max(end_offset, first_offset)
         self.damages.append(
             Damage(self.place(name), position, end - position, first_offset, end_offset, what)
         )
 
     def leave(self, name: str, error: Exception) -> None:
-        """Note a file that is left alone; the directory for an empty name."""
+        """Record a file that is left alone; an empty name is the partition directory."""
         self.left_alone.append(LeftAlone(self.log.path / name, error))
 
     def write(self, name: str, like: Path, content: Content, reason: str) -> None:
-        """Plan a log of some bytes, with the modification time, mode and owners of `like`.
+        """Plan to write a log, with the modification time, mode and owners of `like`.
 
-        The bytes are read to know their digest.
+        Reads the bytes to compute their digest.
         """
         path = self.log.path / name
         digest, size = hashlib.sha256(), 0
@@ -110,9 +97,9 @@ class Mending:
         self.changes.append(FileChange(self.place(name), before, after, content, reason))
 
     def add(self, name: str, like: Path, data: bytes, content: Content, reason: str) -> None:
-        """Plan a small file of some bytes, unless it holds them already.
+        """Plan to write a small file unless it already has these bytes; `content` produces `data`.
 
-        A new one gets the modification time, mode and owners of `like`. `content` makes the bytes.
+        A new file gets the modification time, mode and owners of `like`.
         """
         path = self.log.path / name
         before = read_state(path)
@@ -121,7 +108,7 @@ class Mending:
             self.changes.append(FileChange(self.place(name), before, after, content, reason))
 
     def remove(self, name: str, reason: str) -> None:
-        """Plan that a file goes, if it is there."""
+        """Plan to delete a file if it exists."""
         before = read_state(self.log.path / name)
         if before is not None:
             self.changes.append(FileChange(self.place(name), before, None, None, reason))

@@ -1,4 +1,4 @@
-"""The names in a partition directory, and the id of its topic.
+"""Check the file names in a partition directory, and the topic id.
 
 Source: Kafka 2.4.0 ``Log.loadSegmentFiles``; 3.9.0 ``LogLoader``, ``PartitionMetadataFile``.
 """
@@ -29,7 +29,7 @@ from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.partition_log import PartitionLog
 
 _LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
-#: A file that a job was writing, see `changes.undo_area.temporary_beside`.
+#: The temporary file of a job, see `changes.undo_area.temporary_beside`.
 _HALF_MADE = re.compile(r"kafkastore-([0-9a-f]+)\..*\.new")
 
 TOPIC_ID_REMEDY = (
@@ -39,17 +39,7 @@ TOPIC_ID_REMEDY = (
 
 
 def check_names(log: PartitionLog) -> Iterator[Finding]:
-    """Find leftovers, indexes whose segment is gone, and names that no broker gives.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-
-    Yields
-    ------
-    Finding
-    """
+    """Report leftovers, indexes without a segment, and names that no broker writes."""
     for note in log.leftovers:
         yield Finding(
             Severity.STYLE,
@@ -75,23 +65,13 @@ def check_names(log: PartitionLog) -> Iterator[Finding]:
 
 
 def check_swaps(log: PartitionLog) -> Iterator[Finding]:
-    """Find swap files with damage: a broker takes even those for what they should replace.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-
-    Yields
-    ------
-    Finding
-    """
+    """Report corrupt swap files: a broker puts even those in place of the original segments."""
     for note in log.leftovers:
         file = parse_segment_file(note.path.name)
         if file is None or (file.type_suffix, file.temporary) != (LOG_SUFFIX, SWAP_SUFFIX):
             continue
         if file.base_offset in log.files.swapped_offsets:
-            continue  # checked as the segment that it is
+            continue  # checked as a segment
         with LogSegment(log.path, file.base_offset, None, SWAP_SUFFIX).open_as_broker() as swap:
             first = next(stretches(swap, file.base_offset, None), None)
             good = 0 if first is None or first.start else first.end
@@ -130,21 +110,9 @@ def _half_made(path: Path, plan_id: str) -> Finding:
 
 
 def check_topic_id(log: PartitionLog) -> Generator[Finding, None, str | None]:
-    """Read ``partition.metadata``.
+    """Parse ``partition.metadata``, yield a finding if it is corrupt, and return the topic id.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-
-    Returns
-    -------
-    str or None
-        The topic's id; None where there is none.
-
-    Yields
-    ------
-    Finding
+    Returns None if the file is missing or corrupt.
     """
     path = log.path / PARTITION_METADATA
     try:

@@ -1,8 +1,8 @@
-"""One partition's files against each other: what reaches over more than one segment.
+"""Check the files of one partition against each other.
 
-The segments are gone over one after the other (`segment_check`), and beside them the names in the
-directory, the producer snapshots, the leader epochs, the topic id, the checkpoints of the log
-directory, and modification times.
+Segments are checked in order (`segment_check`). Further checks cover the names in the directory,
+the producer snapshots, the leader epochs, the topic id, the checkpoints of the log directory, and
+modification times.
 
 Source: Kafka 2.4.0 ``Log.loadSegments``, ``ProducerStateManager``, ``LogManager.loadLog``; 3.9.0
 and 4.1 ``LogLoader``, ``PartitionMetadataFile``, ``LogManager.isStrayKraftReplica``.
@@ -31,7 +31,7 @@ from kafkastore.paths import to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
-#: How often a segment is checked whose files change while it is.
+#: Limit of checks of a segment whose files change during the check.
 _MOST_CHECKS = 5
 _NO_PERMISSION = (errno.EACCES, errno.EPERM)
 _WHOLE = 1 << 64
@@ -39,22 +39,10 @@ _WHOLE = 1 << 64
 
 @dataclass(slots=True)
 class CheckedPartition:
-    """What came of checking one partition directory.
+    """The result of checking one partition directory.
 
-    Attributes
-    ----------
-    path : Path
-        The directory.
-    findings : list of Finding
-        In the order of its segments.
-    failures : list of Exception
-        Why files could not be looked at; all others were.
-    segments, segments_read : int
-        How many there are, and of how many the log was read.
-    topic_id : str or None
-        What ``partition.metadata`` says.
-    topic_partition : TopicPartition or None
-        None where something else was checked.
+    `failures` are the errors that kept files from being opened; all other files were checked.
+    `topic_partition` is None if the path is not a partition.
     """
 
     path: Path
@@ -74,18 +62,8 @@ def check_partition(
 ) -> CheckedPartition:
     """Check all files of a partition; a file that can't be opened does not end the check.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    sample : float
-        Of how many of its segments the logs are read, above 0 and up to 1; always of the last one.
-    is_stopped : callable
-        Asked before each segment whether to give up.
-
-    Returns
-    -------
-    CheckedPartition
+    `sample` is the share of segments whose logs are read, above 0 and at most 1; the log of the
+    active segment is always read. `is_stopped` is called before each segment; True ends the check.
     """
     check = _PartitionCheck(log, sample)
     check.run(is_stopped)
@@ -93,7 +71,7 @@ def check_partition(
 
 
 class _PartitionCheck:
-    """The pass over one partition."""
+    """The state of a check of one partition."""
 
     def __init__(self, log: PartitionLog, sample: float) -> None:
         self.log = log
@@ -102,11 +80,11 @@ class _PartitionCheck:
         self.gaps: list[tuple[int, int]] = []
         self.has_epochs = False
         self.before: SegmentCheck | None = None
-        # Behind the segment before, if its log was read to its end.
+        # Offset after the previous segment; None unless its log was read to its end.
         self.next_offset: int | None = None
 
     def run(self, is_stopped: Callable[[], bool]) -> None:
-        """Take all steps; what fails is noted, and the next one taken."""
+        """Run all checks; a check that fails is recorded and the next one runs."""
         try:
             segments = self.log.segments
             self.snapshots = SnapshotCheck(self.log)
@@ -129,7 +107,7 @@ class _PartitionCheck:
         self._step(self._whole(segments))
 
     def _step(self, findings: Iterator[Finding]) -> None:
-        """Take in findings, as far as they come."""
+        """Collect findings until the check ends or fails."""
         try:
             for finding in findings:
                 self.checked.findings.append(finding)
@@ -149,9 +127,9 @@ class _PartitionCheck:
         self.checked.topic_id = yield from check_topic_id(self.log)
 
     def _segment(self, segment: LogSegment) -> Iterator[Finding]:
-        """Check one segment, and what lies between it and the one before."""
+        """Check one segment, and whether offsets are missing before it."""
         before, expected = self.before, self.next_offset
-        self.before = self.next_offset = None  # as long as it is not known that all went well
+        self.before = self.next_offset = None  # unknown until this segment is read
         if expected is not None and segment.base_offset > expected:
             self.gaps.append((expected, segment.base_offset))
         reads_log = segment.is_active or _is_chosen(self.log, segment, self.sample)
@@ -167,7 +145,7 @@ class _PartitionCheck:
             self.checked.segments_read += 1
             self.next_offset = max(check.next_offset, segment.base_offset)
             self.has_epochs |= any(epoch >= 0 for epoch, _ in check.epochs)
-            if not check.epochs_fall:  # else it may be right, and a repair would lose it
+            if not check.epochs_fall:  # else the checkpoint may be right: keep it
                 yield from self.epochs.batches(segment, check.epochs)
         self.times.add(check.segment, check if reads_log else None)
         yield from self.snapshots.behind_segment(
@@ -175,7 +153,7 @@ class _PartitionCheck:
         )
 
     def _whole(self, segments: tuple[LogSegment, ...]) -> Iterator[Finding]:
-        """Say what only the whole log tells."""
+        """Yield the findings that depend on the whole log."""
         yield from self._gaps()
         yield from self.times.findings()
         end = self.next_offset if segments else self.log.log_start_offset
@@ -198,7 +176,7 @@ class _PartitionCheck:
             )
 
     def _gaps(self) -> Iterator[Finding]:
-        """Tell of offsets that are missing between segments, once for the partition."""
+        """Report offsets that are missing between segments, in one finding for the partition."""
         if not self.gaps:
             return
         start, end = self.gaps[0]
@@ -215,7 +193,10 @@ class _PartitionCheck:
 
 
 def _is_chosen(log: PartitionLog, segment: LogSegment, sample: float) -> bool:
-    """Tell whether a segment is in the sample; the same ones in every run, wherever they lie."""
+    """Return whether a segment is in the sample; the choice is the same in every run.
+
+    It depends on the names of the partition and the segment, not on their location.
+    """
     if sample >= 1:
         return True
     name = f"{log.topic_partition}/{segment.log_path.name}".encode()
@@ -231,12 +212,12 @@ def _check_segment(
     *,
     reads_log: bool,
 ) -> tuple[SegmentCheck | None, list[Finding]]:
-    """Check one segment, and once more where its files changed meanwhile; None if it is gone.
+    """Check one segment, again if its files changed meanwhile; None if it is gone.
 
-    A broker that rolls, truncates or deletes lets files contradict each other for a moment.
+    While a broker rolls, truncates or deletes segments, files contradict each other for a moment.
     """
     for _ in range(_MOST_CHECKS):
-        # What it reads of its indexes goes with it, and not with the log.
+        # A new object, so that its index data is released after the check.
         fresh = LogSegment(
             segment.directory, segment.base_offset, segment.next_base_offset, segment.temporary
         )
@@ -254,7 +235,7 @@ def _check_segment(
 
 
 def _states(segment: LogSegment) -> list[tuple[int, int] | None]:
-    """Return size and modification time of a segment's files; None where there is none."""
+    """Return size and modification time of each of a segment's files; None if it is missing."""
     found: list[tuple[int, int] | None] = []
     for path in (
         segment.log_path,
@@ -271,7 +252,7 @@ def _states(segment: LogSegment) -> list[tuple[int, int] | None]:
 
 
 def _not_opened(error: OSError) -> Finding:
-    """Tell of a file that the system does not open."""
+    """Report a file that the operating system can't open."""
     return Finding(
         Severity.DATA_LOSS_RISK,
         to_path(os.fsdecode(error.filename)),

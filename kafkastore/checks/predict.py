@@ -1,9 +1,9 @@
-"""What a broker's next start would do to the directories it finds, worked out without doing it.
+"""Predict what a broker's next start does to its directories, without changing them.
 
-For each partition: what `recover_log` says.  Beside it what stops a start altogether: a directory
-whose name is no partition's, a partition that is there twice, a log that can't be loaded, a
-checkpoint that can't be read.  Configuration and ``meta.properties`` are not judged, nor whether
-the cluster still knows a partition.
+For each partition: the result of `recover_log`. Also everything that prevents a start: a directory
+whose name is not a partition's, a duplicate partition, a log that can't be loaded, a corrupt
+checkpoint. Configuration and ``meta.properties`` are not checked, nor whether the cluster still has
+a partition.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogManager.loadLogs``, ``Log.parseTopicPartitionName``,
 ``CheckpointFile.read``; 3.9.1 ``KafkaMetadataLog``.
@@ -54,7 +54,7 @@ from kafkastore.versions import BrokerRules, rules_of
 
 
 class Outcome(StrEnum):
-    """What becomes of a directory, from bad to good."""
+    """The result for a directory, worst first."""
 
     STOPS_THE_START = "stops-the-start"
     """The broker does not start, or gives up the log directory that this lies in."""
@@ -78,23 +78,23 @@ class Prediction:
     Parameters
     ----------
     path : Path
-        A partition directory; what else stops a start.
+        A partition directory, or a file or directory that affects the start.
     outcome : Outcome
-        What becomes of it.
+        The result for it.
     why : str or None
-        Of what stops a start, is not read, is passed over, or is taken for empty.
+        The reason if it stops the start, is not read, is skipped, or is loaded as empty.
     topic_partition : TopicPartition or None
-        None for what is no partition.
+        None if `path` is not a partition.
     recovered_from : int or None
-        Offset from which segments are recovered, for want of a clean-shutdown marker: the recovery
-        point. None beside a marker.
+        The recovery point: the offset from which segments are recovered. None after a clean
+        shutdown.
     recovered : RecoveredLog or None
-        The partition as it is loaded; None where it is not.
+        The partition as it is loaded; None if it is not loaded.
     lost_bytes : int
-        How many bytes of logs go. None where just zeros are cut off, as of preallocated space, or
-        a last batch that a crash cut short.
+        Bytes that are removed from logs. Zeros, as of preallocated space, and a last batch that a
+        crash left incomplete are not counted.
     made_bytes : mapping of str to int
-        Sizes of the files that are made, or made again with other bytes than they have.
+        Sizes of the files that are created, or rewritten with other bytes.
     """
 
     path: Path
@@ -108,9 +108,9 @@ class Prediction:
 
 
 def predict_beside(store: LogStore, broker: str) -> Iterator[Prediction]:
-    """Yield what a broker's start does to what is no partition that it could load.
+    """Yield what a broker's start does to everything that it can't load as a partition.
 
-    Damaged checkpoints, directories that are no partitions, duplicate partitions.
+    These are corrupt checkpoints, directories that are not partitions, and duplicate partitions.
     """
     rules = rules_of(broker)
     for log_dir in store.log_dirs:
@@ -123,7 +123,7 @@ def predict_beside(store: LogStore, broker: str) -> Iterator[Prediction]:
 def logs_to_predict(
     store: LogStore, partitions: Collection[AnyPartition] | None
 ) -> Iterator[PartitionLog]:
-    """Yield the partitions that a broker would load, by topic and number; then future ones."""
+    """Yield the partitions that a broker would load, sorted; future partitions last."""
     chosen = _chosen(store, partitions)
     return (
         logs.copies(topic_partition)[0]
@@ -136,7 +136,7 @@ def logs_to_predict(
 def _chosen(
     store: LogStore, partitions: Collection[AnyPartition] | None
 ) -> Collection[TopicPartition]:
-    """Return the partitions to look at; those that are being moved here are partitions, too."""
+    """Return the partitions to predict; future partitions count."""
     there = {*store.partitions, *store.future_partitions}
     if partitions is None:
         return there
@@ -150,7 +150,7 @@ def _chosen(
 def predict_log(
     log: PartitionLog, broker: str, index_interval_bytes: int = INDEX_INTERVAL_BYTES
 ) -> Prediction:
-    """Work out what the next start of a broker does to one partition; see `predict_start`."""
+    """Predict what the next start of a broker does to one partition; see `predict_start`."""
     is_raft = log.topic == CLUSTER_METADATA_TOPIC and rules_of(broker).metadata_log_is_recovered
     is_clean = log.is_clean and not is_raft
     recovery_point = 0 if is_raft else log.recovery_point or 0
@@ -193,7 +193,7 @@ def predict_log(
 
 
 def _taken_for_empty(recovered: RecoveredLog) -> str | None:
-    """Say that a broker does not see what the last segment holds; None if it does."""
+    """Return why a broker loads the last segment as empty although it has records, or None."""
     active = recovered.segments[-1]
     if recovered.log_end_offset >= active.next_offset:
         return None
@@ -205,7 +205,7 @@ def _taken_for_empty(recovered: RecoveredLog) -> str | None:
 
 
 def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
-    """Say what a broker can't read of what it reads beside the segments; None if there is nothing.
+    """Return why a broker can't read a file next to the segments; None if it reads all.
 
     Source: Kafka 2.4.0 ``LeaderEpochCheckpointFile``, 3.9.0 ``PartitionMetadataFile``.
     """
@@ -225,10 +225,9 @@ def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
 
 
 def _odd_file(log: PartitionLog, error: NotAFileError) -> Prediction:
-    """Tell what comes of a FIFO or the like with the name of a segment's file.
+    """Predict the result of a FIFO or other special file with the name of a segment's file.
 
-    Only logs are asked, when they are listed, whether they are regular files. Seen in brokers of
-    2.4.0, 3.9.1 and 4.1.1.
+    A broker checks only logs for being regular files. Observed with brokers 2.4.0, 3.9.1 and 4.1.1.
     """
     with os.scandir(log.path) as entries:
         odd = [entry.name for entry in entries if not entry.is_file()]
@@ -261,9 +260,9 @@ def changed_files(recovered: RecoveredLog) -> list[str]:
 
 
 def _lost(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
-    """Yield how many bytes go of each log that is cut, or deleted with nothing in its place.
+    """Yield the lost bytes of each log that is truncated, or deleted without replacement.
 
-    A last batch that a crash cut short was lost then, as `verify` says of it: no start loses it.
+    A last batch that a crash left incomplete does not count: it was lost before the start.
     """
     old_names = {new: old for old, new in recovered.renamed.items()}
     replaced = [
@@ -288,7 +287,7 @@ def _lost(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
 
 
 def _size_behind(path: Path, position: int) -> int:
-    """Count the bytes of a file from a position on; none if they are just zeros."""
+    """Return the number of bytes from a position to the end of a file; 0 if all are zeros."""
     return 0 if is_zero_from(path, position) else path.stat().st_size - position
 
 
@@ -309,7 +308,7 @@ def _reason(error: CorruptCheckpointError | None) -> str:
 
 
 def _no_partition(skipped: SkippedName, rules: BrokerRules) -> Iterator[Prediction]:
-    """Say what becomes of a directory that is not read as a partition."""
+    """Predict what happens to a directory that is not read as a partition."""
     name = skipped.path.name
     if not skipped.path.is_dir():
         outcome, why = Outcome.IS_NOT_READ, skipped.reason
@@ -325,7 +324,7 @@ def _no_partition(skipped: SkippedName, rules: BrokerRules) -> Iterator[Predicti
     elif skipped.kind is SkippedKind.DELETED:
         outcome, why = Outcome.IS_DELETED, "it was being deleted"
     elif skipped.kind is SkippedKind.FUTURE:
-        return  # loaded, and told as a partition
+        return  # loaded, and reported as a partition
     else:
         outcome, why = Outcome.STOPS_THE_START, skipped.reason
     yield Prediction(skipped.path, outcome, why)

@@ -1,11 +1,11 @@
 """Plans that rebuild the indexes of segments from their logs, for whole directories.
 
 The files are those of a recovering broker, byte for byte: ``.index``, ``.timeindex`` and
-``.txnindex``.  A ``.log`` is never changed.  A log that is corrupt in the middle is not indexed
-unless asked for: indexes up to the corrupt batch would hide the records after it.
+``.txnindex``. A ``.log`` is never changed. By default, a log that is corrupt in the middle is not
+indexed: indexes up to the corrupt batch would hide the records after it.
 
-Segments are read in parallel, each in one pass; transactions, which span segments, are put together
-afterwards.
+Segments are read in parallel, each in one pass. Transactions span segments, so transaction indexes
+are built afterwards.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class UnindexedBytes(NamedTuple):
     path : str
         The ``.log``, relative to the plan's root.
     valid_bytes, size : int
-        Where they begin, and where they end; a broker would truncate them.
+        Byte positions where they begin and end; a broker would truncate the log at the first.
     reason : str
-        What they are.
+        Why they can't be indexed.
     is_indexed : bool
-        Whether the bytes before them are indexed; False: the segment is left alone.
+        Whether the bytes before them are indexed; if False, the plan does not change the segment.
     """
 
     path: str
@@ -79,7 +79,7 @@ class ReindexPlan(Plan):
     Parameters
     ----------
     unindexed : tuple of UnindexedBytes
-        The ends of logs that no index covers; not kept with a plan.
+        The ends of logs that no index covers; not saved with the plan.
     """
 
     unindexed: tuple[UnindexedBytes, ...] = ()
@@ -102,44 +102,42 @@ def plan_reindex(
     path : path-like
         A log.dirs root, or one partition directory.
     rules : str
-        The Kafka version whose recovery makes the files: ``2.4``. Before 0.10.1 there are no time
-        indexes, and those that are there are left alone.
+        The Kafka version whose recovery is followed, for example ``2.4``. Versions before 0.10.1
+        have no time indexes: existing ones are not changed.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
     up_to_damage : bool
-        Whether a corrupt log is indexed up to the corrupt batch; by default it is left alone, and
-        so are the transaction indexes of the segments after it. A torn last batch, and preallocated
-        space, are no damage where nothing follows.
+        Whether to index a corrupt log up to the corrupt batch. By default neither its indexes nor
+        the transaction indexes of later segments are changed. A torn last batch and preallocated
+        space are not damage if nothing follows them.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
-        How many segments are read in parallel; by default as many as there are processors.
+        Number of segments read in parallel; by default the number of processors.
     progress : callable, optional
-        Called with the number of segments that are read, and of all.
+        Called with the number of segments read and the total.
 
     Returns
     -------
     ReindexPlan
-        For `kafkastore.apply`; only files that differ are in it. Files that are replaced keep their
-        modification times, new ones get their log's.
+        For `kafkastore.apply`; it contains only files that differ. A replaced file keeps its
+        modification time; a new file gets that of its log.
 
     Raises
     ------
     NotALogDirectoryError
-        If the path is neither.
+        If `path` is neither a log.dirs root nor a partition directory.
     DuplicatePartitionError
-        If a partition lies in several directories.
+        If a partition is in several directories.
     KeyError
-        If one of `partitions` is not there.
+        If one of `partitions` does not exist.
     UnknownVersionError
-        If there is no such version.
+        If `rules` is not a known version.
     InvalidConfigError
-        If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
+        If `index_interval_bytes` is not an int from 0 to 2^31 - 1.
 
-    Notes
-    -----
-    A segment without timestamps gets an empty time index; an entry by its modification time, which
-    `kafkastore.migration` makes, is lost, as it is in a broker's recovery.
+    Notes ----- A segment without timestamps gets an empty time index. An entry made from a
+    modification time, as `kafkastore.migration` writes, is lost, as in a broker's recovery.
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
@@ -176,20 +174,12 @@ def plan_reindex(
 def reindex_plan(
     root: Path, rules: str, changes: Iterable[FileChange], unindexed: Iterable[UnindexedBytes]
 ) -> ReindexPlan:
-    """Make one plan of what was found in partitions, by partition and segment."""
+    """Combine the changes of all partitions into one plan, by partition and segment."""
     return ReindexPlan(str(root), f"reindex (like {rules})", tuple(changes), tuple(unindexed))
 
 
 class ReindexedPartition(NamedTuple):
-    """The part of a plan that is for one partition.
-
-    Parameters
-    ----------
-    changes : tuple of FileChange
-        Of the files that differ.
-    unindexed : tuple of UnindexedBytes
-        The ends of logs that no index covers.
-    """
+    """The part of a `ReindexPlan` for one partition."""
 
     changes: tuple[FileChange, ...]
     unindexed: tuple[UnindexedBytes, ...]
@@ -202,9 +192,9 @@ def reindex_partition(
     *,
     up_to_damage: bool = False,
 ) -> ReindexedPartition:
-    """Plan one partition: what `plan_reindex` does for each, and a task of a cluster for one.
+    """Plan one partition; `plan_reindex` and Spark tasks call this for each.
 
-    Paths are relative to the log directory, or to the partition if it is in none.
+    Paths are relative to the log directory, or to the partition directory if it is opened alone.
     """
     broker_rules = rules_of(rules)
     reads = [
@@ -218,7 +208,7 @@ def reindex_partition(
 
 @dataclass(slots=True)
 class _SegmentRead:
-    """One segment, read and compared with its indexes."""
+    """The result of reading one segment and comparing it with its indexes."""
 
     path: Path
     place: str
@@ -229,7 +219,7 @@ class _SegmentRead:
     unindexed: UnindexedBytes | None
 
     def left_alone(self, size: int, reason: str) -> _SegmentRead:
-        """Plan nothing for this segment, and note why."""
+        """Record why this segment is not changed, and plan nothing for it."""
         self.changes, self.transactions = [], None
         self.unindexed = UnindexedBytes(f"{self.place}.log", 0, size, reason, False)
         return self
@@ -238,7 +228,7 @@ class _SegmentRead:
 class _TransactionSteps:
     """The batches of a segment that begin or end transactions, for a `ProducerState`.
 
-    Of each producer only the first batch between two markers is kept, in each run that is read.
+    In each run that is read, only a producer's first batch between two markers is kept.
     """
 
     def __init__(self) -> None:
@@ -254,17 +244,17 @@ class _TransactionSteps:
         is_followed = is_marker | (headers["attributes"] & _TRANSACTIONAL != 0)
         if is_followed.any():
             followed, is_marker = headers[is_followed], is_marker[is_followed]
-            stretch = 2 * np.cumsum(is_marker) - is_marker  # each marker is one by itself
+            stretch = 2 * np.cumsum(is_marker) - is_marker  # a marker is a stretch of its own
             by_producer = np.stack([stretch, followed["producer_id"]])
             _, first = np.unique(by_producer, axis=1, return_index=True)
             self.headers.append(followed[np.sort(first)])
         return _NO_TXN
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Do nothing: what is replicated does not matter here."""
+        """Do nothing; replication does not matter here."""
 
     def aborted(self, state: ProducerState) -> NDArray[np.void]:
-        """Advance a partition's producers over this segment; return what was aborted in it."""
+        """Advance a partition's producers; return the transactions aborted in this segment."""
         if not self.headers:
             return _NO_TXN
         state.on_high_watermark(int(self.headers[-1]["last_offset"][-1]))
@@ -279,7 +269,7 @@ def _read_segment(
     *,
     up_to_damage: bool,
 ) -> _SegmentRead:
-    """Read one segment, and compare its indexes with those that its log gives."""
+    """Read one segment, and compare its indexes with those built from its log."""
     directory = "" if log.log_dir is None else f"{log.path.name}/"
     name = segment_file_name(segment.base_offset, "")
     place = f"{directory}{name}"
@@ -299,7 +289,7 @@ def _read_segment(
             rules=rules,
             producers=steps,
         )
-        # Offsets that go back, or leave the segment, do not stop the broker that is followed here.
+        # The broker's recovery accepts offsets that go back or are outside the segment.
         contradiction = segment.summary.error if rebuilt.reason is None else None
         now = os.stat(segment.log_path)
     except (KafkaStoreError, OSError) as error:
@@ -330,7 +320,7 @@ def _read_segment(
 def _damage(
     rebuilt: RebuiltIndexes, segment: LogSegment, size: int
 ) -> tuple[bool, str | None]:
-    """Return whether a log is damaged, and what its last bytes are; None if all are indexed."""
+    """Return whether a log is damaged, and why its last bytes are not indexed; None if all are."""
     if rebuilt.reason is not None:
         return True, rebuilt.reason
     if rebuilt.valid_bytes == size:
@@ -341,7 +331,7 @@ def _damage(
 
 
 def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[FileChange]:
-    """Yield the changes of one partition, with the transaction indexes."""
+    """Yield the changes of one partition, transaction indexes included."""
     state = ProducerState(rules=rules)
     is_known = True
     for each in reads:
@@ -358,9 +348,9 @@ def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[File
 def _change(
     read: _SegmentRead, suffix: str, data: bytes, content: Content
 ) -> Iterator[FileChange]:
-    """Plan one file if it does not match its log."""
+    """Yield a change for one file if it does not match its log."""
     path = read.path.with_name(read.path.name + suffix)
-    if has_bytes(path, data, CorruptIndexError):  # most have, and need no digest
+    if has_bytes(path, data, CorruptIndexError):  # the usual case; skips computing a digest
         return
     before = read_state(path)
     if before is None and suffix == TRANSACTION_INDEX_SUFFIX and not data:

@@ -1,18 +1,17 @@
-"""Plans that mend what `verify` finds: damaged logs, and what is not true of the files beside them.
+"""Plans that repair what `verify` finds: damaged logs, indexes, snapshots and checkpoints.
 
-A damaged log is mended in one of two ways:
+A damaged log is repaired in one of two ways:
 
 like a version
-    It ends where that broker's recovery of the whole log would end: at the first broken batch, and
-    all later segments go. Swaps that were not finished take their places. See `cut_logs`.
+    The log ends where that broker's recovery of the whole log would end: before the first corrupt
+    batch. All later segments are deleted. Unfinished swaps are completed. See `cut_logs`.
 keep
-    Every batch that can be read stays.  What lies behind a broken batch becomes a segment of its
-    own, so that just the broken bytes are missing, and readers go on behind a gap of offsets. See
-    `kept_logs`.
+    Every readable batch is kept. Batches after a corrupt one become a segment of their own. Only
+    the corrupt bytes are lost, and readers continue after a gap of offsets. See `kept_logs`.
 
-Either way the old files lie in the undo area first.  Indexes, producer snapshots and leader epochs
-that keep their promises stay as they are, whoever wrote them; those that don't, and the indexes of
-logs that are changed, are made anew.
+Both ways first copy the old files to the undo area. Valid indexes, producer snapshots and leader
+epochs are not changed, whoever wrote them. Invalid ones are rebuilt, and so are the indexes of
+changed logs.
 """
 
 from __future__ import annotations
@@ -67,9 +66,10 @@ class RepairPlan(Plan):
     Parameters
     ----------
     damages : tuple of Damage
-        The bytes that leave logs; not kept with a plan.
+        The bytes that are removed from logs; not saved with the plan.
     left_alone : tuple of LeftAlone
-        What cannot be repaired, such as a FIFO with the name of an index; not kept with a plan.
+        Files that can't be repaired, such as a FIFO with the name of an index; not saved with the
+        plan.
     """
 
     damages: tuple[Damage, ...] = ()
@@ -91,37 +91,36 @@ def plan_repair(
     path : path-like
         A log.dirs root, or one partition directory.
     like : str
-        ``keep``: keep every batch that can be read. A Kafka version such as ``2.4``: end each log
-        where that broker's recovery would end it.
+        ``keep``: keep every readable batch. A Kafka version such as ``2.4``: end each log where
+        that broker's recovery would end it.
     index_interval_bytes : int
-        The topics' ``index.interval.bytes``, for indexes that are made.
+        The topics' ``index.interval.bytes``, for rebuilt indexes.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     progress : callable, optional
-        Called with the number of partitions that are done, and of all.
+        Called with the number of finished partitions and the total.
 
     Returns
     -------
     RepairPlan
-        For `kafkastore.apply`; without changes where nothing is damaged. What it changes of a
-        ``.log`` is in the undo area first. What cannot be repaired is in `left_alone`.
+        For `kafkastore.apply`; without changes if nothing is damaged. Applying it first copies the
+        bytes it changes in a ``.log`` to the undo area. `left_alone` lists what can't be repaired.
 
     Raises
     ------
     NotALogDirectoryError
-        If the path is neither.
+        If `path` is neither a log.dirs root nor a partition directory.
     DuplicatePartitionError
-        If a partition lies in several directories.
+        If a partition is in several directories.
     KeyError
-        If one of `partitions` is not there.
+        If one of `partitions` does not exist.
     UnknownVersionError
-        If `like` is neither ``keep`` nor a version.
+        If `like` is neither ``keep`` nor a known version.
     InvalidConfigError
-        If `index_interval_bytes` is not a whole number from 0 to 2^31 - 1.
+        If `index_interval_bytes` is not an int from 0 to 2^31 - 1.
 
-    Notes
-    -----
-    A torn batch at the very end is damage too, which a broker cuts off; preallocated space is not.
+    Notes ----- A torn batch at the very end also is damage, and a broker truncates it; preallocated
+    space is not damage.
 
     Source: Kafka 2.4.0 ``Log.recoverLog``, ``LogSegment.recover``.
     """
@@ -151,7 +150,7 @@ def plan_repair(
 
 
 class _Repair:
-    """What mends one partition."""
+    """The repair of one partition."""
 
     def __init__(self, mending: Mending, like: str) -> None:
         self.mending, self.like = mending, like
@@ -160,7 +159,7 @@ class _Repair:
         self.pieces: list[Piece] = []
 
     def mend(self) -> None:
-        """Plan all that is needed."""
+        """Plan all changes that the findings need."""
         findings = self._findings()
         damaged: dict[str, SegmentFile | None] = {
             each.path.name: parse_segment_file(each.path.name)
@@ -189,7 +188,7 @@ class _Repair:
             self._try(name, self._mend_snapshot, offset, snapshots)
 
     def _is_done(self, file: SegmentFile) -> bool:
-        """Tell whether an index was seen to with its log, which is changed or goes."""
+        """Return whether an index was already planned with its log, which is changed or deleted."""
         return self.mending.has(segment_file_name(file.base_offset, LOG_SUFFIX))
 
     def _mend_epochs(self) -> None:
@@ -202,7 +201,7 @@ class _Repair:
         mend_snapshot(self.mending, self._pieces(), offset, damaged, self.rules)
 
     def _findings(self) -> list[Finding]:
-        """Check the partition, as far as that goes."""
+        """Check the partition; record the error if a file could not be opened."""
         findings: list[Finding] = []
         try:
             findings += verify_log(self.log)
@@ -211,7 +210,7 @@ class _Repair:
         return findings
 
     def _try(self, name: str, mend: Callable[..., None], *what: object) -> None:
-        """Mend one file; what can't be mended hinders nothing else."""
+        """Repair one file; a failure is recorded and does not stop the others."""
         try:
             mend(*what)
         except (KafkaStoreError, OSError) as error:
@@ -222,7 +221,7 @@ class _Repair:
         return self.pieces or [whole(segment) for segment in self.log.segments]
 
     def _mend_logs(self, findings: list[Finding], aborted: Collection[str]) -> None:
-        """Plan the logs, all of them or none, with their indexes."""
+        """Plan the repair of all logs with their indexes, or of none."""
         trial = Mending(self.log, self.mending.index_interval_bytes)
         try:
             if self.like != KEEP:
@@ -242,10 +241,10 @@ class _Repair:
     def _index(
         self, mending: Mending, pieces: list[Piece], aborted: Collection[str]
     ) -> None:
-        """Make the indexes of what is changed; transactions reach from piece to piece.
+        """Rebuild the indexes of changed logs, in order: transactions span pieces.
 
-        Of the rest, the transaction indexes of some names, and those behind what is changed:
-        a transaction may have lost its beginning.
+        Also rebuilds the transaction indexes named in `aborted` and those after a changed log,
+        where a transaction may have lost its first batches.
         """
         state = ProducerState(rules=self.rules)
         state.on_high_watermark(INT64_MAX)
@@ -273,7 +272,7 @@ class _Repair:
     def _add_transaction_index(
         self, mending: Mending, name: str, piece: Piece, data: bytes
     ) -> None:
-        """Plan a transaction index of a log that stays as it is, if it can be replaced."""
+        """Plan the transaction index of an unchanged log, if it can be replaced."""
         try:
             mending.add(name, piece.segment.log_path, data, Inline(data), _NOT_TRUE)
         except (KafkaStoreError, OSError) as error:
@@ -295,12 +294,12 @@ class _Repair:
             mending.add(name, log_path, data, Inline(data), why)
 
     def _rebuild(self, file: SegmentFile) -> None:
-        """Plan an offset or time index made anew from its log as it is."""
+        """Plan to rebuild an offset or time index from its unchanged log."""
         interval = self.mending.index_interval_bytes
         log_path = self.log.path / segment_file_name(file.base_offset, LOG_SUFFIX)
         rebuilt = rebuild_indexes(log_path, file.base_offset, index_interval_bytes=interval)
         if rebuilt.reason is not None:
-            # It would hide what lies behind.
+            # An index up to the damage would hide the records after it.
             raise CorruptBatchError(f"its log is damaged and not mended here: {rebuilt.reason}")
         is_offset_index = file.type_suffix == OFFSET_INDEX_SUFFIX
         data = rebuilt.offset_index if is_offset_index else rebuilt.time_index
@@ -311,7 +310,7 @@ class _Repair:
 
 
 def _is_log(name: str) -> bool:
-    """Tell whether a file is the log of a segment, which may still be called a swap."""
+    """Return whether a file is the log of a segment; a ``.swap`` counts."""
     file = parse_segment_file(name)
     return (
         file is not None
@@ -321,7 +320,7 @@ def _is_log(name: str) -> bool:
 
 
 def _names(files: dict[str, SegmentFile | None], suffix: str) -> dict[str, SegmentFile]:
-    """Choose the files of one kind, by name."""
+    """Return the files of one kind, by name."""
     return {
         name: file
         for name, file in sorted(files.items())

@@ -1,8 +1,8 @@
-"""One segment's files against each other, in one pass over its log.
+"""Check the files of one segment against each other, in one pass over its log.
 
-The pass goes on behind bytes that are broken or can't be read, so that it can be told what a broker
-would drop there. What the batches and the index entries promise is said in
-`formats.batch_sequence`, what becomes of the indexes in `index_check` and `transaction_check`.
+The pass continues after corrupt or unreadable bytes, to report what a broker would drop there.
+`formats.batch_sequence` checks batches and index entries; `index_check` and `transaction_check`
+report on the indexes.
 
 Source: Kafka 2.4.0 ``LogSegment``, ``FileLogInputStream``.
 """
@@ -27,13 +27,13 @@ from kafkastore.segment.salvage import is_torn_batch, next_batch
 from kafkastore.segment.zeros import is_zero_from
 from kafkastore.store.partition_log import PartitionLog
 
-#: Of so many damaged places in a segment each is told by itself.
+#: Up to this many damaged places in a segment are reported one by one.
 _MOST_PLACES = 16
 _REPAIR = "repair --like keep"
 
 
 class _Damage(NamedTuple):
-    """Bytes that are no batches, and how many bytes and batches were good before them."""
+    """Bytes that are not batches, with the number of valid bytes and batches before them."""
 
     position: int
     end: int
@@ -43,36 +43,17 @@ class _Damage(NamedTuple):
 
 
 class SegmentCheck:
-    """The pass over one segment: the log's batches, with its indexes beside them.
+    """The pass over one segment: its log and its indexes.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    segment : LogSegment
-        One of its segments.
-    next_offset : int
-        Offset behind the segment before.
-    reads_log : bool
-        Whether to go over the log: without it only what the file sizes and the indexes tell by
-        themselves.
-    before : SegmentCheck, optional
-        The check of the segment before, done: what it knows of producers is carried on. Without it
-        nothing is known of transactions that began before this segment.
+    `next_offset` is the offset after the previous segment, and after `findings` the offset after
+    this one's last complete batch (unchanged if the log is not read). Without `reads_log` only file
+    sizes and indexes are checked. `before` is the finished check of the previous segment, whose
+    producers are carried over; without it, transactions that began earlier are unknown.
 
-    Attributes
-    ----------
-    next_offset : int
-        After `findings`: behind the last whole batch. Unchanged where the log is not read.
-    largest_timestamp : int
-        Of all batches, ms; -1 where none has one.
-    position_of_largest_timestamp : int
-        Of the first batch that has it.
-    epochs : list of (int, int)
-        Leader epochs of the record batches with the first offset of each in this segment; both
-        rise.
-    epochs_fall : bool
-        Whether a batch has a smaller epoch than one before it: one of them is wrong.
+    After `findings`: `largest_timestamp` (ms; -1 if no batch has one), the position of the first
+    batch that has it, `epochs` (pairs of a leader epoch and its first offset here, both ascending),
+    and `epochs_fall` (True if a batch has a smaller epoch than an earlier one: one of them is
+    wrong).
     """
 
     def __init__(
@@ -107,37 +88,28 @@ class SegmentCheck:
 
     @property
     def producers(self) -> ProducerState | None:
-        """The producers at the segment's end; None as long as no batch has had a producer id."""
+        """The producers at the segment's end; None if no batch so far has a producer id."""
         return self._transactions.producers
 
     @property
     def _is_to_be_cut(self) -> bool:
-        """Whether a broker's start cuts what lies behind the last batch, as is usual."""
+        """Whether a broker's start normally truncates the bytes after the last batch."""
         return self.segment.is_active and not self.log.is_clean
 
     def _will_be_recovered(self) -> bool:
-        """Tell whether a broker makes the indexes anew at its start; zero padding is usual then."""
+        """Whether a broker rebuilds the indexes at its start; zero padding is normal then."""
         if self.log.is_clean:
             return False
         ends = self.segment.next_base_offset
         if ends is None or self.log.log_dir is None:
             return ends is None
-        return ends > (self.log.recovery_point or 0)  # where no checkpoint says, all is recovered
+        return ends > (self.log.recovery_point or 0)  # without a checkpoint everything is recovered
 
     def findings(self) -> Iterator[Finding]:
-        """Check the segment.
+        """Yield the findings about the log by position, then about each index.
 
-        Yields
-        ------
-        Finding
-            Of the log first, by position, then of each index.
-
-        Raises
-        ------
-        NotAFileError
-            If the log is no regular file.
-        SegmentGoneError
-            If it was deleted meanwhile.
+        Raises NotAFileError if the log is not a regular file, SegmentGoneError if it was deleted
+        meanwhile.
         """
         if not self._reads_log:
             yield from self._offset_index.findings(None)
@@ -168,7 +140,7 @@ class SegmentCheck:
         yield from self._transactions.findings(batches)
 
     def _go_over(self, file: LogFile, batches: BatchSequence) -> None:
-        """Read the log, and go on behind what can't be read."""
+        """Read the log, and continue after unreadable bytes."""
         segment = self.segment
         ends = segment.next_base_offset
         last_offset = segment.base_offset + INT32_MAX if ends is None else ends - 1
@@ -207,7 +179,7 @@ class SegmentCheck:
                 self._transactions.skip(int(header["base_offset"]))
 
     def _read_good(self, file: LogFile, batches: BatchSequence) -> tuple[str | None, bool]:
-        """Read up to the first batch that is broken or can't be read, or the end; say why."""
+        """Read up to the first corrupt or unreadable batch, or the end; return the reason."""
         try:
             for run in file.runs(batches.end_position, verify_crc=True):
                 count = batches.append(run.headers)
@@ -222,7 +194,7 @@ class SegmentCheck:
         return None, False
 
     def _broken_log(self, batches: BatchSequence) -> Iterator[Finding]:
-        """Tell of each damaged place, with what a broker would drop behind it, and of the tail."""
+        """Report each damaged place with what a broker would drop after it, and the log's tail."""
         bad_behind = sum(each.end - each.position for each in self._damages)
         for number, damage in enumerate(self._damages):
             later = self._damages[number + 1 :]
@@ -284,7 +256,7 @@ class SegmentCheck:
         )
 
     def _repair_beside_marker(self) -> str:
-        """Return the command that sees the clean-shutdown marker, without which zeros are usual."""
+        """Return the command that finds the clean-shutdown marker; without it zeros are normal."""
         log = self.log
         topic, number = log.topic_partition
         if not log.is_clean or log.path.name != str(log.topic_partition):
@@ -293,7 +265,7 @@ class SegmentCheck:
         return f"{command(_REPAIR, log.path.parent)} {which}"
 
     def _epochs_that_fall(self) -> Iterator[Finding]:
-        """Tell of a segment that begins with a smaller leader epoch than the one before ended."""
+        """Report a segment whose first leader epoch is below the previous segment's last."""
         if self.epochs and self.epochs[0][0] < self._epoch_before:
             epoch, offset = self.epochs[0]
             yield Finding(

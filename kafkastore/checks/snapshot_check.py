@@ -1,8 +1,7 @@
-"""Producer snapshots against the log: what they say of producers is what its batches say.
+"""Check producer snapshots against the batches of the log.
 
-Only differences that the log proves are told.  A snapshot may know producers that the log knows no
-more, for retention and compaction remove batches, and it may lack some that were quiet for too
-long.
+Only differences that the log proves are reported. A snapshot may contain producers that the log no
+longer has, because retention and compaction remove batches. It may lack producers that expired.
 """
 
 from __future__ import annotations
@@ -23,55 +22,29 @@ from kafkastore.formats.producer_state import ProducerState
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.partition_log import PartitionLog
 
-#: Of so many producers that the log knows nothing of it is looked up who wrote at their offsets.
+#: For at most this many producers that are not in the log, their offsets are looked up.
 _MOST_LOOKED_UP = 64
 
 
 class SnapshotCheck:
-    """The snapshots of one partition, met one after the other as its log is gone over.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    """
+    """The check of one partition's snapshots, in step with the check of its segments."""
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._left = deque(log.files.producer_snapshots)
 
     def below_first_segment(self, base_offset: int) -> Iterator[Finding]:
-        """Tell of the snapshots that lie before the log.
-
-        Parameters
-        ----------
-        base_offset : int
-            Of the first segment.
-
-        Yields
-        ------
-        Finding
-        """
+        """Report snapshots below the base offset of the first segment."""
         while self._left and self._left[0] < base_offset:
             yield self._outside(self._left.popleft(), f"the log begins at {base_offset}")
 
     def behind_segment(
         self, next_offset: int | None, end: int | None, state: ProducerState | None
     ) -> Iterator[Finding]:
-        """Check the snapshots up to where the next segment begins.
+        """Check the snapshots up to `end`, the base offset of the next segment, inclusive.
 
-        Parameters
-        ----------
-        next_offset : int or None
-            Behind the last batch so far; None where that is not known.
-        end : int or None
-            Base offset of the next segment, inclusive; None behind the last one.
-        state : ProducerState or None
-            What the log says of producers so far; None: nothing.
-
-        Yields
-        ------
-        Finding
+        `next_offset` is the offset after the last batch so far, None if unknown; `end` is None
+        after the last segment; `state` is None if the log has no producers so far.
         """
         while self._left and (end is None or self._left[0] <= end):
             offset = self._left.popleft()
@@ -101,7 +74,7 @@ class SnapshotCheck:
         try:
             data = read_if_there(path, CorruptCheckpointError)
             if data is None:
-                return  # deleted after it was listed
+                return  # deleted after the listing
             entries = producer_snapshot.parse(data)
         except CorruptCheckpointError as error:
             yield Finding(
@@ -130,9 +103,9 @@ class SnapshotCheck:
     def _compare(
         self, path: Path, entries: NDArray[np.void], of_log: NDArray[np.void]
     ) -> Iterator[Finding]:
-        """Compare the producers that both know, and see that no other ones wrote what is theirs.
+        """Report the first producer whose entry the log contradicts.
 
-        The first that differs is told.
+        A producer that is only in the snapshot is wrong if another producer wrote its last batch.
         """
         _, here, there = np.intersect1d(
             entries["producer_id"], of_log["producer_id"], return_indices=True
@@ -153,11 +126,11 @@ class SnapshotCheck:
             yield self._wrong(path, slot, said, len(differing))
 
     def _difference(self, entry: Any, of_log: Any) -> str | None:
-        """Say in what a snapshot contradicts the log about one producer; None if it does not."""
+        """Return how a snapshot contradicts the log about one producer, or None."""
         who = f"producer {entry['producer_id']}"
         last_offset, in_log = int(entry["last_offset"]), int(of_log["last_offset"])
         if in_log < 0:
-            return None  # of its batches none is left, only the end of a transaction
+            return None  # only the marker of its transaction is left
         if last_offset < in_log and entry["producer_epoch"] <= of_log["producer_epoch"]:
             return f"{who} has its last batch at offset {last_offset}, in the log at {in_log}"
         if last_offset > in_log:
@@ -170,18 +143,18 @@ class SnapshotCheck:
         return None
 
     def _written_by_another(self, entry: Any) -> str | None:
-        """Say who wrote the batch that a snapshot takes for a producer's last; None if that did."""
+        """Return who else wrote the producer's last batch; None if the producer did."""
         producer_id, last_offset = int(entry["producer_id"]), int(entry["last_offset"])
         other = self._producer_at(last_offset) if last_offset >= 0 else None
         if other is None or other == producer_id:
-            return None  # compaction or retention removed it, or it is a marker
+            return None  # removed by compaction or retention, or a marker
         whom = "no producer" if other < 0 else other
         return (
             f"producer {producer_id} has its last batch at offset {last_offset}, which is of {whom}"
         )
 
     def _producer_at(self, offset: int) -> int | None:
-        """Find whose batch holds an offset; None where none does, or it can't be read."""
+        """Return the producer id of the batch with an offset; None if not found or unreadable."""
         try:
             for segment in self._log.segments_between(offset, offset + 1):
                 found = segment.translate_offset(offset)
@@ -192,7 +165,7 @@ class SnapshotCheck:
                 if header is not None and 0 <= header["base_offset"] <= offset:
                     return int(header["producer_id"])
         except (KafkaStoreError, OSError):
-            pass  # told by the check of the segment
+            pass  # the check of the segment reports it
         return None
 
     def _wrong(self, path: Path, slot: int, what: str, count: int) -> Finding:

@@ -1,4 +1,4 @@
-"""What lies beside the partitions of a store: directories that are none, checkpoints, identities.
+"""Check a store outside its partitions: unexpected directories, checkpoints, broker identity.
 
 Source: Kafka 2.4.0 ``LogManager.loadLogs``, ``CheckpointFile``,
 ``KafkaServer.getBrokerMetadataAndOfflineDirs``; 3.9.0 ``MetaPropertiesEnsemble.verify``,
@@ -27,7 +27,7 @@ from kafkastore.formats.file_names import (
 )
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
 
-#: What a broker goes on with whose checkpoint was moved away.
+#: The remedy for a corrupt checkpoint, with what a broker does without the file.
 _WITHOUT_CHECKPOINT = {
     RECOVERY_POINT_CHECKPOINT: "move it away: a broker then recovers every segment at its start",
     LOG_START_OFFSET_CHECKPOINT: (
@@ -40,7 +40,7 @@ _WITHOUT_LINE = {
     RECOVERY_POINT_CHECKPOINT: "unless it was closed in order a broker recovers them whole",
     HIGH_WATERMARK_CHECKPOINT: "a broker begins at their log start offsets, and raises them",
 }
-#: Of `meta.properties`: what one broker's directories have in common, and by what name.
+#: Keys of `meta.properties` that are the same in all of a broker's directories.
 _IDENTITIES = (
     (("cluster.id",), "cluster"),
     (("node.id", "broker.id"), "broker"),
@@ -50,18 +50,9 @@ _IDENTITIES = (
 def check_log_dirs(
     log_dirs: Sequence[LogDir], failed: Callable[[OSError], None]
 ) -> Iterator[Finding]:
-    """Check what is not of one partition.
+    """Check the files and directories that do not belong to one partition.
 
-    Parameters
-    ----------
-    log_dirs : sequence of LogDir
-        The store's.
-    failed : callable
-        Called with the error where a file can't be opened; the others are checked.
-
-    Yields
-    ------
-    Finding
+    `failed` is called with the error if a file can't be opened; the check continues.
     """
     for log_dir in log_dirs:
         for skipped in log_dir.skipped:
@@ -76,7 +67,7 @@ def check_log_dirs(
 
 
 def _no_partition(skipped: SkippedName) -> Finding:
-    """Tell of a directory that is not read as a partition."""
+    """Report a directory that is not read as a partition."""
     severity, consequence, remedy = (
         Severity.STYLE,
         "its records, if any, are not seen",
@@ -105,7 +96,7 @@ def _no_partition(skipped: SkippedName) -> Finding:
 
 
 def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
-    """Tell whether a broker could read a checkpoint, and whose lines it has."""
+    """Report whether a checkpoint is corrupt, and which partitions it has too many or too few."""
     checkpoint = log_dir.checkpoint(name)
     if (error := checkpoint.error) is not None:
         yield Finding(
@@ -150,7 +141,7 @@ def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
 
 
 def _missing_topic_ids(log_dir: LogDir) -> Iterator[Finding]:
-    """Tell of partitions without a topic id among others of a KRaft broker that have theirs."""
+    """Report partitions of a KRaft broker without a topic id, if others have one."""
     if _properties(log_dir).get("version") != "1":
         return
     paths = {
@@ -160,7 +151,7 @@ def _missing_topic_ids(log_dir: LogDir) -> Iterator[Finding]:
     }
     missing = {path for path in paths if not os.path.lexists(path)}
     if missing == paths:
-        return  # no broker has used it yet
+        return  # no broker has used the directory yet
     for path in sorted(missing):
         yield Finding(
             Severity.WRONG_ANSWERS,
@@ -173,7 +164,7 @@ def _missing_topic_ids(log_dir: LogDir) -> Iterator[Finding]:
 
 
 def _properties(log_dir: LogDir) -> Mapping[str, str]:
-    """Return a directory's `meta.properties`; nothing of one that can't be read."""
+    """Return a directory's `meta.properties`; empty if unreadable."""
     try:
         return log_dir.meta_properties
     except (CorruptCheckpointError, NotAFileError, OSError):
@@ -181,7 +172,7 @@ def _properties(log_dir: LogDir) -> Mapping[str, str]:
 
 
 def _several(partitions: Collection[TopicPartition]) -> str:
-    """Count partitions, and name the first."""
+    """Return the number of partitions with the name of the first."""
     first = min(partitions)
     if len(partitions) == 1:
         return f"1 partition ({first}) that is"
@@ -225,7 +216,7 @@ def _identities(
 def _differing(
     read: Sequence[tuple[Path, Mapping[str, str]]], keys: Sequence[str], whose: str
 ) -> Iterator[Finding]:
-    """Tell of each directory whose broker or cluster is another one than the first's."""
+    """Report each directory whose broker or cluster differs from the first one's."""
     first: tuple[Path, str] | None = None
     for path, properties in read:
         value = next((properties[key] for key in keys if key in properties), None)

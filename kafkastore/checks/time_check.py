@@ -1,4 +1,4 @@
-"""The times of one partition: modification times that look lost, timestamps that look wrong.
+"""Report modification times that look lost, and timestamps that look wrong.
 
 Source: KIP-33; Kafka 2.4.0 ``LogSegment.largestTimestamp``,
 ``Log.deleteRetentionMsBreachedSegments``.
@@ -21,20 +21,12 @@ from kafkastore.log.modification_times import (
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
-#: By how much a file is older than its newest record where clocks alone can't be the reason.
+#: Clock differences do not make a file this much older than its newest record.
 _DAY_MS = 86_400_000
 
 
 class TimeCheck:
-    """The times of one partition's segments, taken in one after the other.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    now_ms : int
-        The clock, ms since 1970.
-    """
+    """The times of one partition's segments, added one by one; `now_ms` is ms since 1970."""
 
     def __init__(self, log: PartitionLog, now_ms: int) -> None:
         self._log, self._now_ms = log, now_ms
@@ -45,15 +37,7 @@ class TimeCheck:
         self._first_future: tuple[LogSegment, int, int] | None = None
 
     def add(self, segment: LogSegment, check: SegmentCheck | None) -> None:
-        """Take in a segment.
-
-        Parameters
-        ----------
-        segment : LogSegment
-            The segment.
-        check : SegmentCheck or None
-            Its check, done; None where its log was not read.
-        """
+        """Add a segment with its finished check; None if its log was not read."""
         if not segment.size:
             return
         name = segment.log_path.name
@@ -68,18 +52,13 @@ class TimeCheck:
                 where = segment, check.position_of_largest_timestamp, newest
                 self._first_future = self._first_future or where
             if doubt is not None:
-                newest = None  # another unit is told by the check of the segment
+                newest = None  # the check of the segment reports a wrong unit
         self._times.append(SegmentTimes(name, segment.last_modified_ms, newest))
         if not segment.is_active and not _has_entries(segment):
             self._dated_by_mtime.append(name)
 
     def findings(self) -> Iterator[Finding]:
-        """Say what the times of all segments together tell.
-
-        Yields
-        ------
-        Finding
-        """
+        """Yield the findings that the times of all segments together give."""
         yield from self._modification_times()
         if self._first_future is not None:
             yield self._of_the_future(*self._first_future)
@@ -89,7 +68,7 @@ class TimeCheck:
         why = self._why_lost(is_relied_on=bool(dated))
         if why is None:
             return
-        # Where no record tells, a log that was written in one go looks the same.
+        # Without record timestamps, a log that was written at once looks the same.
         is_proved = any(each.newest_ms is not None for each in self._times)
         yield Finding(
             Severity.WRONG_ANSWERS if dated and is_proved else Severity.STYLE,
@@ -105,10 +84,10 @@ class TimeCheck:
         )
 
     def _why_lost(self, *, is_relied_on: bool) -> str | None:
-        """Say why the modification times look lost; None if they do not.
+        """Return why the modification times look lost, or None.
 
-        Those of a topic that was filled with old data look like a copy's: no matter where no
-        segment is dated by them.
+        A topic that was filled with old data looks like a copy. That does not matter unless the
+        modification time is the only date of a segment.
         """
         times = self._times
         older = [
@@ -139,7 +118,10 @@ class TimeCheck:
 
 
 def _has_entries(segment: LogSegment) -> bool:
-    """Tell whether a time index dates a segment; one that can't be read is told elsewhere."""
+    """Return whether a time index dates a segment; True if the index is unreadable.
+
+    `index_check` reports an unreadable index.
+    """
     try:
         index = segment.time_index
     except (CorruptIndexError, NotAFileError):

@@ -1,9 +1,9 @@
-"""The transaction index of one segment against the markers in its log.
+"""Check the transaction index of one segment against the markers in its log.
 
-An entry is judged by what it promises: the marker of its last offset aborts a transaction of its
-producer; no transactional batch of that one lies before its first offset; every transaction that
-began below its last stable offset was decided. A transaction that began before what was read, or
-whose batches compaction took away, can't be found again in the log: less is asked of its entry.
+A valid entry keeps three promises: the marker at its last offset aborts a transaction of its
+producer; no batch of that transaction is before its first offset; every transaction that began
+below its last stable offset had ended. If a transaction began before the part that was read, or
+compaction removed its batches, the log does not contain all of it: fewer checks apply to its entry.
 
 Source: Kafka 2.4.0 ``TransactionIndex``, ``ProducerStateManager``, ``CleanedTransactionMetadata``.
 """
@@ -40,23 +40,11 @@ _WITHHELD = "consumers that read committed records alone miss some of them"
 
 
 class TransactionCheck:
-    """The check of a transaction index, beside the pass over the log.
+    """The check of a transaction index, in step with the pass over the log.
 
-    Parameters
-    ----------
-    segment : LogSegment
-        Whose index.
-    before : TransactionCheck or None
-        That of the segment before, all of it gone over; None where that was not.
-
-    Attributes
-    ----------
-    producers : ProducerState or None
-        Behind the last batch; None as long as no batch has had a producer id.
-    known_from : int
-        From which offset on all was read; transactions that began before may not be known.
-    has_gaps : bool
-        Whether batches may be missing since, as behind compaction.
+    `before` is the finished check of the previous segment, None if it was not read completely.
+    `producers` is None until a batch has a producer id; transactions that began before `known_from`
+    may be unknown; `has_gaps`: batches may be missing since, for example after compaction.
     """
 
     def __init__(self, segment: LogSegment, before: TransactionCheck | None) -> None:
@@ -71,10 +59,10 @@ class TransactionCheck:
         self._bad_marker: CorruptionError | None = None
 
     def append(self, run: BatchRun, count: int) -> None:
-        """Go on with the first batches of a run, some of which have producers."""
+        """Continue with the first batches of a run, some of which have producer ids."""
         headers = run.headers[:count]
         asked = headers[(headers["producer_id"] >= 0) & (headers["magic"] == 2)]
-        if not self._is_own:  # the state of the segment before is not to be changed
+        if not self._is_own:  # the state belongs to the previous segment's check
             entries = None if self.producers is None else self.producers.entries()
             self.producers, self._is_own = ProducerState(entries), True
         assert self.producers is not None
@@ -85,11 +73,11 @@ class TransactionCheck:
         aborted = self.producers.replay(asked, controls)
         if len(aborted):
             self._aborted.append(aborted)
-        # What waits for replication is of no use here, and would be kept.
+        # Frees the transactions that wait for replication, which are not needed here.
         self.producers.on_high_watermark(int(headers["last_offset"][-1]) + 1)
 
     def _control(self, run: BatchRun, index: int) -> ControlRecord | None:
-        """Read a marker, and note it if it aborts a transaction."""
+        """Parse a marker; record it if it aborts a transaction."""
         header = run.headers[index]
         try:
             batch = RecordBatch(bytes(run.batch(index)), int(header["position"]))
@@ -102,21 +90,11 @@ class TransactionCheck:
         return control
 
     def skip(self, next_offset: int) -> None:
-        """Take note that batches can't be read; those behind begin at or after an offset."""
+        """Record that batches are unreadable; the following ones begin at or after an offset."""
         self.known_from, self._has_damage = next_offset, True
 
     def findings(self, log: BatchSequence) -> Iterator[Finding]:
-        """Tell what is wrong, once the whole log was gone over.
-
-        Parameters
-        ----------
-        log : BatchSequence
-            The whole log.
-
-        Yields
-        ------
-        Finding
-        """
+        """Yield the findings, after the whole log was read."""
         self.has_gaps = self.has_gaps or log.has_gaps
         if self._bad_marker is not None:
             yield Finding(
@@ -157,7 +135,7 @@ class TransactionCheck:
         in_log: dict[int, Any],
         log: BatchSequence,
     ) -> Iterator[Finding]:
-        """Tell of the first entry that breaks its promise."""
+        """Report the first invalid entry."""
         disorder = index.first_disorder()
         later_begin = np.append(self._begins(entries), INT64_MAX)[::-1]
         later_begin = np.minimum.accumulate(later_begin)[::-1][1:]
@@ -180,7 +158,7 @@ class TransactionCheck:
                 return
 
     def _begins(self, entries: NDArray[Any]) -> NDArray[Any]:
-        """Return where the transactions of entries begin; of false entries nothing is concluded."""
+        """Return the first offset of each entry's transaction; INT64_MAX for invalid entries."""
         ends = [self._abort_markers.get(last) for last in entries["last_offset"].tolist()]
         is_false = np.array([end is None for end in ends], bool) & (not self._has_damage)
         is_false[1:] |= entries["last_offset"][1:] == entries["last_offset"][:-1]
@@ -189,11 +167,11 @@ class TransactionCheck:
     def _what_is_wrong(
         self, entry: Any, later_begin: int, in_log: dict[int, Any], log: BatchSequence
     ) -> tuple[str, str] | None:
-        """Return what is wrong with an entry, and what that does; None of a true one."""
+        """Return what is wrong with an entry, and the consequence; None if it is valid."""
         producer_id, first, last, stable = entry.tolist()
         if self._abort_markers.get(last) != producer_id:
             if self._has_damage and last not in self._abort_markers:
-                return None  # the marker may be among what can't be read
+                return None  # the marker may be in the unreadable part
             return "has no marker in the log that aborts it", _WITHHELD
         known = in_log.get(last)
         begins = last if known is None else int(known["first_offset"])
@@ -214,7 +192,7 @@ class TransactionCheck:
     def _missing_entries(
         self, entries: NDArray[Any], in_log: dict[int, Any]
     ) -> Iterator[Finding]:
-        """Tell of aborted transactions without an entry; one without a batch needs none."""
+        """Report aborted transactions without an entry; one without batches needs none."""
         indexed = set(entries["last_offset"].tolist())
         missing = [
             txn
@@ -231,14 +209,14 @@ class TransactionCheck:
             )
 
     def _in_log(self) -> dict[int, Any]:
-        """Aborted transactions as the log has them, by last offset."""
+        """Return the aborted transactions of the log, by last offset."""
         if not self._aborted:
             return {}
         found = np.concatenate(self._aborted)
         return dict(zip(found["last_offset"].tolist(), found, strict=True))
 
     def _finding(self, position: int | None, what: str, consequence: str) -> Finding:
-        """Tell of the index."""
+        """Return a finding about the index."""
         return Finding(
             Severity.WRONG_ANSWERS,
             self.segment.transaction_index_path,

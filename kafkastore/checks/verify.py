@@ -1,7 +1,7 @@
-"""What a check of a store consists of: its partitions, and what only several of them show.
+"""Choose the partitions of a store to check, and compare topic ids across partitions.
 
-`store_check` checks what is next to the partitions, `partition_check` and `segment_check` each
-partition and segment.
+`store_check` checks the files outside partitions; `partition_check` and `segment_check` check
+partitions and segments.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 def check_sample(sample: float) -> None:
-    """Refuse a sample that is no share."""
+    """Raise ValueError unless `sample` is above 0 and at most 1."""
     if not 0 < sample <= 1:
         raise ValueError(f"sample must be above 0 and at most 1, got {sample}")
 
 
 def verify_log(log: PartitionLog) -> Iterator[Finding]:
-    """Yield the findings in one partition; raise what kept a file from being opened after them."""
+    """Yield the findings in one partition, then raise the first error that occurred.
+
+    The error is the one that kept a file from being opened.
+    """
     checked = check_partition(log)
     yield from checked.findings
     if checked.failures:
@@ -33,9 +36,9 @@ def verify_log(log: PartitionLog) -> Iterator[Finding]:
 def logs_to_check(
     store: LogStore, chosen: Collection[TopicPartition] | None
 ) -> Iterator[tuple[PartitionLog, Finding | None]]:
-    """Yield the partitions in each of their directories, and a finding where there are several.
+    """Yield each directory of each partition, with a finding if there are several.
 
-    Future partitions, which are being moved, come last.
+    Future partitions, which a broker is moving, come last.
     """
     for logs in (store.partitions, store.future_partitions):
         for topic_partition in logs:
@@ -61,9 +64,9 @@ def _twin(log: PartitionLog, others: str) -> Finding:
 def differing_topic_id(
     topic: str, path: Path, topic_id: str | None, known: dict[str, tuple[str, Path]]
 ) -> Iterator[Finding]:
-    """Yield a finding where a partition before this one has another id of the same topic.
+    """Yield a finding if an earlier partition of the topic has another topic id.
 
-    `known` has the first id of each topic, and where it is; it is added to.
+    `known` maps each topic to its first id and the path it was read from; a new topic is added.
     """
     if topic_id is None:
         return

@@ -1,14 +1,15 @@
-"""Search by create time, where clocks differ: KIP-33's first use case.
+"""Search by create time with clock skew: KIP-33's first use case.
 
-What holds of ``offset_for_create_time(log, T, clock_skew_ms=S)``, if no clock that stamped a record
-was more than S behind the one that T was read from:
+Guarantees of ``offset_for_create_time(log, T, clock_skew_ms=S)``, if every clock that set a
+record's timestamp was at most S behind the clock that gave T:
 
-- Every record that was created at T or later lies at or after the offset. With CreateTime its
-  stamp is at least T - S. With LogAppendTime it is at least that too, for a record is appended
-  after it was created; the stamp itself says nothing of when that was.
-- Records before T lie there too: those of S, those that stand between later ones, and with
-  LogAppendTime those that were on their way. The stamp can't tell them apart.
-- Nothing holds of records without timestamp, nor of a stamp that an application made up.
+- Every record created at T or later is at or after the returned offset. With CreateTime its
+  timestamp is at least T - S. The same is true with LogAppendTime, because a record is appended
+  after it is created; the timestamp does not show when it was created.
+- Records created before T may also follow: those within S, those between later records, and with
+  LogAppendTime those that were delayed. Their timestamps do not distinguish them.
+- Nothing is guaranteed for records without a timestamp, or with an arbitrary timestamp set by an
+  application.
 """
 from __future__ import annotations
 
@@ -17,24 +18,9 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:
-    """Return the smallest timestamp that a record created at a time or later can have.
+    """Return the smallest timestamp of a record created at or after a time, in ms, at least 0.
 
-    Parameters
-    ----------
-    create_time : int
-        ms since 1970.
-    clock_skew_ms : int
-        How far a clock may be behind, at least 0.
-
-    Returns
-    -------
-    int
-        ms since 1970, at least 0.
-
-    Raises
-    ------
-    ValueError
-        If the skew is negative.
+    `clock_skew_ms` is how far a clock may be behind; ValueError if it is negative.
 
     Examples
     --------
@@ -49,24 +35,10 @@ def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:
 def offset_for_create_time(
     log: PartitionLog, create_time: int, *, clock_skew_ms: int = 0
 ) -> TimestampAndOffset | None:
-    """Find where to begin so that no record is missed that was created at a time or later.
+    """Find the starting offset that misses no record created at or after `create_time`.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    create_time : int
-        ms since 1970, inclusive.
-    clock_skew_ms : int
-        How far a clock that stamped records may be behind the one `create_time` is from.
-
-    Returns
-    -------
-    TimestampAndOffset or None
-        The first record that may be one; None where none is, and all that comes is.
-
-    Notes
-    -----
-    Source: KIP-33, use cases, "search by timestamp": CT - X, where X is the largest skew.
+    Returns the first record that may qualify; None if there is none, and every later append
+    qualifies. Source: KIP-33, use cases, "search by timestamp": CT - X, where X is the largest
+    skew.
     """
     return log.offset_for_timestamp(earliest_timestamp(create_time, clock_skew_ms))

@@ -1,11 +1,11 @@
-"""What consumer groups have committed, by the ``__consumer_offsets`` partitions of a store.
+"""Read the committed offsets of consumer groups from ``__consumer_offsets`` partitions.
 
-The topic is compacted but never wholly: the last record of a key counts, and a null value takes the
-key away.  Offsets that were sent within a transaction count from its COMMIT marker on, which may
-stand behind later records of the same key; a later record is not undone by it.
+The topic is compacted, but never completely: the last record of a key is valid, and a null value
+deletes the key. Offsets sent in a transaction take effect at its COMMIT marker, which may follow
+later records of the same key; the transaction does not replace a later record.
 
-Only groups whose partition lies in the store are found: a broker has those it leads or follows.
-Nothing expires here: a broker writes a null value for what has.
+Only groups whose partition is in the store are found: a broker has the partitions that it leads or
+follows. Offsets do not expire here; a broker writes a null value for an expired one.
 
 Source: Kafka 2.4.0 ``GroupMetadataManager.doLoadGroupsAndOffsets``; 4.1.1
 ``OffsetMetadataManager.replay``, ``replayEndTransactionMarker``.
@@ -39,11 +39,11 @@ _COLUMNS = ("key", "value", "offset", "producer_id", "is_transactional", "is_con
 
 
 class NoCommittedOffsetsError(KafkaStoreError, LookupError):
-    """A store in which no group's committed offsets are, or not those of a group asked for."""
+    """The store has no committed offsets, or none of a requested group."""
 
 
 class _Written(NamedTuple):
-    """The last record of a key; value None: the key was taken away."""
+    """The last record of a key; if `value` is None, the key was deleted."""
 
     offset: int
     value: bytes | None
@@ -58,28 +58,12 @@ def committed_offsets(
     *,
     unreadable: dict[TopicPartition, CorruptionError] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
-    """Find the offsets that groups have committed.
+    """Find the offsets that groups have committed, sorted by group, topic and partition.
 
-    Parameters
-    ----------
-    store : LogStore
-        With partitions of ``__consumer_offsets``; each is read whole.
-    groups : sequence of str
-        Only these; none: all.
-    unreadable : dict, optional
-        Gets the errors of partitions that are corrupt, which are left out. Default: raise them.
-
-    Returns
-    -------
-    dict
-        By group, topic and partition, in that order.
-
-    Raises
-    ------
-    NoCommittedOffsetsError
-        If the store has no such partition, or nothing of a group that is asked for.
-    CorruptionError
-        If a batch, a key or a value is broken: later commits are then not known.
+    Reads each ``__consumer_offsets`` partition completely; no `groups` means all. `unreadable`, if
+    given, gets the errors of corrupt partitions, which are left out; otherwise they are raised.
+    Raises NoCommittedOffsetsError if the store has no such partition, or nothing of a requested
+    group.
     """
     check_collection("groups", groups)
     logs = [store.partitions[each] for each in store.partitions if each.topic == CONSUMER_OFFSETS]
@@ -110,25 +94,11 @@ def committed_in(
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
-    """Find the offsets that one partition of ``__consumer_offsets`` says are committed.
+    """Find the committed offsets in one ``__consumer_offsets`` partition.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        Read whole.
-    on_corrupt, skipped
-        As for `PartitionLog.records`. Unless "raise", keys and values that can't be read are left
-        out; what was committed in bytes that were skipped is not known.
-
-    Returns
-    -------
-    dict
-        In the order in which the keys were first written.
-
-    Raises
-    ------
-    CorruptionError
-        If a batch, a key or a value is broken.
+    Keys are in the order in which they were first written. `on_corrupt` and `skipped` are as for
+    `PartitionLog.records`. Unless "raise", unreadable keys and values are left out, and commits in
+    skipped bytes are unknown.
     """
     latest = log.beside_changes(partial(_latest, log, on_corrupt, skipped))
     return dict(_parsed(log, latest, on_corrupt))
@@ -137,7 +107,7 @@ def committed_in(
 def _parsed(
     log: PartitionLog, latest: Latest, on_corrupt: OnCorrupt
 ) -> Iterator[tuple[OffsetCommitKey, Any]]:
-    """Parse what counts at the end of a partition."""
+    """Parse the committed offsets in the last records of all keys."""
     for key_bytes, written in latest.items():
         if written.value is None:
             continue
@@ -158,7 +128,7 @@ def _parsed(
 def _latest(
     log: PartitionLog, on_corrupt: OnCorrupt, skipped: list[SkippedBytes] | None
 ) -> Latest:
-    """Find the last record of each key, transactions applied, one batch after the other."""
+    """Find the last record of each key, with transactions applied, batch by batch."""
     latest: Latest = {}
     pending: dict[int, Latest] = {}
     for batch in log.to_arrow(
@@ -194,7 +164,7 @@ def _last_of_each_key(
         return {}
     encoded = columns["key"].take(rows).dictionary_encode(null_encoding="encode")
     last = np.empty(len(encoded.dictionary), np.int64)
-    last[encoded.indices.to_numpy()] = rows  # of equal indices the last one stays
+    last[encoded.indices.to_numpy()] = rows  # the last of equal indices wins
     return {
         key: _Written(int(offsets[row]), columns["value"][row].as_py())
         for key, row in zip(encoded.dictionary.to_pylist(), last.tolist(), strict=True)
@@ -205,7 +175,7 @@ def _last_of_each_key(
 def _is_commit(
     key: bytes | None, log: PartitionLog, offset: int, on_corrupt: OnCorrupt
 ) -> bool:
-    """Tell whether a marker commits; its key is version int16 and type int16."""
+    """Return whether a marker commits; its key is version int16 and type int16."""
     if key is None or len(key) < 4:
         if on_corrupt != "raise":
             return False
@@ -217,11 +187,11 @@ def _is_commit(
 
 
 def _commit(latest: Latest, ended: Latest) -> None:
-    """Let the offsets of a transaction count, where no later record stands."""
+    """Apply the offsets of a transaction to keys without a later record."""
     for key, written in ended.items():
         if written.value is None:
             continue
         before = latest.get(key)
-        # A null value leaves nothing in a broker's memory that could be later.
+        # A null value removes the key from a broker's memory, so it can't count as later.
         if before is None or before.value is None or before.offset < written.offset:
             latest[key] = written

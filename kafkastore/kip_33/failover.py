@@ -1,26 +1,27 @@
-"""Where consumers of one cluster go on in another that has the same records, and what it costs.
+"""Find where consumers of one cluster continue in another cluster with the same records.
 
-Offsets differ between clusters and so does the order of records; what both have is their time.  A
-record that was not consumed has a create time of at least some *bound*.  The offset in cluster 2
-is that of the first record at or after the bound; every record before it is earlier, and so none of
-those that were not consumed.  Two ways to the bound:
+Offsets and the order of records differ between clusters; timestamps are common to both. Every
+record that was not consumed has a create time of at least some *bound*. The result in cluster 2 is
+the offset of the first record at or after the bound. Every record before it is earlier than the
+bound, so it was consumed. Two ways to find the bound:
 
 ``create-time``
-    The smallest timestamp at or after the position in cluster 1, and the smallest create time where
-    batches with LogAppendTime have kept those.  Exact for what cluster 1 has; nothing is said of
-    records that never reached it.
+    The smallest timestamp at or after the position in cluster 1, and the smallest create time if
+    batches with LogAppendTime have kept create times. Exact for the records in cluster 1; it says
+    nothing about records that never arrived there.
 ``log-append-time``
-    The append time at the position, less the largest latency (`latency`): what came later into
-    cluster 1, or never, was not created earlier.  Where cluster 1 has create times, the largest one
-    that was consumed stands for the append time, for nothing is appended before it is created.
+    The append time at the position minus the largest latency (`latency`). Records that arrived in
+    cluster 1 later, or never, were not created before that. If cluster 1 has create times, the
+    largest consumed one replaces the append time, because no record is appended before it is
+    created.
 
-Both hold if cluster 2 has for each record its create time, or the time that it has in cluster 1, as
-mirrors keep it, or a later one: its append time, less how far its clock may be behind
-(`clock_skew_ms`).
+Both are valid if cluster 2 has, for each record, its create time, its time in cluster 1 (as mirrors
+keep it), or a later time: its append time, by a clock at most `clock_skew_ms` behind.
 
-Where two clusters are at hand, the answer is checked against their records: `FailoverCheck`.
+If both clusters are available, the answer is checked against their records: `FailoverCheck`.
 
-Source: KIP-33, use cases, "failover"; `log.offset_for_timestamp`, which is right for any order.
+Source: KIP-33, use cases, "failover"; `log.offset_for_timestamp`, which is correct for records in
+any order.
 """
 from __future__ import annotations
 
@@ -52,20 +53,20 @@ Method = Literal["create-time", "log-append-time"]
 
 
 class FailoverError(KafkaStoreError, ValueError):
-    """A position that can't be carried over, and why."""
+    """A position that has no answer in cluster 2, with the reason."""
 
 
 class Bound(NamedTuple):
-    """A time that no record had which was not consumed.
+    """A lower bound on the timestamps of the records that were not consumed.
 
     Parameters
     ----------
     timestamp : int or None
-        ms since 1970, inclusive; None: nothing can be said, and all of cluster 2 is to be read.
+        ms since 1970, inclusive; None: unknown, so all of cluster 2 must be read.
     basis : str
-        What it rests on, in words.
+        How it was found, as text.
     untimed_records : int
-        Records that were not consumed and have no timestamp: the bound says nothing of them.
+        Records that were not consumed and have no timestamp: the bound does not cover them.
     """
 
     timestamp: int | None
@@ -74,28 +75,28 @@ class Bound(NamedTuple):
 
 
 class PartitionFailover(NamedTuple):
-    """Where a group goes on in cluster 2.
+    """Where a group continues in cluster 2.
 
     Parameters
     ----------
     group : str
-        Which group.
+        The group.
     source, target : TopicPartition
         The partition in cluster 1 and in cluster 2.
     position : int
         The next offset that the group would have read in cluster 1.
     bound : Bound
-        No record that it did not read is earlier.
+        The lower bound on the timestamps of records that the group did not read.
     offset : int
-        Where to go on in cluster 2.
+        Where to continue in cluster 2.
     record : TimestampAndOffset or None
-        The record there; None where cluster 2 has none that late, and `offset` is its log end.
+        The record there; None if cluster 2 has no record that late, and `offset` is its log end.
     check : FailoverCheck or None
-        What the records say, if they were asked.
+        The result of comparing the records of both clusters; None if they were not compared.
     place : OffsetPlace
         Where the position is in cluster 1.
     log_end_offset : int
-        Of cluster 1.
+        Of cluster 1, exclusive.
     """
 
     group: str
@@ -111,7 +112,7 @@ class PartitionFailover(NamedTuple):
 
 
 def check_method(by: str) -> None:
-    """Refuse what is no `Method`."""
+    """Raise unless `by` is a `Method`."""
     check_choice("by", by, get_args(Method))
 
 
@@ -128,9 +129,10 @@ def failover_of(
     check: bool = True,
     match: Match = "timestamp",
 ) -> PartitionFailover:
-    """Find where one group goes on in one partition of another cluster; see `kafkastore.failover`.
+    """Find where one group continues in one partition of another cluster.
 
-    `position` is the next offset that the group would have read in cluster 1.
+    `position` is the next offset that the group would have read in cluster 1. See
+    `kafkastore.failover`.
     """
     check_method(by)
     here = TopicPartition(key.topic, key.partition)
@@ -178,7 +180,7 @@ def _bound_by_create_time(log: PartitionLog, position: int) -> Bound:
 def _bound_by_append_time(
     log: PartitionLog, position: int, largest_latency_ms: int | None
 ) -> Bound:
-    """Find when what was not consumed can have been created, by when it was appended."""
+    """Find the earliest possible create time of unconsumed records from append times."""
     if position < log.log_start_offset:
         return _deleted(log, position)
     if largest_latency_ms is None:
@@ -210,7 +212,7 @@ def _deleted(log: PartitionLog, position: int) -> Bound:
 
 
 def _have_append_time(log: PartitionLog, position: int) -> bool:
-    """Whether all batches from a position on have LogAppendTime."""
+    """Return whether all batches from a position on have LogAppendTime."""
     return all(
         bool(has_append_time(each.headers[~is_control(each.headers)]).all())
         for each in runs_between(log, position, log.log_end_offset, verify=False)
@@ -220,9 +222,9 @@ def _have_append_time(log: PartitionLog, position: int) -> bool:
 def _smallest_timestamp(
     log: PartitionLog, position: int, *, created_too: bool = False
 ) -> tuple[int | None, int]:
-    """Find the smallest timestamp from a position on, and count records without.
+    """Find the smallest timestamp from a position on, and count records without one.
 
-    Where batches have both, their append times, and also their create times if asked.
+    For batches with both times this is the append time; `created_too` includes the create times.
     """
     end = log.log_end_offset
     columns = new_columns(position, end)
@@ -243,7 +245,7 @@ def _smallest_timestamp(
 
 
 def _smaller(smallest: int | None, timestamps: NDArray[np.int64]) -> int | None:
-    """Return the smallest of what was found and of what is a timestamp."""
+    """Return the smaller of the smallest timestamp so far and the valid `timestamps`."""
     timed = timestamps[timestamps >= 0]
     if not len(timed):
         return smallest
@@ -258,7 +260,7 @@ def _newest_consumed(log: PartitionLog, position: int) -> int | None:
     newest = -1
     for located in runs_between(log, log.log_start_offset, end):
         headers = located.headers[~is_control(located.headers)]
-        # Of whole batches the header says it.
+        # For a batch completely before the position, the header is enough.
         whole = (headers["last_offset"] < end) & (headers["count"] != 0)
         whole &= (headers["base_offset"] >= log.log_start_offset) | (headers["base_offset"] < 0)
         newest = max(newest, int(headers["max_timestamp"][whole].max(initial=-1)))

@@ -1,4 +1,4 @@
-"""Whether a move from one cluster to another loses records, by what both clusters have."""
+"""Check from the records of both clusters whether a failover loses records."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -13,19 +13,19 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 class FailoverCheck(NamedTuple):
-    """What the records of both clusters say of an answer.
+    """The result of comparing the records of two clusters with a failover answer.
 
-    Each record counts as often as it occurs. Records are the same by key, value and, unless told
-    otherwise, time.
+    Each record counts as often as it occurs. Two records are the same if key, value and, by
+    default, time are equal.
 
     Parameters
     ----------
     unread : int
         Records of cluster 1 at or after the position.
     found : int
-        How many of them cluster 2 has.
+        How many of these cluster 2 has.
     lost : int
-        How many of those lie before the offset in cluster 2: 0, or the answer is wrong.
+        How many of those found are before the offset in cluster 2; 0 unless the answer is wrong.
     duplicates : int
         Records at or after the offset in cluster 2 that were consumed in cluster 1.
     strangers : int
@@ -41,7 +41,7 @@ class FailoverCheck(NamedTuple):
 
     @property
     def not_mirrored(self) -> int:
-        """Records that were not consumed in cluster 1 and that cluster 2 does not have."""
+        """The number of unconsumed records of cluster 1 that cluster 2 does not have."""
         return self.unread - self.found
 
 
@@ -53,35 +53,12 @@ def check_failover(
     *,
     match: Match = "timestamp",
 ) -> FailoverCheck:
-    """Check against the records of two clusters whether a move from one to the other loses any.
+    """Compare the records of two clusters to check whether a failover loses any.
 
-    Parameters
-    ----------
-    source : PartitionLog
-        In cluster 1.
-    position : int
-        The next offset that would have been read there.
-    target : PartitionLog
-        In cluster 2.
-    offset : int
-        Where to go on in it.
-    match : "timestamp" or "content"
-        By what two records are the same.
-
-    Returns
-    -------
-    FailoverCheck
-
-    Raises
-    ------
-    CorruptionError
-        If a batch is broken.
-
-    Notes
-    -----
-    The time of a record in cluster 2 is its create time, where a batch with LogAppendTime has kept
-    it. In cluster 1 it is what a consumer sees, which mirrors send on; or there too the create
-    time, if more records are the same by that: producers wrote to both clusters.
+    `position` is the next offset that would have been read in `source`, `offset` where reading
+    continues in `target`. In cluster 2, a record's time is its create time if a batch with
+    LogAppendTime kept it. In cluster 1 it is the time that a consumer sees, which mirrors forward,
+    or the create time if that matches more records, because producers wrote to both clusters.
     """
     check_choice("match", match, ("timestamp", "content"))
     start, end = source.log_start_offset, source.log_end_offset
@@ -104,9 +81,9 @@ def check_failover(
 
 
 def _compared(parts: tuple[Hashes, Hashes, Hashes, Hashes]) -> tuple[int, FailoverCheck]:
-    """Compare records consumed, unread, skipped and behind: how many are in both, what of it.
+    """Compare records consumed, unread, before and after the offset; count common records.
 
-    Of equal records those that were consumed count as the first in cluster 2.
+    Of equal records in cluster 2, the consumed ones count as the first.
     """
     kinds, numbers = np.unique(np.concatenate(parts), return_inverse=True)
     counts, start = [], 0
@@ -129,7 +106,10 @@ def _compared(parts: tuple[Hashes, Hashes, Hashes, Hashes]) -> tuple[int, Failov
 def _fingerprints(
     log: PartitionLog, start: int, end: int, match: Match, *, as_created: bool
 ) -> tuple[Hashes, bool]:
-    """Compute the fingerprints of all records between two offsets; whether some have two times."""
+    """Compute the fingerprints of records from `start` to `end`, exclusive.
+
+    Also returns whether some records have both a create time and an append time.
+    """
     start = max(start, log.log_start_offset)
     fingerprints = Fingerprints(start, end, match)
     found: list[Hashes] = [np.empty(0, np.uint64)]

@@ -1,7 +1,7 @@
-"""Records told apart by 64 bits of key, value and time: which of them are in two logs.
+"""Compare records of two logs by 64-bit fingerprints of key, value and time.
 
-Computed over whole buffers, for a log may have very many records.  Two different ones of ten
-million have the same fingerprint with a chance of one in 400,000.
+Fingerprints are computed over whole buffers, because a log may have very many records. Among ten
+million different records, the probability of two equal fingerprints is 1 in 400,000.
 """
 from __future__ import annotations
 
@@ -15,31 +15,23 @@ from numpy.typing import NDArray
 from kafkastore.formats.record_columns import RecordColumns
 from kafkastore.log.range_scan import ScannedRun
 
-#: By what two records are the same: time, key and value, or key and value.
+#: Which fields of equal records match: time, key and value, or only key and value.
 Match = Literal["timestamp", "content"]
 
 Hashes = NDArray[np.uint64]
 
 _RANDOM = np.random.default_rng(33)
-#: A random number for each byte; summed up times powers of an odd number.
+#: A random number for each byte value, multiplied by powers of an odd number and summed.
 _OF_BYTE = _RANDOM.integers(1, 1 << 64, 256, np.uint64, endpoint=False)
 _BASE = int(_RANDOM.integers(1 << 60, 1 << 63)) | 1
 _INVERSE = pow(_BASE, -1, 1 << 64)
 _OF_NULL = np.uint64(0x9E3779B97F4A7C15)
-#: Keys and values from this size on are hashed one by one, lest they take eight times their size.
+#: Keys and values from this size (bytes) on are hashed singly: arrays take 8 times their size.
 _LARGE = 1 << 18
 
 
 class Fingerprints:
-    """Computes the fingerprints of records between two offsets.
-
-    Parameters
-    ----------
-    start_offset, end_offset : int
-        Inclusive, exclusive.
-    match : "timestamp" or "content"
-        What counts.
-    """
+    """Computes the fingerprints of records from `start_offset` to `end_offset`, exclusive."""
 
     def __init__(self, start_offset: int, end_offset: int, match: Match) -> None:
         self._match = match
@@ -52,23 +44,10 @@ class Fingerprints:
         self._inverses = np.empty(0, np.uint64)
 
     def of(self, scanned: ScannedRun) -> Iterator[tuple[NDArray[np.int64], Hashes]]:
-        """Compute the fingerprints of batches.
+        """Yield timestamps and fingerprints of batches, as arrays.
 
-        Parameters
-        ----------
-        scanned : ScannedRun
-            What its headers say of timestamps counts.
-
-        Yields
-        ------
-        timestamps : numpy.ndarray of int64
-            ms since 1970; 0 where microseconds don't fit 64 bits.
-        fingerprints : numpy.ndarray of uint64
-
-        Raises
-        ------
-        CorruptionError
-            If a batch's records break their format, and that is not skipped.
+        Timestamps are ms since 1970, 0 if microseconds don't fit 64 bits; the headers in `scanned`
+        decide their type. Raises CorruptionError for corrupt records unless they are skipped.
         """
         for rows, taken in scanned.decoded(self._columns):
             found = _mixed(self._of_binary(taken["key"], rows))
@@ -98,7 +77,7 @@ class Fingerprints:
         return found
 
     def _of_bytes(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Hashes:
-        """Sum up each row's bytes times powers that count from the row's start."""
+        """Sum each row's bytes times powers that count from the row's start."""
         start, end = int(offsets[0]), int(offsets[-1])
         self._reserve(end - start + 1)
         sums = np.zeros(end - start + 1, np.uint64)
@@ -107,7 +86,7 @@ class Fingerprints:
         return (sums[places[1:]] - sums[places[:-1]]) * self._inverses[places[:-1]]
 
     def _reserve(self, count: int) -> None:
-        """Have so many powers."""
+        """Compute at least `count` powers."""
         if count <= len(self._powers):
             return
         self._powers = _powers(_BASE, count)
@@ -115,7 +94,7 @@ class Fingerprints:
 
 
 def _small_ranges(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Split rows into ranges of a few times `_LARGE` bytes, without the large ones."""
+    """Split rows into ranges of a few times `_LARGE` bytes, without the large rows."""
     first, size = 0, 0
     sizes = np.diff(offsets)
     if int(offsets[-1] - offsets[0]) < 4 * _LARGE and not (sizes >= _LARGE).any():
@@ -133,14 +112,14 @@ def _small_ranges(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def _powers(base: int, count: int) -> Hashes:
-    """Return the first powers of a number, from 1 on, modulo 2**64."""
+    """Return the first `count` powers of a number, beginning with 1, modulo 2**64."""
     powers = np.full(count, base, np.uint64)
     powers[0] = 1
     return np.cumprod(powers, dtype=np.uint64)
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Let each bit count for all (the finalizer of SplitMix64)."""
+    """Make every bit depend on all others (the finalizer of SplitMix64)."""
     mixed = numbers + _OF_NULL
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

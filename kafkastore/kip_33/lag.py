@@ -1,8 +1,8 @@
-"""How far consumer groups are behind: in offsets, in records, and in time.
+"""Consumer lag in offsets, in records, and in time.
 
-KIP-33 names lag in time as a use of the time index.  It is exact here because the records that
-were not read are looked at: markers, gaps that compaction left and aborted transactions are no
-records, and the first record that is one says since when a group has something to do.
+KIP-33 names lag in time as a use of the time index. It is exact here because the unread records are
+inspected. Markers, gaps left by compaction and aborted transactions are not records; the lag in
+time begins at the first actual record.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 class OffsetPlace(enum.StrEnum):
-    """Where a committed offset lies."""
+    """Where a committed offset is, relative to the log."""
 
     IN_LOG = "in the log"
     BELOW_START = "below the log start"
@@ -40,15 +40,15 @@ class Unread(NamedTuple):
     Parameters
     ----------
     records : int
-        How many; no markers.
+        Number of records, without markers.
     untimed_records : int
-        How many of them are in batches without any timestamp, as of message format v0.
+        How many of them are in batches without any timestamp, for example of message format v0.
     first_offset : int or None
-        Of the first; None where there is none.
+        Offset of the first record; None if there is none.
     first_timestamp : int or None
-        Its time, ms since 1970; None also where it has none.
+        Timestamp of the first record, ms since 1970; None if it has none.
     newest_timestamp : int or None
-        The largest; None where none has a timestamp.
+        The largest timestamp, ms since 1970; None if no record has one.
     """
 
     records: int
@@ -59,27 +59,27 @@ class Unread(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """How far a group is behind in a partition.
+    """The lag of a group in a partition.
 
     Parameters
     ----------
     group : str
-        Which group; empty where an offset was given without one.
+        The group; empty if an offset was given without a group.
     topic_partition : TopicPartition
-        Which partition.
+        The partition.
     committed : OffsetAndMetadata
-        What the group committed: `offset` is the next that it will read.
+        The group's commit: `offset` is the next offset that it will read.
     place : OffsetPlace
-        Where that lies.
+        Where that offset is.
     log_start_offset, log_end_offset : int or None
-        Inclusive, exclusive; the end is the last stable offset for a reader of committed records.
-        None where the partition is not here.
+        Inclusive and exclusive; for readers of committed records, the end is the last stable
+        offset. None if the partition is not in the store.
     unread : Unread or None
-        What the group has still to read, as far as it is there.
+        The records that the group has not read yet; None if the partition is not in the store.
     now : int or None
-        Until when lag in time counts, ms since 1970; None: until the newest record not read.
+        End of the lag in time, ms since 1970; None: the newest unread record.
     skipped : tuple of SkippedBytes
-        The corrupt bytes among them.
+        The corrupt bytes among the unread records.
     """
 
     group: str
@@ -94,30 +94,30 @@ class PartitionLag(NamedTuple):
 
     @property
     def offsets(self) -> int | None:
-        """The log end minus the committed offset, as ``kafka-consumer-groups`` tells it.
+        """The log end offset minus the committed offset, as in ``kafka-consumer-groups``.
 
-        Counts markers and gaps, and what the log has lost below its start; negative beyond the end.
+        Includes markers, gaps, and offsets deleted before they were read; negative beyond the end.
         """
         return None if self.log_end_offset is None else self.log_end_offset - self.committed.offset
 
     @property
     def records(self) -> int | None:
-        """How many records the group has still to read."""
+        """The number of records that the group has not read yet."""
         return None if self.unread is None else self.unread.records
 
     @property
     def lost_offsets(self) -> int:
-        """How many offsets the group did not read before they were deleted."""
+        """The number of offsets that were deleted before the group read them."""
         if self.place is not OffsetPlace.BELOW_START or self.log_start_offset is None:
             return 0
         return self.log_start_offset - self.committed.offset
 
     @property
     def lag_ms(self) -> int | None:
-        """The time from the first record not read to `now`, or to the newest record not read.
+        """The time from the first unread record to `now`, or to the newest unread record.
 
-        0 where nothing is left to read; None where the first has no timestamp, or nothing is known.
-        Negative where the first is dated after `now`.
+        0 if nothing is unread; None if the first unread record has no timestamp, or nothing is
+        known. Negative if its timestamp is after `now`.
         """
         if self.unread is None:
             return None
@@ -137,7 +137,7 @@ def lag_of(
     isolation: Isolation = "read_uncommitted",
     on_corrupt: OnCorrupt = "raise",
 ) -> PartitionLag:
-    """Measure how far one group is behind in one partition; see `kafkastore.lag`."""
+    """Compute the lag of one group in one partition; see `kafkastore.lag`."""
     topic_partition = TopicPartition(key.topic, key.partition)
     if topic_partition not in store.partitions:
         return PartitionLag(
@@ -178,7 +178,7 @@ def _lag_of(
 
 
 def place_of_offset(log: PartitionLog, offset: int, log_end_offset: int) -> OffsetPlace:
-    """Tell where an offset is, seen from a partition's log."""
+    """Return where an offset is, relative to the log."""
     if offset < log.log_start_offset:
         return OffsetPlace.BELOW_START
     return OffsetPlace.BEYOND_END if offset > log_end_offset else OffsetPlace.IN_LOG
@@ -191,33 +191,12 @@ def find_unread(
     aborted: AbortedBatches | None = None,
     damage: Damage | None = None,
 ) -> Unread:
-    """Count the records between two offsets, and find the first and the newest time.
+    """Count the records from `start_offset` to `end_offset`, exclusive; find first and newest.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    start_offset, end_offset : int
-        Inclusive, exclusive.
-    aborted : AbortedBatches, optional
-        Batches that don't count.
-    damage : Damage, optional
-        What to do at corrupt bytes.
-
-    Returns
-    -------
-    Unread
-
-    Raises
-    ------
-    CorruptionError
-        If a batch is broken.
-
-    Notes
-    -----
-    Headers tell it of most batches. Records are decoded of the first, of one that reaches over the
-    start, and of compressed message sets (v0, v1), whose headers do not say how many they hold. One
-    that can't be decoded although its checksum is right counts by its header where it is not.
+    Most batches are counted by their headers. Records are decoded only for the first batch, for one
+    that spans the start, and for compressed message sets (v0, v1), whose headers have no count. A
+    batch that can't be decoded although its CRC is valid is counted by its header if it is not one
+    of these.
     """
     count = untimed = 0
     first: tuple[int, int] | None = None
@@ -233,7 +212,7 @@ def find_unread(
         is_counted &= headers["last_offset"] < end_offset
         decoded = np.flatnonzero(~is_counted).tolist()
         if first is None and len(headers):
-            # Some more than needed, lest the first ones hold no record behind the start.
+            # One more batch than needed: the first ones may have no record at or after the start.
             before = int(np.argmax(is_counted)) + 1 if is_counted.any() else len(headers)
             decoded = sorted({*range(before), *decoded})
             is_counted[:before] = False
@@ -248,7 +227,7 @@ def find_unread(
             counted = located.readable(counted)
             if first is not None or not len(counted):
                 break
-            chosen, counted = counted, counted[:0]  # the first was skipped
+            chosen, counted = counted, counted[:0]  # the first batch was skipped
         count += int(counted["count"].sum())
         untimed += int(counted["count"][counted["max_timestamp"] < 0].sum())
         newest = max(newest, int(counted["max_timestamp"].max(initial=-1)))

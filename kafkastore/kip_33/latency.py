@@ -1,18 +1,18 @@
-"""How long records take from their creation to a broker's log: LogAppendTime minus CreateTime.
+"""Append latency of records: LogAppendTime minus CreateTime.
 
-KIP-33 wants it as a measure of a pipeline, and its maximum as the bound by which a consumer that
-moves to another cluster goes back.  A record has one timestamp, but both times are known where
+KIP-33 uses it to measure a pipeline, and its maximum as the time that a consumer goes back when it
+moves to another cluster. A record has one timestamp, but both times are known if
 
-- a topic has LogAppendTime, and a batch kept what its producer wrote: of message format v2 the
-  broker overwrites only the largest timestamp in the batch's header, and each record keeps its
-  own; of a compressed v1 set only the wrapper's.  An uncompressed v1 message is overwritten, v0 has
-  none.
-- a topic has LogAppendTime, and the producer wrote its time into a header of the record;
+- a topic has LogAppendTime, and the batch kept what its producer wrote. In message format v2 the
+  broker overwrites only the largest timestamp in the batch header, and each record keeps its own.
+  In a compressed v1 set it overwrites only the wrapper's. An uncompressed v1 message is
+  overwritten; v0 has no timestamp.
+- a topic has LogAppendTime, and the producer wrote its time into a record header;
 - another cluster has the same records with create times.
 
-Compaction writes the append time over the create time of batches that it rewrites: their records
-seem to have no latency.  Where it noted when tombstones may go (KIP-534), the create time is known
-to be lost.
+When compaction rewrites a batch, it replaces create times by the append time: the records seem to
+have no latency. If compaction set a delete horizon (KIP-534), the create times are known to be
+lost.
 
 Source: Kafka 2.4.0 ``LogValidator``, ``DefaultRecordBatch.setMaxTimestamp``, ``MemoryRecords``.
 """
@@ -38,11 +38,11 @@ from kafkastore.log.range_scan import ScannedRun
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 
-#: The attribute of batches, and of v1 messages, whose timestamps are the broker's.
+#: Attribute bit of batches and v1 messages: LogAppendTime.
 LOG_APPEND_TIME = 0x08
 
 _CODECS, _DELETE_HORIZON = 0x07, 0x40
-#: Latencies that are kept as they come, until they are sorted and counted.
+#: Number of latencies collected before they are sorted and counted.
 _MOST_KEPT = 1 << 20
 
 
@@ -52,16 +52,16 @@ class Latency(NamedTuple):
     Parameters
     ----------
     topic : str
-        Which.
+        The topic.
     partitions : int
-        In how many partitions of the store.
+        Number of its partitions in the store.
     values, counts : numpy.ndarray of int64
-        Each latency in ms that occurs, rising, and how many records have it. Negative where a
+        Each latency in ms that occurs, ascending, and the number of records with it. Negative if a
         producer's clock was ahead of the broker's.
     unknown_records : int
-        Records with LogAppendTime whose create time is not known.
+        Records with LogAppendTime whose create time is unknown.
     create_time_batches : int
-        Batches with CreateTime, of which nobody knows when they were appended.
+        Batches with CreateTime, whose append time is unknown.
     skipped : tuple of SkippedBytes
         Corrupt bytes that were skipped.
     """
@@ -76,37 +76,37 @@ class Latency(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many records were measured."""
+        """The number of records with a known latency."""
         return int(self.counts.sum())
 
     @property
     def negative_records(self) -> int:
-        """How many were created after they were appended, as clocks have it."""
+        """The number of records created after they were appended, by their clocks."""
         return int(self.counts[self.values < 0].sum())
 
     @property
     def largest(self) -> int | None:
-        """The largest latency in ms; None where none is known."""
+        """The largest latency in ms; None if none is known."""
         return int(self.values[-1]) if len(self.values) else None
 
     def percentile(self, percent: float) -> int | None:
-        """Return the smallest latency that so many percent of the records do not exceed.
+        """Return the smallest latency that at least `percent` of the records do not exceed.
 
         Parameters
         ----------
         percent : float
-            Above 0, up to 100.
+            Above 0, at most 100.
 
         Returns
         -------
         int or None
-            ms; None where none is known.
+            ms; None if no latency is known.
         """
         if not 0 < percent <= 100:
             raise ValueError(f"a percentile must be above 0 and at most 100, got {percent}")
         if not len(self.values):
             return None
-        # In thousandths of a percent: a product of floats could fall just beside a whole number.
+        # In thousandths of a percent: a product of floats may round past an integer.
         needed = -(-self.records * round(percent * 1000) // 100_000)
         return int(self.values[np.searchsorted(np.cumsum(self.counts), max(needed, 1))])
 
@@ -118,7 +118,7 @@ def latency_of(
     created_in: LogStore | None = None,
     on_corrupt: OnCorrupt = "raise",
 ) -> Latency:
-    """Measure the time from creation to append of one partition's records; see `latency`."""
+    """Compute the latencies of one partition; see `kafkastore.latency`."""
     found = _Histogram()
     unknown = batches = 0
     skipped: list[SkippedBytes] = []
@@ -136,7 +136,7 @@ def latency_of(
 
 
 def combined(topic: str, found: Iterable[Latency]) -> Latency:
-    """Sum up the latencies of a topic's partitions."""
+    """Combine the latencies of a topic's partitions."""
     total, unknown, batches, partitions = _Histogram(), 0, 0, 0
     skipped: list[SkippedBytes] = []
     for each in found:
@@ -149,7 +149,7 @@ def combined(topic: str, found: Iterable[Latency]) -> Latency:
 
 
 class _Piece(NamedTuple):
-    """What some batches tell."""
+    """The latencies of some batches."""
 
     latencies: NDArray[np.int64]
     unknown_records: int
@@ -157,27 +157,17 @@ class _Piece(NamedTuple):
 
 
 def create_times(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
-    """Decode the create times that batches with LogAppendTime have kept.
+    """Yield the create times kept in batches with LogAppendTime, as offsets and timestamps.
 
-    Parameters
-    ----------
-    columns : RecordColumns
-        As from `new_columns`.
-    scanned : ScannedRun
-        Its headers are of batches that `keeps_create_times`.
-
-    Yields
-    ------
-    offsets, timestamps : numpy.ndarray of int64
-        -1 where the producer gave none.
+    A timestamp is -1 if the producer gave none. All headers must satisfy `keeps_create_times`.
     """
     headers = scanned.headers.copy()
-    headers["attributes"] &= ~LOG_APPEND_TIME  # then records have what their producer wrote
+    headers["attributes"] &= ~LOG_APPEND_TIME  # decodes the timestamps of the records
     yield from times_of(columns, scanned.of(headers))
 
 
 def keeps_create_times(headers: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which batches have LogAppendTime and still what their producer wrote."""
+    """Return which batches have LogAppendTime but kept the create times."""
     attributes, magic = headers["attributes"], headers["magic"]
     kept: NDArray[np.bool_] = has_append_time(headers) & np.where(
         magic == 2, attributes & _DELETE_HORIZON == 0, attributes & _CODECS != 0
@@ -186,7 +176,7 @@ def keeps_create_times(headers: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def has_append_time(headers: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which batches have LogAppendTime."""
+    """Return which batches have LogAppendTime."""
     found: NDArray[np.bool_] = (headers["magic"] > 0) & (
         headers["attributes"] & LOG_APPEND_TIME != 0
     )
@@ -194,7 +184,7 @@ def has_append_time(headers: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _kept(log: PartitionLog, damage: Damage) -> Iterator[_Piece]:
-    """Go over a partition's batches for what they have kept."""
+    """Yield latencies from the create times kept in a partition's batches."""
     start, end = log.log_start_offset, log.end_offset(damage.on_corrupt)
     columns = new_columns(start, end)
     for located in runs_between(log, start, end, damage=damage):
@@ -207,7 +197,7 @@ def _kept(log: PartitionLog, damage: Damage) -> Iterator[_Piece]:
             batches = np.searchsorted(chosen.headers["last_offset"], offsets[timed])
             latencies = chosen.headers["max_timestamp"][batches] - timestamps[timed]
             yield _Piece(latencies, int((~timed).sum()), 0)
-        # Of the others each v1 message is one record, and of v2 the header says how many.
+        # Other batches: each v1 message is one record, and a v2 header has the count.
         counts = located.readable(headers[appended & ~kept])["count"]
         unknown = int(np.maximum(counts, 0).sum())
         created = len(located.readable(headers[~appended]))
@@ -217,7 +207,7 @@ def _kept(log: PartitionLog, damage: Damage) -> Iterator[_Piece]:
 def _in_headers(
     log: PartitionLog, name: str, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
 ) -> Iterator[_Piece]:
-    """Go over a partition's records for what a header of them says."""
+    """Yield latencies from the create times in record headers of a name."""
     columns = ["timestamp", "timestampType", "headers"]
     for batch in log.to_arrow(columns, on_corrupt=on_corrupt, skipped=skipped):
         appended = batch.column("timestampType").to_numpy() == 1
@@ -234,7 +224,7 @@ def _in_headers(
 def _elsewhere(
     log: PartitionLog, created_in: LogStore, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
 ) -> _Piece:
-    """Look a partition's records up in another cluster."""
+    """Find the create times of a partition's records in another cluster."""
     damage = Damage(on_corrupt, skipped)
     appended = _fingerprints_and_times(log, damage, of_append_time=True)
     if log.topic_partition not in created_in.partitions:
@@ -253,7 +243,7 @@ def _elsewhere(
 def _fingerprints_and_times(
     log: PartitionLog, damage: Damage, *, of_append_time: bool
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Read the records that have an append time, or those whose create time is known."""
+    """Read the records with an append time, or those with a known create time."""
     start, end = log.log_start_offset, log.end_offset(damage.on_corrupt)
     fingerprints = Fingerprints(start, end, "content")
     hashes: list[NDArray[np.uint64]] = [np.empty(0, np.uint64)]
@@ -270,7 +260,7 @@ def _fingerprints_and_times(
 
 
 def _numbered(kinds: NDArray[np.int64], kind_count: int) -> NDArray[np.int64]:
-    """Tell equal values apart: how many there were before, and which."""
+    """Make equal values unique: combine each with the number of its earlier occurrences."""
     order = np.argsort(kinds, kind="stable")
     starts = np.searchsorted(kinds[order], np.arange(kind_count))
     before = np.empty(len(kinds), np.int64)
@@ -279,7 +269,7 @@ def _numbered(kinds: NDArray[np.int64], kind_count: int) -> NDArray[np.int64]:
 
 
 def _header_times(headers: Any, name: str) -> NDArray[np.int64]:
-    """Find the time in each record's first header of a name; -1 where there is none."""
+    """Parse the time in each record's first header of a name; -1 if missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -302,7 +292,7 @@ def _header_times(headers: Any, name: str) -> NDArray[np.int64]:
 
 
 class _Histogram:
-    """Latencies, and how many records have each."""
+    """Latencies with the number of records of each."""
 
     def __init__(self) -> None:
         self._values = np.empty(0, np.int64)
@@ -311,15 +301,15 @@ class _Histogram:
         self._size = 0
 
     def add(self, latencies: NDArray[np.int64]) -> None:
-        """Add one record of each latency."""
+        """Add one record for each latency."""
         self._kept.append(latencies)
         self._size += len(latencies)
-        # As many as are counted already, so that each is sorted a few times only.
+        # At least as many as already counted, so that each is sorted only a few times.
         if self._size >= max(_MOST_KEPT, len(self._values)):
             self.counted()
 
     def counted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the latencies that occur, rising, and how often."""
+        """Return the latencies that occur, ascending, with their counts."""
         more, more_counts = np.unique(
             np.concatenate([self._values[:0], *self._kept]), return_counts=True
         )

@@ -1,4 +1,4 @@
-"""Offsets and timestamps of records as arrays, where a batch's header does not tell enough."""
+"""Offsets and timestamps of records as arrays, for batches whose headers are not enough."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from kafkastore.log.damage import Damage
 from kafkastore.log.range_scan import RangeScan, ScannedRun
 from kafkastore.store.partition_log import PartitionLog
 
-#: What a timestamp counts as whose microseconds do not fit 64 bits.
+#: Replaces a timestamp (ms) whose microseconds do not fit 64 bits.
 FAR_FUTURE = INT64_MAX // 1000
 
 Times = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -26,32 +26,14 @@ def runs_between(
     verify: bool = True,
     damage: Damage | None = None,
 ) -> Iterator[ScannedRun]:
-    """Scan the batches between two offsets, a run at a time.
+    """Scan the batches from `start_offset` to `end_offset`, exclusive, one run at a time.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    start_offset, end_offset : int
-        Inclusive, exclusive; the first and the last batch may reach over them.
-    verify : bool
-        Check the checksums.
-    damage : Damage, optional
-        What to do at corrupt bytes.
-
-    Yields
-    ------
-    ScannedRun
-        With the headers of at least one batch, none wholly below the start or behind the end.
-
-    Raises
-    ------
-    CorruptionError
-        At the first batch that is broken, behind all before it.
+    Each run has at least one header; the first and last batch may extend past the range. Raises
+    CorruptionError at the first corrupt batch unless `damage` skips it.
     """
     scan = RangeScan(log, start_offset, end_offset, damage)
     for scanned in scan.runs(verify_crc=verify):
-        # Of a wrapper only the last offset is known.
+        # A wrapper has only its last offset.
         within = scanned.headers["last_offset"] >= scan.first_offset
         within &= scanned.headers["base_offset"] < end_offset
         if within.any():
@@ -59,24 +41,11 @@ def runs_between(
 
 
 def times_of(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
-    """Decode the offsets and timestamps of batches.
+    """Yield the offsets and timestamps of batches, without markers.
 
-    Parameters
-    ----------
-    columns : RecordColumns
-        As from `new_columns`.
-    scanned : ScannedRun
-        What its headers say of timestamps counts.
-
-    Yields
-    ------
-    offsets, timestamps : numpy.ndarray of int64
-        A timestamp too large for microseconds in 64 bits is `FAR_FUTURE`. No row is of a marker.
-
-    Raises
-    ------
-    CorruptionError
-        If a batch's records break their format, and that is not skipped.
+    The headers in `scanned` decide the timestamp type. A timestamp too large for 64-bit
+    microseconds is `FAR_FUTURE`. Raises CorruptionError for corrupt records unless they are
+    skipped.
     """
     for rows, taken in scanned.decoded(columns):
         nulls, validity, micros = taken["timestamp"]
@@ -88,6 +57,6 @@ def times_of(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
 
 
 def new_columns(start_offset: int, end_offset: int) -> RecordColumns:
-    """Return what `times_of` decodes into, for offsets from a start, inclusive, to an end."""
+    """Return the decoder for `times_of`; offsets from `start_offset` to `end_offset`, exclusive."""
     return RecordColumns(("offset", "timestamp"), start_offset=start_offset, end_offset=end_offset)
 

@@ -1,8 +1,8 @@
-"""What a broker's retention would do to a store: which segments go, what stays, what blocks it.
+"""Predict a broker's retention: which segments it deletes, which it keeps, and what blocks it.
 
-KIP-33 let retention go by the time of records, and so made it depend on what producers write into
-them: one timestamp in the future, or in the wrong unit, holds back a segment and all behind it, or
-deletes it at once.
+Since KIP-33, retention uses the timestamps of records, so it depends on what producers write. One
+timestamp in the future or in the wrong unit keeps a segment and all later ones, or deletes a
+segment immediately.
 """
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 
-#: Topics whose policy is never `delete`: Kafka's own, and KRaft's log, which goes by its snapshots.
+#: Topics whose policy is never `delete`: Kafka's own, and KRaft's log, cleaned by snapshots.
 _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
 _POLICY = "cleanup.policy"
 
 
 class DatedBy(enum.StrEnum):
-    """Where the time comes from by which a broker judges a segment.
+    """The origin of the time by which a broker judges a segment.
 
-    `ZEROS`: the time index ends in zeros, which a broker that loads it takes for a timestamp of 0.
+    `ZEROS`: the time index ends in zeros; a broker that loads it uses the timestamp 0.
     """
 
     RECORDS = "records"
@@ -47,29 +47,30 @@ class DatedBy(enum.StrEnum):
 
 
 class SegmentFate(NamedTuple):
-    """What becomes of one segment.
+    """The result of retention for one segment.
 
     Parameters
     ----------
     path : Path
         The ``.log``.
     base_offset, end_offset : int
-        Inclusive, exclusive.
+        Inclusive and exclusive.
     size : int
         Bytes of the ``.log``.
     largest_timestamp : int
-        By which a broker judges it, ms since 1970.
+        The time by which a broker judges it, ms since 1970.
     dated_by : DatedBy
-        Where that comes from.
+        Origin of that time.
     record_timestamp : int or None
-        Largest timestamp of its records, where the log was read for it: with `DatedBy.ZEROS`.
+        Largest timestamp of its records in ms, if the log was read for it: only with
+        `DatedBy.ZEROS`.
     goes_by : RetentionRule or None
-        The rule that deletes it; None: it stays.
+        The rule that deletes it; None: it is kept.
     expires_at : int or None
-        First ms at which its time is over; None where ``retention.ms`` is not in force.
+        First ms at which it is expired; None if ``retention.ms`` does not apply.
     blocked_by : int or None
-        Its time is over, but it stays: base offset of the segment before it that holds it back, or
-        its own where the high watermark does.
+        If it is expired but kept: base offset of the earlier segment that blocks it, or its own if
+        the high watermark does.
     doubt : Doubt or None
         What may be wrong with its time.
     """
@@ -88,34 +89,34 @@ class SegmentFate(NamedTuple):
 
     @property
     def meant_timestamp(self) -> int | None:
-        """The time in ms, if the doubt about its unit is right; None without such a doubt."""
+        """The time in ms if its unit is wrong as `doubt` says; None without such a doubt."""
         return meant_timestamp(self.largest_timestamp, self.doubt)
 
 
 class PartitionRetention(NamedTuple):
-    """What one run of retention does to a partition.
+    """The result of one run of retention for a partition.
 
     Parameters
     ----------
     topic_partition : TopicPartition
-        Which.
+        The partition.
     path : Path
         Its directory.
     config : LogConfig
-        By which it was judged.
+        The configuration used.
     now : int
-        ms since 1970, at which it was judged.
+        The clock of the run, ms since 1970.
     segments : tuple of SegmentFate
         By base offset.
     outcome : Retention
-        What the rules came to: deletions, where each rule stopped, the log start offset afterwards,
-        and whether a new segment is rolled because none remains.
+        The result of the rules: deletions, where each rule stopped, the log start offset
+        afterwards, and whether a new segment is rolled because none remains.
     log_start_offset, high_watermark : int
-        Before.
+        Before the run; inclusive and exclusive.
     rolls_after : int or None
-        A record later than this makes the broker roll a new segment, without jitter: the first
-        batch's timestamp plus ``segment.ms``. None where the active segment has no timestamp: then
-        the clock decides.
+        A record with a later timestamp (ms) makes the broker roll a new segment, without jitter:
+        the first batch's timestamp plus ``segment.ms``. None if the active segment has no
+        timestamp; then the clock decides.
     """
 
     topic_partition: TopicPartition
@@ -135,12 +136,12 @@ class PartitionRetention(NamedTuple):
 
     @property
     def blocked(self) -> tuple[SegmentFate, ...]:
-        """The segments whose time is over and that stay."""
+        """The segments that are expired but kept."""
         return tuple(each for each in self.segments if each.blocked_by is not None)
 
     @property
     def blocker(self) -> SegmentFate | None:
-        """The segment that holds back those that are `blocked`; None where none is."""
+        """The segment that blocks the `blocked` ones; None if there is none."""
         blocking = {each.blocked_by for each in self.segments}
         return next((each for each in self.segments if each.base_offset in blocking), None)
 
@@ -160,27 +161,12 @@ def retention_of(
     now: int | None = None,
     version: str = NEWEST_VERSION,
 ) -> PartitionRetention:
-    """Tell what a broker's next look for old segments would do to one partition.
+    """Predict what a broker's next retention run does to one partition; see `kafkastore.retention`.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    config, now, version
-        As for `retention`.
-
-    Returns
-    -------
-    PartitionRetention
-
-    Notes
-    -----
-    The broker is the one that starts on this directory: after a clean shutdown it takes the time
-    indexes as they are, otherwise it has rebuilt those from the recovery point on. Of a partition
-    directory by itself the active segment counts as rebuilt. Tiered storage, which keeps its own
-    limits, is not looked at.
-
-    Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``LogSegment.largestTimestamp``.
+    The broker is assumed to start with this directory: after a clean shutdown it loads the time
+    indexes, otherwise it has rebuilt those from the recovery point on. For a partition directory
+    opened alone, the active segment counts as rebuilt. Tiered storage is not supported. Source:
+    Kafka 2.4.0 ``Log.deleteOldSegments``, ``LogSegment.largestTimestamp``.
     """
     topic_config = _config_of(log.topic, config)
     at = time.time_ns() // 1_000_000 if now is None else whole_number("now", now)
@@ -191,7 +177,7 @@ def retention_of(
 def _judged(
     log: PartitionLog, config: LogConfig, now: int, rules: BrokerRules
 ) -> PartitionRetention:
-    """Judge the segments that are there."""
+    """Apply the rules of retention to the existing segments."""
     dated = [_dated(log, segment, rules) for segment in log.segments]
     facts = [
         SegmentFacts(
@@ -224,7 +210,7 @@ def _judged(
 
 
 def _config_of(topic: str, config: Mapping[str, object] | LogConfig | None) -> LogConfig:
-    """Return a topic's configuration; Kafka's own topics are compacted unless it is said."""
+    """Return a topic's configuration; Kafka's own topics are compacted by default."""
     if topic in _COMPACTED_TOPICS and not isinstance(config, LogConfig):
         config = {_POLICY: "compact", **(config or {})}
     return LogConfig.of(config)
@@ -236,21 +222,21 @@ def _dated(log: PartitionLog, segment: LogSegment, rules: BrokerRules) -> _Dated
     if not rules.retention_by_record_time:
         return by_file
     if _is_rebuilt(log, segment):
-        largest = segment.largest_record_timestamp()  # as the broker: by all batches
+        largest = segment.largest_record_timestamp()  # as the broker does: of all batches
         return by_file if largest is None else _Dated(largest, DatedBy.RECORDS)
     try:
         with TimeIndex.open(segment.time_index_path, segment.base_offset) as index:
             last = index.last_entry_with_padding.timestamp
     except FileNotFoundError:
         return by_file
-    if last == 0:  # a true entry, padding, or a file whose bytes were lost: the log decides
+    if last == 0:  # a valid entry, padding, or lost bytes: the log decides
         in_log = segment.largest_record_timestamp()
         return _Dated(last, DatedBy.RECORDS if in_log == 0 else DatedBy.ZEROS, in_log)
     return _Dated(last, DatedBy.RECORDS) if last >= 0 else by_file
 
 
 def _is_rebuilt(log: PartitionLog, segment: LogSegment) -> bool:
-    """Whether a broker that starts here makes the segment's time index anew from the log."""
+    """Return whether a broker that starts here rebuilds the segment's time index."""
     if not segment.offset_index_path.exists():
         return True
     if log.is_clean:
@@ -268,7 +254,7 @@ def _fates(
     config: LogConfig,
     now: int,
 ) -> Iterator[SegmentFate]:
-    """Put together what is said of each segment."""
+    """Combine the facts, times and results of each segment."""
     goes_by = {each.segment.base_offset: each.rule for each in outcome.deletions}
     stop = next((each for each in outcome.stops if each.rule is RetentionRule.TIME), None)
     for segment, fact, date in zip(log.segments, facts, dated, strict=True):
@@ -296,7 +282,7 @@ def _fates(
 
 
 def _doubt(date: _Dated, now: int) -> Doubt | None:
-    """Look at what a segment is dated by: only producers take the wrong unit."""
+    """Check the time of a segment; only record timestamps can have the wrong unit."""
     if date.by is DatedBy.RECORDS:
         return find_doubt(date.timestamp, now)
     return Doubt.FUTURE if date.timestamp > now else None
@@ -312,5 +298,5 @@ def _rolls_after(log: PartitionLog, config: LogConfig) -> int | None:
                 first = int(run.headers["max_timestamp"][0])
                 return first + config.segment_ms if first >= 0 else None
         except CorruptionError:
-            return None  # a broker rolls by its clock as well where it can't read the first batch
+            return None  # a broker that can't read the first batch also rolls by its clock
     return None

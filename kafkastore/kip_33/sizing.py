@@ -1,7 +1,7 @@
-"""How large indexes are, and what a lookup costs: by interval as shipped, by bucket as dropped.
+"""Index sizes and lookup costs: by interval as released, by time bucket as in KIP-33's drafts.
 
-The first drafts of KIP-33 had an index entry for each second or minute of time, whatever lay in it;
-what was accepted, and shipped, has one for so many bytes of log.
+The first drafts of KIP-33 had one index entry per second or minute, however many records it had.
+The accepted and released design has one entry per number of log bytes.
 """
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
-#: ``index.interval.bytes``: Kafka's default, and some beside it.
+#: ``index.interval.bytes``: Kafka's default, and some other values.
 INTERVALS = (1024, 4096, 16_384, 65_536)
 SECOND_MS = 1000
 MINUTE_MS = 60_000
 BUCKETS_MS = (SECOND_MS, MINUTE_MS)
-#: Of KIP-33's table.
+#: As in KIP-33's table.
 PARTITIONS = 3500
 #: Kafka's default of ``segment.bytes`` and of ``segment.index.bytes``.
 SEGMENT_BYTES = 1 << 30
@@ -38,20 +38,20 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class IndexSize:
-    """Both indexes of all segments, at one density.
+    """The size of offset and time indexes of all segments, for one interval.
 
     Parameters
     ----------
     index_interval_bytes : int or None
-        Bytes of log between entries; None: the indexes as they are.
+        Bytes of log between entries; None: the existing index files.
     offset_entries, time_entries : int
         Without zero padding.
     inactive_bytes : int
-        Bytes of both indexes of all segments but the active ones.
+        Bytes of both indexes of all inactive segments.
     scanned_bytes : float
-        Sum over all bytes of log of those before it that a lookup passes over, in bytes squared.
+        Sum, over all bytes of log, of the bytes before them that a lookup scans, in bytes squared.
     largest_scan_bytes : int
-        Most bytes that a lookup passes over.
+        The most bytes that a lookup scans.
     """
 
     index_interval_bytes: int | None
@@ -84,14 +84,14 @@ class IndexSize:
 
 @dataclass(frozen=True)
 class BucketSize:
-    """The time indexes of all segments, with an entry for each bucket of time.
+    """The size of the time indexes of all segments with one entry per time bucket.
 
     Parameters
     ----------
     bucket_ms : int
-        How long a bucket is.
+        Length of a bucket.
     entries : int
-        One for each bucket that the largest timestamp so far has reached.
+        One for each bucket that the running largest timestamp has reached.
     """
 
     bucket_ms: int
@@ -99,7 +99,7 @@ class BucketSize:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the entries: timestamp and relative offset."""
+        """Bytes of the entries, each with timestamp and relative offset."""
         return self.entries * time_index.ENTRY_SIZE
 
     def __add__(self, other: Self) -> Self:
@@ -108,20 +108,20 @@ class BucketSize:
 
 @dataclass(frozen=True)
 class Sizing:
-    """What the indexes of partitions take.
+    """The size of the indexes of partitions.
 
     Parameters
     ----------
     partitions, segments : int
-        How many.
+        Number of each.
     log_bytes : int
-        Bytes of whole batches in their ``.log`` files.
+        Bytes of complete batches in the ``.log`` files.
     as_it_is : IndexSize or None
-        The index files that are there; None where there is no directory.
+        The existing index files; None without a directory.
     by_interval : tuple of IndexSize
-        One for each interval asked for.
+        One for each requested interval.
     by_bucket : tuple of BucketSize
-        One for each bucket asked for.
+        One for each requested bucket.
     """
 
     partitions: int
@@ -132,7 +132,7 @@ class Sizing:
     by_bucket: tuple[BucketSize, ...]
 
     def mean_scan_bytes(self, size: IndexSize) -> float:
-        """Return the bytes that a lookup passes over before it has its batch, on average.
+        """Return the mean number of bytes that a lookup scans before it finds its batch.
 
         Parameters
         ----------
@@ -142,25 +142,27 @@ class Sizing:
         Returns
         -------
         float
-            For a target anywhere in the log: half the distance of entries, if that is even.
+            For targets spread evenly over the log: half the distance of entries, if that is
+            constant.
         """
         return size.scanned_bytes / self.log_bytes if self.log_bytes else 0.0
 
     def mapped_bytes(self, size: IndexSize, segment_index_bytes: int = SEGMENT_INDEX_BYTES) -> int:
-        """Return the bytes of address space a running broker maps for indexes.
+        """Return the bytes of address space that a running broker maps for indexes.
 
         Parameters
         ----------
         size : IndexSize
             One of this object's.
         segment_index_bytes : int
-            ``segment.index.bytes``: an active segment's indexes have their full size, mostly hole.
+            ``segment.index.bytes``: the full size of an active segment's index files, which are
+            sparse.
 
         Returns
         -------
         int
-            Brokers since 2.3.0 (KAFKA-7283) map the indexes of an old segment when they need them;
-            this is when all are.
+            With all indexes mapped. Brokers since 2.3.0 (KAFKA-7283) map the indexes of an inactive
+            segment on first use.
         """
         a_partition = sum(
             preallocated_size(segment_index_bytes, entry_size)
@@ -185,19 +187,7 @@ def total(
     intervals: Sequence[int] = INTERVALS,
     buckets_ms: Sequence[int] = BUCKETS_MS,
 ) -> Sizing:
-    """Add sizings up.
-
-    Parameters
-    ----------
-    sizings : iterable of Sizing
-        Of these intervals and buckets.
-    intervals, buckets_ms : sequence of int
-        As for `sizing`.
-
-    Returns
-    -------
-    Sizing
-    """
+    """Add sizings of the same `intervals` and `buckets_ms`."""
     nothing = Sizing(0, 0, 0, IndexSize(None), *_rows(intervals, buckets_ms))
     return reduce(add, sizings, nothing)
 
@@ -211,7 +201,7 @@ def _rows(
 def sizing_by_formula(
     intervals: Sequence[int], buckets_ms: Sequence[int], partitions: int
 ) -> Sizing:
-    """Size a broker whose entries come at even distances."""
+    """Compute the sizes for a broker whose entries are evenly spaced."""
     by_interval = []
     for interval in intervals:
         entries = SEGMENT_BYTES // interval * partitions
@@ -230,25 +220,11 @@ def sizing_of(
     intervals: Sequence[int] = INTERVALS,
     buckets_ms: Sequence[int] = BUCKETS_MS,
 ) -> Sizing:
-    """Tell what the indexes of one partition take; the headers of all its batches are read.
+    """Measure the indexes of one partition; reads the headers of all its batches.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    intervals, buckets_ms : sequence of int
-        As for `sizing`.
-
-    Returns
-    -------
-    Sizing
-        Entries are those of an index that is rebuilt: a broker counts the batches of one produce
-        request, or of a follower's fetch, as one.
-
-    Raises
-    ------
-    CorruptionError
-        Where a log breaks its format; checksums are not computed.
+    Counts the entries of a rebuilt index: a running broker counts the batches of one produce
+    request, or of a follower's fetch, as one. Raises CorruptionError if a log is corrupt; CRCs are
+    not checked.
     """
     found = log.beside_changes(
         lambda: [_measured(segment, intervals, buckets_ms) for segment in log.segments]
@@ -260,7 +236,7 @@ def sizing_of(
 def _measured(
     segment: LogSegment, intervals: Sequence[int], buckets_ms: Sequence[int]
 ) -> Sizing:
-    """Read a segment's headers once, for all densities."""
+    """Read a segment's headers once, for all intervals and buckets."""
     builders = [IndexBuilder(segment.base_offset, interval) for interval in intervals]
     counters = [_BucketCounter(bucket) for bucket in buckets_ms]
     valid_bytes = 0
@@ -298,7 +274,7 @@ def _measured(
 
 
 def _as_it_is(segment: LogSegment, valid_bytes: int) -> IndexSize:
-    """Size the index files that are there; a missing one has no entries."""
+    """Measure the existing index files; a missing one has no entries."""
     positions, time_entries = np.empty(0, np.int64), 0
     try:
         with OffsetIndex.open(segment.offset_index_path, segment.base_offset) as offsets:
@@ -321,7 +297,7 @@ def _size(
     valid_bytes: int,
     is_active: bool,
 ) -> IndexSize:
-    """Size the indexes of a segment whose offset index leads to these positions."""
+    """Compute the size of a segment's indexes from the positions in its offset index."""
     inside = positions[(positions > 0) & (positions < valid_bytes)].astype(np.float64)
     gaps = np.diff(np.sort(inside), prepend=0.0, append=float(valid_bytes))
     size = len(positions) * offset_index.ENTRY_SIZE + time_entries * time_index.ENTRY_SIZE
@@ -336,7 +312,7 @@ def _size(
 
 
 class _BucketCounter:
-    """Counts the entries of a time index by buckets."""
+    """Counts the entries of a time index with one entry per bucket."""
 
     def __init__(self, bucket_ms: int) -> None:
         self.bucket_ms = bucket_ms
@@ -344,7 +320,7 @@ class _BucketCounter:
         self._bucket = -1
 
     def append(self, max_timestamps: NDArray[np.integer]) -> None:
-        """Look at the timestamps of successive batches."""
+        """Count the buckets reached by successive batches."""
         buckets = np.maximum.accumulate(np.maximum(max_timestamps // self.bucket_ms, self._bucket))
         self.entries += int(np.count_nonzero(np.diff(buckets, prepend=self._bucket)))
         self._bucket = int(buckets[-1])
