@@ -189,7 +189,7 @@ def _replayed(
 
 
 def newest_snapshot(log: LogView, up_to: int) -> tuple[int, ProducerState]:
-    """Return the newest valid producer snapshot at or below `up_to`, as offset, state.
+    """Return the newest valid producer snapshot at or below `up_to`: offset, state.
 
     Without one: the log's first offset and an empty state. A transaction is dropped when it ends,
     without waiting for its replication.
