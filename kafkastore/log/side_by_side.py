@@ -67,11 +67,11 @@ class SideBySide(Iterator[ResultT], Generic[ItemT, ResultT]):
     """The results for all items, in order; leaving a `with` block ends the threads.
 
     `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all at
-    once). `threads` is their number; with one thread, the caller's thread does the work. An error
-    in `work` is raised when its item's turn comes, and no further items start. `close`, the last
-    result and an error wait for the threads and set `stop`. An iterator that is garbage collected
-    only sets `stop` and does not wait: the collector may run in a thread that holds a lock of
-    `threading` that every ending thread needs.
+    once). With one thread, the caller's thread does the work. An error in `work` is raised when its
+    item's turn comes, and no further items start. `close`, the last result and an error wait for
+    the threads and set `stop`. An iterator that is garbage collected only sets `stop` and does not
+    wait: the collector may run in a thread that holds a lock of `threading` that every ending
+    thread needs.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from kafkastore.versions import BrokerRules
 
 
 def last_stable_offset_of(view: LogView, rules: str, high_watermark: int) -> int:
-    """Find the last stable offset by some rules, exclusive for committed readers.
+    """Find the last stable offset by some rules; committed readers stop before it.
 
     Raise a `KafkaStoreError` if the broker would not start on the log, or if the log is corrupt
     where it must be read.

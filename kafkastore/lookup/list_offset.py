@@ -188,7 +188,7 @@ def _by_broker(
 
 
 def _earliest(view: LogView, start: int) -> TimestampAndOffset:
-    """Return the log start offset, with the epoch that begins at or before it."""
+    """Return the log start offset, with the leader epoch that contains it if any."""
     epochs = [each.epoch for each in view.leader_epochs if each.start_offset <= start]
     return TimestampAndOffset(NO_TIMESTAMP, start, epochs[-1] if epochs else None)
 
@@ -206,7 +206,10 @@ def _max_by_broker(view: LogView, broker: BrokerRules) -> TimestampAndOffset | N
 
 
 def _record_of_max(segment: BrokerSegment) -> TimestampAndOffset | None:
-    """Find the first record with the maximum, from the indexed position on."""
+    """Return the record of the first batch whose header has the maximum.
+
+    The search starts at the indexed position.
+    """
     largest = segment.largest
     with segment.segment.open_log() as file:
         for run in file.runs(segment.position_of(largest.offset)):
