@@ -1,6 +1,6 @@
-"""What a leader and a follower ask of batches before they append them.
+"""The checks of a leader and of a follower before they append batches.
 
-The rules themselves are `formats.append_sets`; here a topic's options choose among them.
+`formats.append_sets` implements the rules; a topic's options choose among them here.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogValidator``, ``Log.append``.
 """
@@ -22,21 +22,13 @@ from kafkastore.versions import BrokerRules
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# The log end offset, one more than a record's, is a number of 63 bits too.
+# Exclusive: the log end offset, one more than a record's, must fit 63 bits too.
 _LAST_OFFSET = INT64_MAX
 _CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
 
 
 class AppendRules:
-    """What is asked of batches, by a topic's options.
-
-    Parameters
-    ----------
-    config : LogConfig
-        The topic's.
-    rules : BrokerRules
-        What brokers of the version do.
-    """
+    """The checks of batches, by a topic's options."""
 
     def __init__(self, config: LogConfig, rules: BrokerRules) -> None:
         self._segment_bytes = config.segment_bytes
@@ -57,40 +49,18 @@ class AppendRules:
     def as_leader(
         self, batches: ReadableBuffer, next_offset: int, *, leader_epoch: int, now: int
     ) -> tuple[memoryview, AppendSets]:
-        """Check batches, give them offsets, and stamp them; see `append_sets.assign_offsets`.
+        """Check batches and assign offsets; return the bytes to write and their sets.
 
-        One that comes alone gets the topic's ``compression.type``; several that do not have it must
-        be given one by one, see `are_compressed_anew`.
-
-        Parameters
-        ----------
-        batches : bytes-like
-            Whole record batches.
-        next_offset : int
-            The log end offset.
-        leader_epoch : int
-            Stamped into each.
-        now : int
-            The wall clock, ms since 1970.
-
-        Returns
-        -------
-        memoryview
-            The batches as they are to be written.
-        AppendSets
-            How an index looks at them.
-
-        Raises
-        ------
-        OffsetOverflowError
-            If there are not so many offsets left below 2^63.
+        A single batch gets the topic's ``compression.type``; several that `are_compressed_anew`
+        must be passed one by one. Too few offsets below 2^63 raise `OffsetOverflowError`. See
+        `append_sets.assign_offsets`.
         """
         data, sets = append_sets.assign_offsets(
             batches, next_offset, leader_epoch=leader_epoch, now=now, **self._options
         )
         if sets.count == 1 and self.are_compressed_anew(sets):
             anew = recompress(batches, self.codec or Codec.NONE)
-            # The builder of the new batch knows no record that has the largest timestamp.
+            # The builder of the new batch does not know which record has the largest timestamp.
             options = self._options | {"has_record_offset": False}
             data, sets = append_sets.assign_offsets(
                 anew, next_offset, leader_epoch=leader_epoch, now=now, **options
@@ -102,27 +72,15 @@ class AppendRules:
         return memoryview(data), sets
 
     def are_compressed_anew(self, sets: AppendSets) -> bool:
-        """Whether there is a batch of another codec than the topic's ``compression.type``."""
+        """Return whether a batch has another codec than the topic's ``compression.type``."""
         return bool(sets.codecs & ~self._right_codecs)
 
     def as_follower(
         self, batches: ReadableBuffer, next_offset: int
     ) -> tuple[memoryview, AppendSets]:
-        """Check batches that keep their offsets; see `append_sets.keep_offsets`.
+        """Check batches that keep their offsets; return complete ones and their sets.
 
-        Parameters
-        ----------
-        batches : bytes-like
-            Batches or messages; one that is cut at the end is left out.
-        next_offset : int
-            The log end offset.
-
-        Returns
-        -------
-        memoryview
-            The whole batches.
-        AppendSets
-            How an index looks at them.
+        An incomplete batch at the end is dropped. See `append_sets.keep_offsets`.
         """
         sets, size = append_sets.keep_offsets(
             batches, next_offset, max_set_bytes=self._segment_bytes

@@ -1,8 +1,8 @@
-"""A partition's files made what loading them makes of them; what is cut off is kept elsewhere.
+"""Apply a recovery to a partition's files; cut bytes are saved elsewhere.
 
-Interrupted at any point it can be begun again: what is cut is safe before it is cut, and every file
-that is written is a whole one. The logs that take a split one's place are written as a broker
-writes them, so that a broker, too, can go on from there.
+An interrupted run can be repeated: bytes are saved before they are cut, and files are replaced
+atomically. The parts of a split log are written as a broker does it, so that a broker can also
+continue from there.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kafkastore.segment.zeros import is_zero_from
 
 _CHUNK_BYTES = 1 << 20
 
-# Nobody but its owner says what a recovery has cut.
+# Only the owner may change saved bytes.
 _AREA_MODE = 0o755
 
 
 def cuts_of(loaded: RecoveredLog) -> dict[str, int]:
-    """Say where bytes would leave the logs of a partition: file, and from which byte on.
+    """Return the logs of a partition that would lose bytes, and from which byte on.
 
-    Zeros do not count, nor does what is left of an interrupted compaction; of a log that is split
-    all bytes go, to the logs that take its place.
+    Zeros do not count, nor do leftovers of an interrupted compaction. A split log counts as a
+    whole, as its bytes move to its parts.
     """
     logs = (
         name
@@ -49,17 +49,10 @@ def cuts_of(loaded: RecoveredLog) -> dict[str, int]:
 
 
 def apply_recovery(loaded: RecoveredLog, cut_area: Path, fs: FileSystem) -> None:
-    """Alter a partition's files as `recover_log` has worked it out.
+    """Change a partition's files as `recover_log` has predicted.
 
-    Parameters
-    ----------
-    loaded : RecoveredLog
-        What is to be deleted, renamed, cut and written.
-    cut_area : Path
-        Gets, in a directory named as the partition, the logs that are deleted and the ends that are
-        cut off, but for zeros; made when it is needed.
-    fs : FileSystem
-        What alters files.
+    Deleted logs and cut ends, except zeros, are saved in a directory of `cut_area` that is named
+    after the partition and created when needed.
     """
     kept = _Kept(cut_area, loaded.path.name, fs)
     split = {copied.source for copied in loaded.copied.values()}
@@ -93,7 +86,7 @@ def apply_recovery(loaded: RecoveredLog, cut_area: Path, fs: FileSystem) -> None
 
 
 def _split(loaded: RecoveredLog, source: str, fs: FileSystem) -> None:
-    """Make the logs that take the place of one, and drop that with its indexes.
+    """Write the parts of a split log, and remove the old log and its indexes.
 
     Source: Kafka 2.4.0 ``Log.replaceSegments``.
     """
@@ -109,7 +102,7 @@ def _split(loaded: RecoveredLog, source: str, fs: FileSystem) -> None:
         if not copied.is_cut:
             fs.utime(target, modified_ns)
     fs.fsync_directory(loaded.path)
-    # From the last on: as long as one is left, a loading broker drops what has become a swap.
+    # The last first: while one ``.cleaned`` file remains, a broker drops the ``.swap`` files.
     _rename_all(loaded.path, reversed(parts), CLEANED_SUFFIX, SWAP_SUFFIX, fs)
     for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         old = loaded.path / source.replace(LOG_SUFFIX, suffix)
@@ -128,7 +121,7 @@ def _rename_all(
 
 
 def _write(path: Path, chunks: Iterable[bytes], fs: FileSystem) -> None:
-    """Make a new file durable."""
+    """Create a file and flush it to disk."""
     descriptor = fs.create(path)
     try:
         for chunk in chunks:
@@ -139,26 +132,26 @@ def _write(path: Path, chunks: Iterable[bytes], fs: FileSystem) -> None:
 
 
 class _Kept:
-    """Where what is cut of a partition is kept."""
+    """The directory for saved bytes of a partition."""
 
     def __init__(self, area: Path, partition: str, fs: FileSystem) -> None:
         self._area, self._directory, self._fs = area, area / partition, fs
 
     def copy(self, path: Path, position: int, name: str) -> None:
-        """Copy a file from a position on; the copy may lie on another file system."""
+        """Copy a file from a position on; the target may be on another file system."""
         fs, target = self._fs, self._directory / name
         for directory in (self._area, self._directory):
             if not directory.exists():
                 fs.mkdir(directory, _AREA_MODE)
                 fs.fsync_directory(directory.parent)
         if target.exists():
-            fs.unlink(target)  # of a recovery that was interrupted
+            fs.unlink(target)  # left by an interrupted recovery
         _write(target, _chunks(path, position), fs)
         fs.fsync_directory(self._directory)
 
 
 def _chunks(path: Path, position: int, end: int | None = None) -> Iterator[bytes]:
-    """Read a file in pieces, from a position on."""
+    """Read a file in chunks, from a position to an exclusive end."""
     left = path.stat().st_size - position if end is None else end - position
     with open(path, "rb") as file:
         file.seek(position)

@@ -1,4 +1,4 @@
-"""Batches of a partition, one by one."""
+"""Read the batches of a partition, one by one."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def read_batches(
 ) -> Iterator[tuple[LogSegment, RecordBatch]]:
     """Read batches, each with its segment; see `PartitionLog.batches`.
 
-    A batch is valid until the next one is asked for, unless it is `copied`.
+    A batch is valid until the next one is read, unless it is `copied`.
     """
     start, end = log.bounds(start_offset, end_offset)
     scan = RangeScan(log, start, end, damage)
@@ -41,24 +41,12 @@ def read_batches(
 def first_timestamp(
     log: LogView, start_offset: int, end_offset: int | None = None
 ) -> int | None:
-    """Return the first timestamp of the first batch at or after an offset, by its header.
+    """Return the first timestamp of the first batch from an offset on, by its header.
 
-    Parameters
-    ----------
-    log : LogView
-        The partition.
-    start_offset : int
-        Inclusive.
-    end_offset : int, optional
-        Exclusive.
-
-    Returns
-    -------
-    int or None
-        ms since 1970, of a compressed batch before magic 2 its largest; None where there is no
-        batch, or one without timestamps.
+    `end_offset` is exclusive. The result is in ms since 1970; for a compressed batch before magic 2
+    it is the largest timestamp. None without a batch, or without a timestamp.
     """
-    # An end in any case: reading with one begins with little.
+    # Always pass an end: the scan then begins with a small read.
     end_offset = INT64_MAX if end_offset is None else end_offset
     for _, batch in read_batches(log, start_offset, end_offset, verify=True):
         timestamp = _first_timestamp_of(batch)
@@ -67,7 +55,7 @@ def first_timestamp(
 
 
 def _first_offset(batch: RecordBatch, segment: LogSegment) -> int:
-    """Return a batch's first offset, which in a wrapper has to be decompressed."""
+    """Return a batch's first offset; a wrapper message must be decompressed for it."""
     try:
         return batch.base_offset
     except CorruptionError as error:
@@ -75,7 +63,7 @@ def _first_offset(batch: RecordBatch, segment: LogSegment) -> int:
 
 
 def _first_timestamp_of(batch: RecordBatch) -> int:
-    """Return the timestamp of a batch's first record, as far as its header tells."""
+    """Return the timestamp of a batch's first record, as far as the header has it."""
     by_broker = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     if by_broker or batch.delete_horizon_ms is not None:
         return batch.max_timestamp

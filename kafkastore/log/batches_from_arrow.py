@@ -1,4 +1,7 @@
-"""Batches built of Arrow columns, for a leader to append: no Python object a record."""
+"""Build batches from Arrow columns, for a leader to append.
+
+No Python object per record is created.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +24,14 @@ _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", p
 def batches_of_columns(
     data: Any, batch_bytes: int, fields: BatchFields, *, keep_offsets: bool = False
 ) -> Iterator[bytes]:
-    """Build batches of a table's rows, as they come.
+    """Build batches from the rows of Arrow data, with offsets from 0 on unless kept.
 
-    Parameters
-    ----------
-    data : pyarrow.Table, RecordBatch, RecordBatchReader
-        Or what exports an Arrow stream. Columns: `value`; `key`, `timestamp`, `headers` if they are
-        there, as `PartitionLog.to_arrow` gives them; others are not looked at. A timestamp is cut
-        to ms, an integer is ms; null is none, -1.
-    batch_bytes : int
-        Of a batch before it is compressed; only a record that alone is larger gets a larger one.
-    fields : BatchFields
-        What the records have in common.
-    keep_offsets : bool
-        Whether the records have the offsets of the column `offset`, of 64-bit integers.
-
-    Yields
-    ------
-    bytes
-        A record batch; its offsets are numbers from 0 on, unless they are kept.
-
-    Raises
-    ------
-    InvalidRecordError
-        If there is no column `value`, or a column is of a type or has a value that can't be
-        written.
-    OutOfOrderAppendError
-        If offsets that are kept do not rise.
+    `data` is a Table, RecordBatch, RecordBatchReader, or anything that exports an Arrow stream.
+    Columns: `value`; optionally `key`, `timestamp`, `headers`, as from `PartitionLog.to_arrow`;
+    others are ignored. Timestamps are rounded down to ms, an integer is in ms, null is -1.
+    `keep_offsets` uses the 64-bit column `offset`. `batch_bytes` limits a batch before compression;
+    a larger record gets a batch of its own. Invalid columns raise `InvalidRecordError`, kept
+    offsets that do not increase `OutOfOrderAppendError`.
     """
     table = pa.table(data) if isinstance(data, pa.RecordBatch) else data
     reader = pa.RecordBatchReader.from_stream(table)
@@ -60,7 +44,7 @@ def batches_of_columns(
 
 
 def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
-    """Return the buffers that the builder takes."""
+    """Return the buffers that the builder needs."""
     names = set(rows.schema.names)
     if "value" not in names:
         raise InvalidRecordError("there is no column 'value' to make records of")
@@ -95,7 +79,7 @@ def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _converted(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return a column as the type wanted, from the first element of its buffers on."""
+    """Convert a column to a type, with buffers that begin at its first element."""
     try:
         converted = column if column.type == wanted else column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -112,18 +96,18 @@ def _converted(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _binary(column: pa.Array) -> tuple[Any, ...]:
-    """Return a binary column's count of nulls and its buffers."""
+    """Return a binary column's null count and its buffers."""
     validity, offsets, values = column.buffers()
     return column.null_count, validity, offsets, values
 
 
 def _milliseconds(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return timestamps in ms since 1970, -1 none."""
+    """Return timestamps in ms since 1970; -1 for null."""
     kind = column.type
     try:
         if pa.types.is_timestamp(kind):
             if kind.unit in ("us", "ns"):
-                # Whole ms below: a cast would round what is before 1970 up.
+                # Round down to whole ms first: a cast would round times before 1970 up.
                 column = pc.floor_temporal(column, unit="millisecond")
             column = column.cast(pa.timestamp("ms", kind.tz))
         elif not pa.types.is_integer(kind):

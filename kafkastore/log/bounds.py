@@ -1,7 +1,7 @@
-"""Where a log starts and ends, and what each bound rests on: a file, or an assumption without one.
+"""The offset bounds of a log, each with its origin: a file, or an assumption.
 
-A checkpoint that a broker could not read is skipped where brokers go on without it: damaged log
-start offsets count as none, damaged recovery points as 0 (Kafka 2.4.0 ``LogManager.loadLogs``).
+A corrupt checkpoint is ignored where brokers ignore it: corrupt log start offsets count as missing,
+corrupt recovery points as 0 (Kafka 2.4.0 ``LogManager.loadLogs``).
 """
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kafkastore.formats.file_names import HIGH_WATERMARK_CHECKPOINT
 from kafkastore.log.isolation import first_undecided_offset
 from kafkastore.log.log_view import LogBound, LogView
 
-#: The log end, what the broker last wrote down, or an offset.
+#: The log end offset, the broker's last checkpoint, or an offset.
 HighWatermark = Literal["log-end", "checkpoint"] | int
 
 
 class LogBounds(NamedTuple):
-    """The bounds of a log; see the properties of `PartitionLog` of the same names."""
+    """The bounds of a log; see the properties of `PartitionLog` with the same names."""
 
     log_start_offset: LogBound
     log_end_offset: LogBound
@@ -29,7 +29,7 @@ class LogBounds(NamedTuple):
 def find_bounds(view: LogView, high_watermark: HighWatermark = "log-end") -> LogBounds:
     """Find the bounds of a log.
 
-    Raises a `CorruptionError` if the high watermark's checkpoint is asked for and damaged, or a
+    Raise a `CorruptionError` if the high watermark's checkpoint is requested and corrupt, or if a
     batch after the newest producer snapshot is corrupt.
     """
     end = view.end_bound
@@ -40,12 +40,11 @@ def find_bounds(view: LogView, high_watermark: HighWatermark = "log-end") -> Log
 def find_high_watermark(
     view: LogView, choice: HighWatermark = "log-end", log_end_offset: int | None = None
 ) -> LogBound:
-    """Find the first offset that is not known to be replicated, by one of three choices.
+    """Find the first offset that may not be replicated, by one of three choices.
 
-    "log-end" is what a sole replica has after its restart. "checkpoint" is what the broker last
-    wrote down, every 5 seconds, so that it lags in a killed one; a damaged one is raised, as it
-    takes the log directory offline. An offset is limited to the log, as brokers do.
-
+    "log-end": that of a restarted sole replica. "checkpoint": as last written by the broker, every
+    5 s, so it lags after a kill; a corrupt checkpoint raises, as it takes the log directory
+    offline. An offset is limited to the log's bounds.
     Source: Kafka 2.4.0 ``Partition.createLog``, ``Log.updateHighWatermark``.
     """
     start = view.log_start_offset
@@ -69,10 +68,9 @@ def find_high_watermark(
 
 
 def find_last_stable(view: LogView, high_watermark: int) -> LogBound:
-    """Find the first offset that a reader of committed records does not get.
+    """Find the first offset that a ``read_committed`` reader does not get.
 
-    A transaction that was decided at or above the high watermark does not count as decided.
-
+    A transaction whose marker is at or above the high watermark counts as open.
     Source: Kafka 2.4.0 ``ProducerStateManager.firstUnstableOffset``,
     ``Log.fetchLastStableOffsetMetadata``.
     """

@@ -1,4 +1,4 @@
-"""What a reader does at corrupt bytes of a log, and what it skipped."""
+"""What a reader does at corrupt bytes of a log, and which bytes it skipped."""
 from __future__ import annotations
 
 import warnings
@@ -14,12 +14,13 @@ from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import next_batch
 
-#: ``raise``: an error. ``skip``: go on at the next whole batch. ``stop``: the log ends there.
+#: ``raise``: raise an error. ``skip``: continue at the next valid batch. ``stop``: end the log
+#: there.
 OnCorrupt = Literal["raise", "skip", "stop"]
 
 
 class SkippedBytes(NamedTuple):
-    """Corrupt bytes of a log that a reader skipped.
+    """Report corrupt bytes of a log that a reader skipped.
 
     Parameters
     ----------
@@ -30,8 +31,8 @@ class SkippedBytes(NamedTuple):
     start_offset : int
         The first offset that may have been skipped.
     end_offset : int or None
-        The offset at which reading went on, exclusive; None where it did not go on in this segment,
-        or nothing tells.
+        The offset at which reading continued, exclusive; None if it did not continue in this
+        segment, or if the offset is unknown.
     reason : str
         What is wrong with the bytes.
     """
@@ -54,12 +55,12 @@ class SkippedBytes(NamedTuple):
 
 
 class SkippedBytesWarning(UserWarning):
-    """Corrupt bytes were skipped, and the caller gave no list for them.
+    """Warn that corrupt bytes were skipped, if the caller passed no list for them.
 
     Parameters
     ----------
     skipped : SkippedBytes
-        Which.
+        The skipped bytes.
     """
 
     def __init__(self, skipped: SkippedBytes) -> None:
@@ -71,37 +72,17 @@ class SkippedBytesWarning(UserWarning):
 
 
 def known_on_corrupt(on_corrupt: str) -> OnCorrupt:
-    """Return what to do at corrupt bytes, if there is such a choice.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """Return `on_corrupt` if it is a valid choice; raise `ValueError` otherwise."""
     if on_corrupt not in get_args(OnCorrupt):
         raise ValueError(f"on_corrupt must be 'raise', 'skip' or 'stop', got {on_corrupt!r}")
     return cast(OnCorrupt, on_corrupt)
 
 
 class Damage:
-    """What one read does at corrupt bytes.
+    """Handle corrupt bytes during one read, as `on_corrupt` demands.
 
-    Parameters
-    ----------
-    on_corrupt : str
-        See `OnCorrupt`.
-    skipped : list of SkippedBytes, optional
-        Gets what is skipped. Default: a `SkippedBytesWarning` each.
-
-    Attributes
-    ----------
-    stopped_at : int or None
-        Byte position in the segment at which the log ends for this read; None: not yet.
-
-    Raises
-    ------
-    ValueError
-        If there is no such choice.
+    `skipped` receives the skipped bytes; without it each is a `SkippedBytesWarning`. `stopped_at`
+    is the byte position in the segment at which the read stopped, or None.
     """
 
     def __init__(
@@ -113,37 +94,23 @@ class Damage:
         self._skipped = [] if skipped is None else skipped
 
     def of_another_read(self) -> Damage:
-        """Return the same for one more read of the log; bytes that both skip are noted once."""
+        """Return a copy for another read of the log; bytes that both skip are noted once."""
         another = copy(self)
         another.stopped_at = None
         return another
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the log ends here for this read."""
+        """Whether reading has stopped at corrupt bytes."""
         return self.stopped_at is not None
 
     def skip_bytes(
         self, error: CorruptionError, segment: LogSegment, log: LogFile, next_offset: int
     ) -> int:
-        """Return where reading goes on after bytes that are no whole, right batch; or raise.
+        """Return the position of the next valid batch after corrupt bytes; or raise.
 
-        Parameters
-        ----------
-        error : CorruptionError
-            Which has the position.
-        segment : LogSegment
-            Which.
-        log : LogFile
-            Its log.
-        next_offset : int
-            After the batches before.
-
-        Returns
-        -------
-        int
-            Byte position of a whole batch with a right checksum; the size of the log if none
-            follows, or reading stops.
+        `next_offset` follows the last valid batch. The result is the size of the log if no valid
+        batch follows, or if reading stops.
         """
         if self.on_corrupt == "raise":
             raise error if error.path else error.located(segment.log_path)
@@ -158,7 +125,7 @@ class Damage:
         return end
 
     def end_segment(self, error: CorruptionError, segments: Iterable[LogSegment]) -> None:
-        """Note that a broker takes the segment of an error for ending there."""
+        """Note that a broker treats the error's position as the end of its segment."""
         for segment in segments:
             if error.path == segment.log_path:
                 self._note(
@@ -173,17 +140,7 @@ class Damage:
                 )
 
     def skip_batch(self, error: CorruptionError, segment: LogSegment, header: Any) -> None:
-        """Skip a batch whose checksum is right but whose records cannot be read; or raise.
-
-        Parameters
-        ----------
-        error : CorruptionError
-            Why not.
-        segment : LogSegment
-            Which.
-        header : numpy.void of BATCH_HEADER
-            Of the batch.
-        """
+        """Skip a batch with a valid checksum but unreadable records; or raise."""
         if self.on_corrupt == "raise":
             raise error if error.path else error.located(segment.log_path)
         position, last_offset = int(header["position"]), int(header["last_offset"])
@@ -203,7 +160,7 @@ class Damage:
         if self.on_corrupt == "stop":
             self.stopped_at = skipped.position
         bytes_of = itemgetter(slice(3))  # the offsets depend on where a read began
-        if bytes_of(skipped) in map(bytes_of, self._skipped):  # by another read
+        if bytes_of(skipped) in map(bytes_of, self._skipped):  # noted by another read
             return
         self._skipped.append(skipped)
         if self._warns:

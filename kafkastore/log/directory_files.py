@@ -1,4 +1,4 @@
-"""The files of a partition directory while it is worked out what loading makes of them."""
+"""Simulate the files of a partition directory while a broker loads it."""
 
 from __future__ import annotations
 
@@ -29,37 +29,17 @@ INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 
 
 class LeftOver(str):
-    """The reason why a file goes that no log counts: it is left of something unfinished."""
+    """The reason for deleting a file that is left of an unfinished operation."""
 
     __slots__ = ()
 
 
 class DirectoryFiles:
-    """What files there would be, by name; nothing on disk is altered.
+    """The files there would be after loading, by name; nothing on disk changes.
 
-    Parameters
-    ----------
-    path : Path
-        The partition directory.
-
-    Raises
-    ------
-    NotALogDirectoryError
-        If it can't be listed.
-    NotAFileError
-        If the name of a segment's file stands for something else; a broker would take it for
-        missing, and fail when it makes the file.
-
-    Attributes
-    ----------
-    deleted : dict of str to str
-        Files on disk that would be gone, and why.
-    renamed : dict of str to str
-        Files on disk that would have another name.
-    written : dict of str to bytes
-        Files that would be made or made anew.
-    copied : dict of str to CopiedRange
-        Logs that would be made of bytes of others on disk.
+    A directory that can't be listed raises `NotALogDirectoryError`. A segment's file name that is
+    not a regular file raises `NotAFileError`: a broker would treat it as missing, and fail to
+    create the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +59,7 @@ class DirectoryFiles:
                 self._on_disk[entry.name] = entry.name
             elif parse_segment_file(entry.name) is not None:
                 _refuse(entry)
-        # Asked for again and again, for each segment that is recovered.
+        # Cached, as it is needed for each segment that is recovered.
         offsets = map(_snapshot_offset, self._on_disk)
         self._snapshots = {offset for offset in offsets if offset is not None}
 
@@ -90,21 +70,21 @@ class DirectoryFiles:
         return iter(sorted({*self._on_disk, *self.written, *self.copied}))
 
     def snapshot_offsets(self) -> list[int]:
-        """Return the offsets of the producer snapshots, rising."""
+        """Return the offsets of the producer snapshots, ascending."""
         return sorted(self._snapshots)
 
     def path_of(self, name: str) -> Path:
-        """Return where the bytes of a file are that was not written."""
+        """Return the path of a file on disk, before any renaming."""
         return self.path / self._on_disk[name]
 
     def read(self, name: str, kind: type[CorruptionError]) -> bytes | None:
-        """Return a file's bytes; None if there is none."""
+        """Return a file's content, or None if it does not exist."""
         if name in self.written:
             return self.written[name]
         return read_if_there(self.path_of(name), kind) if name in self._on_disk else None
 
     def write(self, name: str, data: bytes) -> None:
-        """Make a file, or make it anew; of a log that is deleted it stays said."""
+        """Create or replace a file; a deleted log is still reported as deleted."""
         self.written[name] = data
         if (offset := _snapshot_offset(name)) is not None:
             self._snapshots.add(offset)
@@ -112,7 +92,7 @@ class DirectoryFiles:
             self.deleted.pop(name, None)
 
     def delete(self, name: str, reason: str) -> None:
-        """Remove a file if it is there."""
+        """Delete a file if it exists."""
         self.written.pop(name, None)
         self.copied.pop(name, None)
         source = self._on_disk.pop(name, None)
@@ -123,7 +103,7 @@ class DirectoryFiles:
             self.deleted[source] = reason
 
     def rename(self, name: str, new_name: str, reason: str) -> None:
-        """Give a file another name; one that has it already goes."""
+        """Rename a file; an existing file with the new name is deleted."""
         self.delete(new_name, reason)
         if (offset := _snapshot_offset(new_name)) is not None:
             self._snapshots.add(offset)
@@ -135,7 +115,7 @@ class DirectoryFiles:
             self.renamed[source] = new_name
 
     def drop_temporary(self, rules: BrokerRules) -> list[str]:
-        """Drop what was being deleted or cleaned; return the ``.swap`` files that count.
+        """Delete ``.deleted`` and ``.cleaned`` files; return the valid ``.swap`` files.
 
         Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``.
         """
@@ -165,7 +145,7 @@ class DirectoryFiles:
 
 
 def _refuse(entry: os.DirEntry[str]) -> None:
-    """Say what it is that has the name of a segment's file."""
+    """Raise the error that names what kind of file has a segment's name."""
     try:
         check_regular(entry.path, entry.stat())
     except FileNotFoundError as error:
@@ -173,7 +153,7 @@ def _refuse(entry: os.DirEntry[str]) -> None:
 
 
 def _snapshot_offset(name: str) -> int | None:
-    """Return the offset of a producer snapshot; None if it is another file."""
+    """Return the offset of a producer snapshot, or None for another file."""
     if not name.endswith(PRODUCER_SNAPSHOT_SUFFIX):
         return None
     file = parse_segment_file(name)

@@ -1,20 +1,20 @@
-"""Timestamps that may not mean what a broker takes them for: of the future, or in another unit.
+"""Detect timestamps in the future or in a wrong unit.
 
-Producers write what they like into a record's timestamp, and brokers take it for ms since 1970.
+Producers write any timestamp into a record, and brokers treat it as ms since 1970.
 """
 from __future__ import annotations
 
 import enum
 
-# Times of the years 1990 to 2100, in seconds.
+# Years 1990 to 2100, in seconds since 1970.
 _PLAUSIBLE_SECONDS = range(631_152_000, 4_102_444_800)
 
 
 class Doubt(enum.StrEnum):
     """What may be wrong with a timestamp.
 
-    `FUTURE`: it lies ahead of the clock. The others: it is a plausible time in that unit, and as ms
-    lies in 1970 or thousands of years ahead.
+    `FUTURE`: it is later than the clock. The others: it is a plausible time in that unit; as ms it
+    would lie in 1970 or thousands of years ahead.
     """
 
     FUTURE = "future"
@@ -23,7 +23,7 @@ class Doubt(enum.StrEnum):
     NANOSECONDS = "nanoseconds"
 
 
-# To have ms: by what to multiply, by what to divide.
+# Multiplier and divisor to convert to ms.
 _UNITS = {
     Doubt.SECONDS: (1000, 1),
     Doubt.MICROSECONDS: (1, 1000),
@@ -32,21 +32,8 @@ _UNITS = {
 
 
 def find_doubt(timestamp: int, now: int) -> Doubt | None:
-    """Tell what may be wrong with a timestamp.
+    """Return what may be wrong with a timestamp; both arguments are in ms since 1970.
 
-    Parameters
-    ----------
-    timestamp : int
-        ms since 1970, as a broker takes it.
-    now : int
-        ms since 1970.
-
-    Returns
-    -------
-    Doubt or None
-
-    Examples
-    --------
     >>> find_doubt(1_700_000_000, now=1_700_000_000_000).value
     'seconds'
     >>> find_doubt(1_700_000_000_000_000, now=1_700_000_000_000).value
@@ -60,22 +47,8 @@ def find_doubt(timestamp: int, now: int) -> Doubt | None:
 
 
 def meant_timestamp(timestamp: int, doubt: Doubt | None) -> int | None:
-    """Return what a timestamp is in ms, if the doubt about its unit is right.
+    """Convert a timestamp in a doubtful unit to ms; None if the unit is not in doubt.
 
-    Parameters
-    ----------
-    timestamp : int
-        As a broker takes it.
-    doubt : Doubt or None
-        About it.
-
-    Returns
-    -------
-    int or None
-        None where the doubt is not about the unit.
-
-    Examples
-    --------
     >>> meant_timestamp(1_700_000_000, Doubt.SECONDS)
     1700000000000
     """

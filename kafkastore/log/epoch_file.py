@@ -1,4 +1,4 @@
-"""The leader epochs of a log that is written, and the checkpoint that keeps them.
+"""The leader epochs of a log that is being written, and their checkpoint.
 
 Source: Kafka 2.4.0 ``LeaderEpochFileCache``.
 """
@@ -19,17 +19,7 @@ from kafkastore.fs import FileSystem
 
 
 class EpochFile:
-    """Leader epochs, written down whenever they change.
-
-    Parameters
-    ----------
-    directory : Path
-        The partition directory.
-    entries : iterable of EpochStart
-        What its checkpoint holds.
-    fs : FileSystem
-        What writes.
-    """
+    """Leader epochs that are checkpointed at every change."""
 
     def __init__(self, directory: Path, entries: Iterable[EpochStart], fs: FileSystem) -> None:
         self._path, self._fs = directory / LEADER_EPOCH_CHECKPOINT, fs
@@ -37,25 +27,13 @@ class EpochFile:
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
-        """Epochs and their first offsets, rising."""
+        """The epochs with their start offsets, ascending."""
         return self._epochs.entries
 
     def of_leader(self, leader_epoch: int | None) -> int:
-        """Return the epoch that a leader stamps into batches.
+        """Return the epoch that a leader writes into batches; default the latest, or 0.
 
-        Parameters
-        ----------
-        leader_epoch : int or None
-            The leader's; None: the latest known, 0 at first.
-
-        Returns
-        -------
-        int
-
-        Raises
-        ------
-        InvalidLeaderEpochError
-            If it is below one that is known, or no whole number of 31 bits.
+        An epoch below the latest, or not an int of 31 bits, raises `InvalidLeaderEpochError`.
         """
         latest = self._epochs.latest_epoch or 0
         if leader_epoch is None:
@@ -72,11 +50,11 @@ class EpochFile:
         return leader_epoch
 
     def lead(self, leader_epoch: int, next_offset: int) -> None:
-        """Take in the epoch of batches that a leader is about to append at an offset."""
+        """Note the epoch of batches that a leader is about to append at `next_offset`."""
         self._write_if(self._epochs.assign(leader_epoch, next_offset))
 
     def follow(self, sets: AppendSets) -> None:
-        """Take in the epochs of a follower's batches; messages before magic 2 clear all."""
+        """Note the epochs of a follower's batches; messages before magic 2 clear all."""
         if sets.has_old_messages:
             self.clear()
             return
@@ -87,15 +65,15 @@ class EpochFile:
         self._write_if(bool(starts))
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at an offset or behind it."""
+        """Drop the epochs that begin at or after an offset."""
         self._write_if(self._epochs.truncate_from_end(end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that end at an offset or before it."""
+        """Drop the epochs that end at or before an offset."""
         self._write_if(self._epochs.truncate_from_start(start_offset))
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all epochs."""
         self._write_if(self._epochs.clear())
 
     def _write_if(self, is_changed: bool) -> None:

@@ -1,8 +1,8 @@
-"""What a reader of committed records gets: where the log is decided, and what was aborted before.
+"""Find the last stable offset and aborted batches, for ``read_committed``.
 
-The transaction indexes say what was aborted.  Behind the newest producer snapshot, where a crash
-may have cost them entries, and from the first segment on that has none, the batches themselves are
-gone over: a broker makes no index where nothing was aborted, and a copy may have lost one.
+Transaction indexes list aborted transactions.  The batches themselves are scanned after the newest
+producer snapshot, where a crash may have lost index entries, and from the first segment without an
+index: a broker writes no index if nothing was aborted, and a copy may have lost one.
 """
 from __future__ import annotations
 
@@ -34,21 +34,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-#: As Kafka's consumer names them.
+#: The values of a consumer's ``isolation.level``.
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 class Committed(NamedTuple):
-    """What is decided in a range of offsets.
+    """The last stable offset, and the aborted batches below it.
 
-    Parameters
-    ----------
-    last_stable_offset : int
-        First offset of the oldest transaction that is open, or the log end offset.
-    aborted : AbortedBatches
-        Knows the batches below it that were aborted.
-    broken : CorruptionError or None
-        Why nothing is known of what comes then: the log counts as ending there.
+    If `broken` is set, the log counts as ending at that corrupt batch.
     """
 
     last_stable_offset: int
@@ -57,13 +50,7 @@ class Committed(NamedTuple):
 
 
 def reads_committed(isolation: str) -> bool:
-    """Tell which isolation a caller named.
-
-    Raises
-    ------
-    ValueError
-        If it is none of `Isolation`.
-    """
+    """Return whether `isolation` is "read_committed"; `ValueError` if unknown."""
     if isolation not in ("read_uncommitted", "read_committed"):
         raise ValueError(
             f"isolation is 'read_uncommitted' or 'read_committed', not {isolation!r}"
@@ -80,40 +67,17 @@ def find_committed(
     until_broken: bool = False,
     damage: Damage | None = None,
 ) -> Committed:
-    """Find what is decided from one offset to another.
+    """Find the last stable offset, and the aborted batches of a range of offsets.
 
-    Parameters
-    ----------
-    log : LogView
-        The partition.
-    start_offset, end_offset : int
-        Inclusive, exclusive.
-    verify : bool
-        Check the checksums of the batches that are gone over.
-    until_broken : bool
-        Take a corrupt batch for the log's end: the reader raises it when it gets there.
-    damage : Damage, optional
-        What to do at corrupt bytes. A transaction whose marker is skipped counts as open.
-
-    Returns
-    -------
-    Committed
-
-    Raises
-    ------
-    CorruptionError
-        If a transaction index, or a batch that is gone over, is broken: what was aborted behind it
-        is then not known.
-
-    Notes
-    -----
+    A corrupt transaction index raises. A corrupt scanned batch raises too, unless `until_broken`:
+    then the log ends there. A transaction whose marker `damage` skips counts as open.
     Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``,
     ``ProducerStateManager.firstUnstableOffset``.
     """
     damage = Damage() if damage is None else damage.of_another_read()
     first_to_replay = log_end = log.end_offset("stop" if until_broken else damage.on_corrupt)
     aborted = []
-    # Also behind the end: the marker of a transaction may lie in a later segment.
+    # Also after `end_offset`: a later segment may contain the marker of a transaction.
     for segment in log.segments_between(start_offset, log_end):
         if segment.transaction_index_path.name not in log.files:
             first_to_replay = segment.base_offset
@@ -143,24 +107,10 @@ def find_committed(
 
 
 def find_aborted(log: LogView, start_offset: int, end_offset: int) -> AbortedBatches:
-    """Find what was aborted in a range of offsets of which all is decided.
+    """Find the aborted batches in a range up to the last stable offset at most.
 
-    Parameters
-    ----------
-    log : LogView
-        The partition.
-    start_offset, end_offset : int
-        Inclusive, exclusive; the end is at most the last stable offset.
-
-    Returns
-    -------
-    AbortedBatches
-        Knows the batches of the range that were aborted.
-
-    Notes
-    -----
-    Of a transaction that began before the range only its batches within count, so nothing before
-    is gone over; and nothing behind the last marker that counts, for that may not be whole.
+    Nothing before the range is scanned, because only batches inside it count; and nothing after the
+    last marker that counts, because that may be incomplete.
     """
     producers, aborted = ProducerState(), []
     producers.on_high_watermark(INT64_MAX)
@@ -176,19 +126,9 @@ def find_aborted(log: LogView, start_offset: int, end_offset: int) -> AbortedBat
 
 
 def first_undecided_offset(log: LogView, end_offset: int) -> int | None:
-    """Find where the oldest transaction begins that was open at an offset.
+    """Return where the oldest transaction open at `end_offset` begins, or None.
 
-    Parameters
-    ----------
-    log : LogView
-        The partition.
-    end_offset : int
-        Exclusive; markers at or behind it are not looked at.
-
-    Returns
-    -------
-    int or None
-        None if no transaction was open.
+    Markers at or after `end_offset` are ignored.
     """
     start, producers = newest_snapshot(log, end_offset)
     replay(log, producers, start, end_offset)
@@ -202,28 +142,9 @@ def _joined(parts: list[NDArray[np.void]]) -> NDArray[np.void]:
 def replay(
     log: LogView, producers: ProducerState, start: int, end_offset: int, *, verify: bool = True
 ) -> list[NDArray[np.void]]:
-    """Go over batches, and take them into what is known of their producers.
+    """Apply batches to `producers`; return the aborted transactions.
 
-    Parameters
-    ----------
-    log : LogView
-        The partition.
-    producers : ProducerState
-        As it was at the start.
-    start, end_offset : int
-        Inclusive, exclusive.
-    verify : bool
-        Check the batches' checksums.
-
-    Returns
-    -------
-    list of numpy.ndarray of ABORTED_TXN
-        What was aborted.
-
-    Raises
-    ------
-    CorruptionError
-        If a batch is broken.
+    The start is inclusive, the end exclusive; a corrupt batch raises `CorruptionError`.
     """
     return [found for found, _ in _replayed(log, producers, start, end_offset, verify=verify)]
 
@@ -237,15 +158,15 @@ def _replayed(
     verify: bool,
     damage: Damage | None = None,
 ) -> Iterator[tuple[NDArray[np.void], int]]:
-    """Do what `replay` does; yield what aborted, and the offset up to which all went through.
+    """Do as `replay`; yield aborted transactions, and the offset reached.
 
-    What lies before a broken batch has been taken in when that is raised.
+    Batches before a corrupt one are applied before the error is raised.
     """
     scan = RangeScan(log, start, end_offset, damage)
     next_offset = start
     for segment, run, headers, _ in scan.runs(verify_crc=verify):
         first, last = headers["base_offset"], headers["last_offset"]
-        offsets = np.where(first < 0, last, first)  # of a wrapper only the last is known
+        offsets = np.where(first < 0, last, first)  # a wrapper message has only a last offset
         within = (offsets >= scan.first_offset) & (offsets < end_offset)
         controls: list[ControlRecord | None] = []
         broken = None
@@ -268,20 +189,10 @@ def _replayed(
 
 
 def newest_snapshot(log: LogView, up_to: int) -> tuple[int, ProducerState]:
-    """Read the newest whole producer snapshot up to an offset.
+    """Return the newest valid producer snapshot at or below `up_to`: offset, state.
 
-    Parameters
-    ----------
-    log : LogView
-        The partition.
-    up_to : int
-        Inclusive.
-
-    Returns
-    -------
-    (int, ProducerState)
-        Its offset, and what was known there; without one the log's first, and nothing. Transactions
-        that end are forgotten at once, and not kept until they are replicated.
+    Without one: the log's first offset and an empty state. A transaction is dropped when it ends,
+    without waiting for its replication.
     """
     start, producers = log.segments[0].base_offset if log.segments else 0, ProducerState()
     for offset in reversed(log.files.producer_snapshots):
@@ -294,6 +205,6 @@ def newest_snapshot(log: LogView, up_to: int) -> tuple[int, ProducerState]:
                 start, producers = offset, ProducerState(producer_snapshot.parse(data))
                 break
         except CorruptionError:
-            continue  # as a broker does: an older one is as good, and takes longer
+            continue  # as a broker does: an older snapshot only takes longer
     producers.on_high_watermark(INT64_MAX)
     return start, producers

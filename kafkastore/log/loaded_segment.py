@@ -1,4 +1,4 @@
-"""A segment while its log is loaded: what stays of it is found out step by step."""
+"""A segment while its log is being loaded."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kafkastore.segment.recovery import batch_runs
 
 @dataclass(slots=True)
 class LoadedSegment:
-    """A segment while it is loaded: see `recovery.RecoveredSegment`.
+    """A segment while it is being loaded; see `recovery.RecoveredSegment`.
 
-    That of a part of a segment that is split has the path of the latter's log, and a `start` there.
+    A part of a split segment has the path of the old log, and its `start` position there.
     """
 
     base_offset: int
@@ -34,30 +34,30 @@ class LoadedSegment:
 
     @property
     def cut_bytes(self) -> int:
-        """How many bytes of the log go."""
+        """The number of bytes cut off the log."""
         return self.size - self.valid_bytes
 
     def name(self, suffix: str) -> str:
-        """Return the name of another of its files; while it is a swap, one of the swap's."""
+        """Return the name of another of its files, with ``.swap`` if the log has it."""
         return self.log_name.replace(LOG_SUFFIX, suffix)
 
     def open_log(self) -> LogFile:
-        """Open the log, or the part of one."""
+        """Open the log, or the part of a log."""
         if self.start is None:
             return LogFile(self.path)
         return LogPart(self.path, self.start, self.start + self.size)
 
     def end(self) -> int:
-        """Return the offset behind the last batch."""
+        """Return the offset after the last batch."""
         if self.next_offset is None:
             self.next_offset = self._find_end()
         return self.next_offset
 
     def _find_end(self) -> int:
-        """Read the last batches, by the index where it leads there."""
+        """Read the last batches, from the indexed position if it is valid."""
         end = self.base_offset
         if self.log_name == self.path.name and not self.log_name.endswith(SWAP_SUFFIX):
-            with LogFile(self.path) as log, suppress(CorruptionError):  # the index may lead astray
+            with LogFile(self.path) as log, suppress(CorruptionError):  # the index may be wrong
                 segment = LogSegment(self.path.parent, self.base_offset)
                 for run in log.runs(segment.position_before(INT64_MAX, log)):
                     end = run.next_offset

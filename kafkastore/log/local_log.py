@@ -1,4 +1,4 @@
-"""The segments of a log that is written, as files: which there are, and where the log ends.
+"""The segment files of a log that is being written, and its log end offset.
 
 Source: Kafka 2.4.0 ``Log``; 3.9.0 ``LocalLog``.
 """
@@ -20,31 +20,10 @@ from kafkastore.versions import BrokerRules
 
 
 class LocalLog:
-    """The segments of one partition; the last of them, the active one, is appended to.
+    """The segments of one partition; the last one, the active one, is appended to.
 
-    Parameters
-    ----------
-    path : Path
-        The partition directory.
-    base_offsets : sequence of int
-        Of its segments, at least one. The last is made if it is not there.
-    config : LogConfig
-        The topic's.
-    rules : BrokerRules
-        What brokers of the version do.
-    log_end_offset, recovery_point : int
-        Exclusive: where the log ends, and up to where it is flushed.
-    now : int
-        The wall clock, ms since 1970.
-    fs : FileSystem
-        What alters files.
-
-    Attributes
-    ----------
-    log_end_offset : int
-        Offset the next record will get.
-    recovery_point : int
-        First offset not known to be flushed.
+    There is at least one base offset; the last segment is created if missing. Times (`now`) are in
+    ms since 1970. `recovery_point` is the first offset that may not be flushed.
     """
 
     def __init__(
@@ -71,7 +50,7 @@ class LocalLog:
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
-        """Of the segments; the last is the active one's."""
+        """Base offsets of the segments, ascending; the last is the active segment's."""
         return tuple(self._bases)
 
     @property
@@ -80,21 +59,9 @@ class LocalLog:
         return self._active
 
     def append(self, data: memoryview, sets: AppendSets, now: int) -> tuple[int, ...]:
-        """Append sets of batches, into as many segments as it takes.
+        """Append sets of batches, to as many segments as needed.
 
-        Parameters
-        ----------
-        data : memoryview
-            The batches.
-        sets : AppendSets
-            What they are.
-        now : int
-            The wall clock, ms since 1970.
-
-        Returns
-        -------
-        tuple of int
-            Base offsets of the segments that were begun for it.
+        Return the base offsets of the segments that it starts.
         """
         first, is_new = 0, False
         begun: list[int] = []
@@ -111,33 +78,20 @@ class LocalLog:
             first, is_new = end, True
 
     def roll(self, expected_next_offset: int, now: int) -> tuple[int, ...]:
-        """Begin a new segment.
+        """Start a segment at `expected_next_offset` or the log end; flush the others.
 
-        Parameters
-        ----------
-        expected_next_offset : int
-            Of the next record; its base offset, if that is not below the log end offset.
-        now : int
-            The wall clock, ms since 1970.
-
-        Returns
-        -------
-        tuple of int
-            Its base offset; none where the active segment is empty and has this base offset.
-
-        Notes
-        -----
-        Everything before it is durable then; a broker leaves that to another thread.
-
+        Return its base offset, or nothing if the active segment is empty and has this base offset.
+        A broker flushes in another thread.
         Source: Kafka 3.9.0 ``LocalLog.roll``.
         """
         base_offset = max(expected_next_offset, self.log_end_offset)
         if base_offset == self._active.base_offset:
-            # An index too small for an entry is full from the start (KAFKA-6388): as made anew.
+            # An index too small for an entry is full when it is created (KAFKA-6388): reset it, as
+            # a new one.
             self._active.truncate_to(base_offset, now)
             return ()
         self._active.trim()
-        # A crash must not take the end of a segment and leave the next: nobody would see the gap.
+        # A crash must not lose the end of a segment and keep the next: the gap would go unnoticed.
         self.flush()
         self._active.close_files()
         self._active = self._create_segment(base_offset, now)
@@ -145,7 +99,7 @@ class LocalLog:
         return (base_offset,)
 
     def flush(self) -> None:
-        """Make everything durable, the oldest segment first."""
+        """Flush all files, the oldest segment first."""
         for base_offset in sorted(self._unflushed - {self._active.base_offset}):
             for path in self._files_of(base_offset):
                 descriptor = self._fs.open_write(path)
@@ -159,19 +113,14 @@ class LocalLog:
         self.recovery_point = self.log_end_offset
 
     def truncate_to(self, offset: int, now: int) -> None:
-        """Drop the batches that hold an offset or a later one; the log ends there.
+        """Delete the batches with `offset` or later ones; the log then ends there.
 
-        Parameters
-        ----------
-        offset : int
-            At least the first base offset, less than the log end offset.
-        now : int
-            The wall clock, ms since 1970.
+        `offset` is at least the first base offset, and below the log end offset.
         """
         doomed = [base for base in self._bases if base > offset]
         if doomed:
             self._active.close_files()
-            # The last first: no hole in between if this is interrupted.
+            # The last segment first: an interruption leaves no gap.
             self.delete_segments(doomed[::-1])
             self._active = self._open_or_create_segment(self._bases[-1], now)
         self._active.truncate_to(offset, now)
@@ -180,15 +129,7 @@ class LocalLog:
         self.recovery_point = min(offset, self.recovery_point)
 
     def truncate_fully(self, offset: int, now: int) -> None:
-        """Drop everything; the log begins and ends at an offset.
-
-        Parameters
-        ----------
-        offset : int
-            Any.
-        now : int
-            The wall clock, ms since 1970.
-        """
+        """Delete all segments; the log then starts and ends at `offset`."""
         self._active.close_files()
         self.delete_segments(self._bases[::-1])
         self._active = self._create_segment(offset, now)
@@ -197,12 +138,9 @@ class LocalLog:
         self.recovery_point = min(offset, self.recovery_point)
 
     def delete_segments(self, base_offsets: Iterable[int]) -> None:
-        """Rename the files of segments, then remove them, in the order given.
+        """Rename the files of segments, then remove them, in the given order.
 
-        Parameters
-        ----------
-        base_offsets : iterable of int
-            Not the active one's, unless another is made at once.
+        The active segment must not be among them, unless the caller creates another at once.
         """
         doomed = []
         for base_offset in list(base_offsets):
@@ -215,13 +153,7 @@ class LocalLog:
             self._fs.unlink(path)
 
     def segment_facts(self) -> list[SegmentFacts]:
-        """Return what retention asks of the segments.
-
-        Returns
-        -------
-        list of SegmentFacts
-            By base offset.
-        """
+        """Return the facts that retention needs, by base offset."""
         facts = []
         ends = [*self._bases[1:], self.log_end_offset]
         for base_offset, end in zip(self._bases, ends, strict=True):
@@ -237,22 +169,22 @@ class LocalLog:
         return facts
 
     def close(self) -> None:
-        """Cut all files to what is used, make them durable, and close them."""
+        """Truncate all files to their used size, flush and close them."""
         self._active.trim()
         self.flush()
         self._active.close_files()
 
     def close_files(self) -> None:
-        """Close the files as they are."""
+        """Close the files without flushing them."""
         self._active.close_files()
 
     def _files_of(self, base_offset: int) -> list[Path]:
-        """List the files of a segment that are there."""
+        """List the existing files of a segment."""
         paths = (self.path / segment_file_name(base_offset, each) for each in SEGMENT_SUFFIXES)
         return [path for path in paths if path.exists()]
 
     def _limits(self) -> SegmentLimits:
-        """Draw a segment's limits."""
+        """Return the limits of a segment, with a random part of ``segment.jitter.ms``."""
         config = self._config
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         return SegmentLimits(
@@ -265,13 +197,13 @@ class LocalLog:
         )
 
     def _open_or_create_segment(self, base_offset: int, now: int) -> SegmentWriter:
-        """Open a segment; that of a new log is not there yet."""
+        """Open a segment; in a new log it does not exist yet and is created."""
         if not (self.path / segment_file_name(base_offset, LOG_SUFFIX)).exists():
             return self._create_segment(base_offset, now)
         return SegmentWriter.open(self.path, base_offset, self._limits(), now=now, fs=self._fs)
 
     def _create_segment(self, base_offset: int, now: int) -> SegmentWriter:
-        """Make a segment; what a crash may have left of its name goes first."""
+        """Create a segment; files of that name that a crash left are removed first."""
         for path in self._files_of(base_offset):
             self._fs.unlink(path)
         self._unflushed.add(base_offset)

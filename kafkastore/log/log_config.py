@@ -1,4 +1,4 @@
-"""A topic's configuration, as far as it rules its log, by Kafka's own option names.
+"""A topic's configuration, as far as it affects its log, by Kafka's option names.
 
 Source: Kafka 2.4.0 and 4.1 ``LogConfig``, ``TopicConfig``, ``ConfigDef.parseType``.
 """
@@ -17,7 +17,7 @@ from kafkastore.errors import InvalidConfigError
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
-# Options of a topic that say nothing about what its log looks like on disk.
+# Topic options without effect on the files of a log.
 _OF_OTHERS = frozenset(
     {
         "flush.messages",
@@ -40,7 +40,7 @@ _OF_OTHERS = frozenset(
 )
 _BOTH_LIMITS = "message.timestamp.difference.max.ms"
 
-# Smallest and largest value of each number.
+# Smallest and largest value of each number, both inclusive.
 _RANGES = {
     "segment_bytes": (14, INT32_MAX),
     "segment_ms": (1, INT64_MAX),
@@ -64,49 +64,49 @@ _CLEANUP_POLICIES = frozenset({"delete", "compact"})
 
 @dataclass(frozen=True, kw_only=True)
 class LogConfig:
-    """What a topic's options say about its log; the defaults are those of Kafka 4.1.
+    """Configure a topic's log; the defaults are those of Kafka 4.1.
 
     Each attribute is the topic option with ``_`` for ``.`` and ``-``.
 
     Parameters
     ----------
     segment_bytes : int
-        Largest size of a ``.log`` file.
+        Maximum size of a ``.log`` file.
     segment_ms, segment_jitter_ms : int
-        How long a segment takes records, and by how much at most that is shortened at random.
+        Time after which a segment is rolled, and the maximum by which this is randomly shortened.
     segment_index_bytes : int
-        Largest size of an index file.
+        Maximum size of an index file.
     index_interval_bytes : int
-        Log bytes after which an index entry is due.
+        Log bytes between two index entries.
     preallocate : bool
-        Whether a new ``.log`` gets its full size at once.
+        Whether a new ``.log`` is created with its full size.
     max_message_bytes : int
-        Largest batch.
+        Maximum size of a batch.
     message_timestamp_type : str
         ``CreateTime`` or ``LogAppendTime``.
     message_timestamp_before_max_ms, message_timestamp_after_max_ms : int
-        How far a CreateTime may lie before and after the broker's clock. The option
+        How far a CreateTime may be before and after the broker's clock. The option
         ``message.timestamp.difference.max.ms`` sets both.
     compression_type : str
         ``producer`` or a codec.
     cleanup_policy : frozenset of str
-        ``delete``, ``compact``, both, or none of them (Kafka 4.1).
+        ``delete``, ``compact``, both, or empty (Kafka 4.1).
     retention_ms, retention_bytes : int
-        Negative: without limit.
+        Negative: unlimited.
     delete_retention_ms : int
         How long compaction keeps tombstones.
     file_delete_delay_ms : int
-        How long a ``.deleted`` file stays.
+        How long a broker keeps a ``.deleted`` file.
 
     Raises
     ------
     InvalidConfigError
-        If a value is not allowed.
+        If a value is invalid.
 
     Notes
     -----
-    Source: Kafka 4.1 ``LogConfig``. Its lower limit of 1 MiB for ``segment.bytes`` (KIP-1030) is
-    not asked for: older brokers and their tests go down to 14.
+    Source: Kafka 4.1 ``LogConfig``. Its minimum of 1 MiB for ``segment.bytes`` (KIP-1030) is not
+    enforced: older brokers and their tests allow values down to 14.
     """
 
     segment_bytes: int = 1 << 30
@@ -131,7 +131,7 @@ class LogConfig:
             number = _whole(value := getattr(self, name))
             if number is None or not smallest <= number <= largest:
                 raise _invalid(name, value, f"a whole number from {smallest} to {largest}")
-            object.__setattr__(self, name, number)  # an int, where it was one of numpy's
+            object.__setattr__(self, name, number)  # a plain int, also for an integer of numpy
         if not isinstance(self.preallocate, bool):
             raise _invalid("preallocate", self.preallocate, "True or False")
         for name, allowed in _CHOICES.items():
@@ -147,13 +147,13 @@ class LogConfig:
 
     @classmethod
     def of(cls, options: Mapping[str, object] | LogConfig | None = None) -> LogConfig:
-        """Make a configuration of a topic's options.
+        """Build a configuration from a topic's options.
 
         Parameters
         ----------
         options : mapping, LogConfig or None
-            Values by Kafka's names, such as ``{"segment.bytes": "1048576"}``; texts are read as a
-            broker reads them. A `LogConfig` is returned as it is; None means the defaults.
+            Values by Kafka's names, such as ``{"segment.bytes": "1048576"}``; strings are parsed as
+            a broker parses them. A `LogConfig` is returned unchanged; None means the defaults.
 
         Returns
         -------
@@ -162,7 +162,7 @@ class LogConfig:
         Raises
         ------
         InvalidConfigError
-            If Kafka has no topic option of a name, or a value is not allowed.
+            If an option is not a Kafka topic option, or its value is invalid.
 
         Examples
         --------
@@ -191,7 +191,7 @@ class LogConfig:
         return cls(**values)  # type: ignore[arg-type]
 
     def to_options(self) -> dict[str, str]:
-        """Return the options as texts by Kafka's names, as a topic is configured with them."""
+        """Return all options as strings by Kafka's names, to configure a topic with."""
         options = {}
         for field in _FIELDS.values():
             value = getattr(self, field.name)
@@ -205,12 +205,12 @@ class LogConfig:
 
 _FIELDS = {field.name: field for field in dataclasses.fields(LogConfig)}
 
-#: Every option that `LogConfig.of` takes.
+#: All options that `LogConfig.of` accepts.
 TOPIC_OPTIONS = _OF_OTHERS | {_BOTH_LIMITS} | {name.replace("_", ".") for name in _FIELDS}
 
 
 def _parsed(option: str, name: str, value: object) -> object:
-    """Read a value as ``ConfigDef`` does: texts are trimmed, lists split at commas."""
+    """Parse a value as ``ConfigDef`` does: trim strings, split lists at commas."""
     if name == "cleanup_policy":
         parts = value.split(",") if isinstance(value, str) else value
         try:
@@ -228,9 +228,9 @@ def _parsed(option: str, name: str, value: object) -> object:
 
 
 def _number(option: str, value: object) -> int:
-    """Read a whole number."""
+    """Parse an integer."""
     number = _whole(value)
-    if isinstance(value, str) and "_" not in value:  # which Python takes, and Java does not
+    if isinstance(value, str) and "_" not in value:  # Python allows it, Java does not
         with suppress(ValueError):
             number = int(value.strip())
     if number is None:
@@ -239,7 +239,7 @@ def _number(option: str, value: object) -> int:
 
 
 def _whole(value: object) -> int | None:
-    """Return an integer of whatever type as an int; None for anything else, and for booleans."""
+    """Return an integer of any type as an int; None for a bool or anything else."""
     if isinstance(value, bool):
         return None
     try:

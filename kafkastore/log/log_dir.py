@@ -1,4 +1,4 @@
-"""A log directory, one of ``log.dirs``: its partitions and the small files beside them."""
+"""A log directory, one of ``log.dirs``: its partitions and its checkpoint files."""
 from __future__ import annotations
 
 import os
@@ -23,7 +23,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.paths import open_path
 from kafkastore.segment.small_file import read_if_there
 
-#: Files by which a directory shows that a broker has used it as a log directory.
+#: Files that only a broker creates: they mark a log directory.
 MARKS = (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
@@ -70,18 +70,9 @@ class SkippedName(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A file of one offset for each partition, as far as it can be read.
+    """The content of an offset checkpoint: one offset for each partition.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    is_there : bool
-        Whether it exists.
-    offsets : mapping of TopicPartition to int
-        What it says; nothing if it is missing or damaged.
-    error : CorruptCheckpointError or None
-        Why a broker could not read it.
+    `offsets` is empty if the file is missing or corrupt; `error` says why a broker can't read it.
     """
 
     path: Path
@@ -91,7 +82,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def why_without_offset(self) -> str:
-        """Why it has no offset of a partition."""
+        """Why the checkpoint has no offset for a partition."""
         if self.error is not None:
             return f"the checkpoint is damaged ({self.error})"
         if not self.is_there:
@@ -100,14 +91,9 @@ class Checkpoint(NamedTuple):
 
 
 class LogDir:
-    """One log directory; its listing and its checkpoints are read when first asked for.
+    """A log directory; its listing and its checkpoints are read at the first access.
 
     Threads may share it: see ``docs/threads.md``.
-
-    Parameters
-    ----------
-    path : path-like
-        The directory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -127,7 +113,7 @@ class LogDir:
                 try:
                     if not entry.is_dir():
                         continue
-                except OSError as error:  # a link to itself, or to what may not be seen
+                except OSError as error:  # a link to itself, or no permission
                     reason = f"can't be followed: {error.strerror}"
                     skipped.append(SkippedName(path, SkippedKind.UNREADABLE, reason))
                     continue
@@ -153,45 +139,42 @@ class LogDir:
 
     @property
     def future_paths(self) -> Mapping[TopicPartition, Path]:
-        """The ``-future`` directories: partitions that were being moved to this log directory."""
+        """The ``-future`` directories: replicas being moved to this log directory."""
         return self._listing.futures
 
     @property
     def skipped(self) -> list[SkippedName]:
-        """Directories that are no partitions: being deleted or moved, stray, or none of Kafka's."""
+        """Directories that are not partitions: deleted, future, stray, or not Kafka's."""
         return self._listing.skipped
 
     def refresh(self) -> None:
-        """Forget the checkpoints that were read; a broker writes them every few seconds."""
-        # Not cleared: a thread that reads one just now puts it with the others of before.
+        """Drop the cached checkpoints; a broker writes them every few seconds."""
+        # Replaced, not cleared: a thread that is reading one stores it in the old dict.
         self._checkpoints = {}
 
     @property
     def is_clean(self) -> bool:
-        """Whether a broker closed this directory in order: the clean-shutdown marker is there."""
+        """Whether the clean-shutdown marker exists."""
         return (self.path / CLEAN_SHUTDOWN_FILE).exists()
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """First offsets not known to be flushed; empty if the file is missing or damaged."""
+        """First offsets that may not be flushed; empty if the file is missing or corrupt."""
         return self.checkpoint(RECOVERY_POINT_CHECKPOINT).offsets
 
     @property
     def log_start_offsets(self) -> Mapping[TopicPartition, int]:
-        """First offsets a reader may ask for, where they differ from the first segment's base.
+        """First offsets that can be read, where they differ from the first base offset.
 
-        Empty if the file is missing or damaged.
+        Empty if the file is missing or corrupt.
         """
         return self.checkpoint(LOG_START_OFFSET_CHECKPOINT).offsets
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """First offsets not known to be replicated, as last checkpointed (every 5 s).
+        """First offsets that may not be replicated, as last checkpointed (every 5 s).
 
-        Raises
-        ------
-        CorruptCheckpointError
-            If the file is damaged: brokers take the log directory offline.
+        A corrupt file raises `CorruptCheckpointError`: brokers take the log directory offline.
         """
         checkpoint = self.checkpoint(HIGH_WATERMARK_CHECKPOINT)
         if checkpoint.error is not None:
@@ -200,17 +183,14 @@ class LogDir:
 
     @property
     def damaged_checkpoints(self) -> list[Checkpoint]:
-        """The checkpoints that a broker could not read."""
+        """The checkpoints that a broker can't read."""
         return [found for name in CHECKPOINTS if (found := self.checkpoint(name)).error is not None]
 
     @cached_property
     def meta_properties(self) -> Mapping[str, str]:
-        """What ``meta.properties`` says; empty without the file.
+        """The content of ``meta.properties``; empty without the file.
 
-        Raises
-        ------
-        CorruptCheckpointError
-            If it is damaged: brokers do not start.
+        A corrupt file raises `CorruptCheckpointError`: brokers do not start.
         """
         path = self.path / META_PROPERTIES
         data = read_if_there(path, CorruptCheckpointError)
@@ -220,18 +200,7 @@ class LogDir:
             raise error.located(path) from error
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """Read a checkpoint of this log directory, once.
-
-        Parameters
-        ----------
-        name : str
-            One of `CHECKPOINTS`.
-
-        Returns
-        -------
-        Checkpoint
-            A damaged one says nothing but its error.
-        """
+        """Read one of `CHECKPOINTS`, once; a corrupt one only has its `error`."""
         known = self._checkpoints
         found = known.get(name)
         if found is None:

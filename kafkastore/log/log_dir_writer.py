@@ -1,8 +1,8 @@
-"""A log directory that is written: its lock, its checkpoints, and whether it was closed in order.
+"""Write a log directory: its lock, its checkpoints and its clean-shutdown marker.
 
-Only one process at a time, a broker or this, may hold a log directory.  While it is written there
-is no clean-shutdown marker; `LogDirWriter.close` leaves one when everything is in order.  What a
-recovery cuts is kept beside the log directory, never dropped.
+Only one process at a time, a broker or a writer, may hold a log directory.  While it is being
+written it has no clean-shutdown marker; `LogDirWriter.close` creates the marker if no error
+occurred.  Bytes that a recovery cuts are saved next to the log directory, never deleted.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogManager``.
 """
@@ -58,11 +58,11 @@ from kafkastore.segment.segment_writer import check_end
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.versions import NEWEST_VERSION, parse_version, rules_of
 
-#: Behind the name of the log directory: where what a recovery cut is kept.
+#: After the name of the log directory: marks the directory that saves bytes cut by a recovery.
 CUT_MARK = ".kafkastore-cut-"
 
 _CLUSTER = re.compile(r"[a-zA-Z0-9._-]+")
-# Its offset index entries have the first offset of a batch.
+# Since 2.0 an offset index entry has the last offset of its batch; before, it had the first.
 _OLDEST = (2, 0)
 
 
@@ -72,30 +72,32 @@ def _wall_clock() -> int:
 
 
 class LogDirWriter:
-    """The writer of a log directory; it and its writers are for one thread at a time.
+    """Write a log directory; neither it nor its log writers are thread-safe.
 
     Parameters
     ----------
     root : path-like
-        The directory; made if missing, in one that is there.
+        The directory; created if missing, but its parent must exist.
     version : str
-        Whose broker's rules count: those that differ are in `kafkastore.versions`. From 2.0 on.
+        The broker version whose rules apply, from 2.0 on; `kafkastore.versions` lists the
+        differences.
     node_id, cluster_id : int, str
-        What a missing ``meta.properties`` gets; without a cluster id a new one. A broker takes the
-        directory only if both are its own.
+        Written to ``meta.properties`` if that is missing; the default cluster id is random. A
+        broker accepts the directory only if both match its own.
     cut_dir : path-like, optional
-        Where what a recovery cuts is kept; default: beside the root. Never in it.
+        Where to save the bytes that a recovery cuts; default: the parent of `root`. Must not be
+        inside `root`.
     clock : callable, optional
         Returns ms since 1970.
     fs : FileSystem, optional
-        What alters files.
+        Makes all changes to files.
 
     Raises
     ------
     ChangeRefusedError
         If a broker or another writer holds the directory.
     KafkaStoreError
-        If the version is older.
+        If the version is older than 2.0.
 
     Examples
     --------
@@ -127,7 +129,7 @@ class LogDirWriter:
         self._clock = clock
         self._fs = FileSystem() if fs is None else fs
         self._writers: dict[TopicPartition, LogWriter] = {}
-        # Those whose files are, or may be, altered.
+        # Writers whose files have changed, or may have.
         self._begun: dict[TopicPartition, LogWriter] = {}
         self._beginning = threading.RLock()
         self._is_begun = self._is_half_opened = self._is_closed = False
@@ -143,7 +145,7 @@ class LogDirWriter:
                 f"{self.path} is held by a broker or another writer"
             ) from error
         try:
-            # A damaged one tells nothing, as to a broker.
+            # A corrupt checkpoint counts as empty, as in a broker.
             self._recovery_points, self._log_start_offsets, self._high_watermarks = (
                 dict(LogDir(self.path).checkpoint(name).offsets) for name in CHECKPOINTS
             )
@@ -166,7 +168,7 @@ class LogDirWriter:
 
     @property
     def writers(self) -> Mapping[TopicPartition, LogWriter]:
-        """The writers so far, by topic and partition."""
+        """The log writers opened so far, by topic and partition."""
         return self._writers
 
     def writer(
@@ -179,47 +181,48 @@ class LogDirWriter:
         start_offset: int = 0,
         recover: bool = False,
     ) -> LogWriter:
-        """Open a partition for writing; it is made if missing.
+        """Open a partition for writing; it is created if missing.
 
-        Nothing of one that is there is altered before the first append, or another alteration.
+        The files of an existing partition do not change before the first append or other change.
 
         Parameters
         ----------
         topic : str
-            Its name.
+            Topic name.
         partition : int
-            Its number.
+            Partition number.
         config : mapping or LogConfig, optional
             The topic's options by Kafka's names; see `LogConfig.of`.
         topic_id : str, optional
-            The topic's id in its cluster, 22 characters, for ``partition.metadata``: without it a
-            broker of a KRaft cluster takes the partition for a stray one.
+            The topic's id in its cluster, 22 characters, for ``partition.metadata``. Without it, a
+            broker of a KRaft cluster treats the partition as stray.
         start_offset : int
-            Where the log of a partition begins that is made.
+            First offset of the log, if the partition is created.
         recover : bool
-            Whether a log may be cut that has to be recovered; it is then recovered at once.
+            Whether a recovery may cut bytes off the log; it then runs at once.
 
         Returns
         -------
         LogWriter
-            Closed with the directory.
+            Closed together with the directory.
 
         Raises
         ------
         InvalidNameError
-            If Kafka does not allow the name.
+            If Kafka does not allow the topic name or the partition number.
         InvalidConfigError
-            If Kafka does not know an option or allow its value.
+            If an option is unknown to Kafka, or its value is invalid.
         KafkaStoreError
-            If the partition is open already, or can't be loaded, or is of a topic of another id, or
-            the directory is closed.
+            If the partition is already open, can't be loaded, or belongs to a topic with another
+            id, or if the directory is closed.
         LogWouldBeCutError
-            If bytes would leave the log, and `recover` is not set.
+            If the log would lose bytes, and `recover` is not set.
 
         Notes
         -----
-        What a recovery cuts of a ``.log`` or drops is kept in a directory beside the log directory,
-        with `CUT_MARK` in its name, which ``kafkastore changes list`` lists.
+        Bytes that a recovery cuts off a ``.log``, and files that it drops, are saved in a directory
+        next to the log directory, with `CUT_MARK` in its name. ``kafkastore changes list`` lists
+        these.
         """
         topic_partition = TopicPartition(topic, partition)
         if self._is_closed:
@@ -259,20 +262,20 @@ class LogDirWriter:
         return writer
 
     def _begin(self) -> None:
-        """Make the directory one that is written to: a crash from here on counts."""
+        """Mark the directory as being written: a crash from now on needs recovery."""
         with self._beginning:
             if self._is_begun:
                 return
             if self._meta_properties is not None:
                 self._fs.replace_content(self.path / META_PROPERTIES, self._meta_properties)
             if self._was_clean:
-                # Before anything else is altered (KAFKA-10471).
+                # Must be the first change (KAFKA-10471).
                 self._fs.unlink(self.path / CLEAN_SHUTDOWN_FILE)
                 self._fs.fsync_directory(self.path)
             self._is_begun = True
 
     def _prepare(self, loaded: RecoveredLog, metadata: bytes | None, writer: LogWriter) -> None:
-        """Make a partition's files what loading has made of them, before they are written to."""
+        """Apply the loaded state to a partition's files before the first write."""
         with self._beginning:
             self._is_half_opened = True
             self._begin()
@@ -284,16 +287,16 @@ class LogDirWriter:
             self._is_half_opened = False
 
     def checkpoint(self) -> None:
-        """Write down the recovery points, log start offsets and high watermarks of all partitions.
+        """Write recovery points, log start offsets and high watermarks to checkpoints.
 
         Raises
         ------
         WriterFailedError
-            If the directory is closed: it may be another's by now.
+            If the directory is closed: another process may hold it by now.
 
         Notes
         -----
-        A broker does so every minute, and every 5 s for the high watermarks.
+        A broker writes them every minute, and the high watermarks every 5 s.
         """
         if self._is_closed:
             raise WriterFailedError(f"the writer of {self.path} is closed")
@@ -301,7 +304,7 @@ class LogDirWriter:
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
-        """Write down what is known of all partitions that are written."""
+        """Write all partitions' offsets to the checkpoints, then drop old snapshots."""
         for topic_partition, writer in self._begun.items():
             self._recovery_points[topic_partition] = writer.recovery_point
             self._high_watermarks[topic_partition] = writer.high_watermark
@@ -315,11 +318,11 @@ class LogDirWriter:
             writer.drop_old_snapshots()
 
     def close(self) -> None:
-        """Close all writers, write checkpoints and clean-shutdown marker, give the lock back.
+        """Close all writers, write checkpoints, mark a clean shutdown, release the lock.
 
-        The marker is left out, so that the next to come recovers, if a writer has failed, or if the
-        directory was not shut down in order and has partitions that were not written. A directory
-        that nothing was written to stays as it is.
+        The clean-shutdown marker is not written, so that the next start recovers, if a writer has
+        failed, or if the last shutdown was not clean and some partitions were not opened for
+        writing. A directory without any changes stays as it is.
         """
         if self._is_closed:
             return
@@ -338,7 +341,7 @@ class LogDirWriter:
             self._lock.close()
 
     def _close_writers(self) -> None:
-        """Close every writer, also when one of them fails; raise the first failure."""
+        """Close every writer, even if one fails; raise the first failure."""
         failure = None
         for writer in self._writers.values():
             try:
@@ -349,12 +352,12 @@ class LogDirWriter:
             raise failure
 
     def _is_whole(self) -> bool:
-        """Whether every partition in the directory has been recovered, if need be."""
+        """Return whether every partition was loaded, and recovered if needed."""
         log_dir = LogDir(self.path)
         return log_dir.partition_paths.keys() <= self._begun.keys()
 
     def _new_meta_properties(self, node_id: int, cluster_id: str | None) -> bytes | None:
-        """Return what says whose directory this is; None where it is said."""
+        """Return the content of a new ``meta.properties``; None if the file exists."""
         if (self.path / META_PROPERTIES).exists():
             return None
         if type(node_id) is not int or not 0 <= node_id <= INT32_MAX:
@@ -369,7 +372,7 @@ class LogDirWriter:
         return "\n".join(["#", *lines, f"cluster.id={cluster}", ""]).encode()
 
     def _partition_metadata(self, path: Path, topic_id: str) -> bytes | None:
-        """Return what a partition's file is to say of its topic; None where it says so."""
+        """Return a new ``partition.metadata``; None if it already has this topic id."""
         if not self._rules.partitions_have_topic_ids:
             raise KafkaStoreError(f"a broker of {self.version} keeps no topic ids")
         try:
@@ -388,7 +391,7 @@ class LogDirWriter:
         return None
 
     def _create(self, topic_partition: TopicPartition, start_offset: int) -> RecoveredLog:
-        """Make a partition directory; its writer makes the first segment."""
+        """Create a partition directory; its writer creates the first segment."""
         path = self.path / str(topic_partition)
         self._is_half_opened = True  # until its writer is prepared
         self._begin()
@@ -409,11 +412,10 @@ class LogDirWriter:
         )
 
     def _load(self, topic_partition: TopicPartition, config: LogConfig) -> RecoveredLog:
-        """Find out what a broker makes of a partition when it loads it.
+        """Load a partition as a broker does, without changes on disk.
 
-        But where an index leads a broker behind the log's end, so that it would give the last
-        segment's offsets once more, that segment is recovered; and one that does not end in whole
-        batches.
+        In contrast to a broker, recover the last segment if its index points beyond the end of the
+        log, as its offsets would be assigned twice, or if it does not end with a complete batch.
         """
         log = LogView(self.path / str(topic_partition), topic_partition)
         recovery_point = self._recovery_points.get(topic_partition, 0)
@@ -439,10 +441,10 @@ class LogDirWriter:
         return loaded
 
     def _reload(self, writer: LogWriter) -> RecoveredLog:
-        """Load a partition that was truncated, once its lower recovery point is known."""
+        """Load a truncated partition, after its lower recovery point is checkpointed."""
         self._lower_recovery_point(writer)
-        # A batch that was cut as a whole may have begun below the log start offset: a log that ends
-        # before it starts would be dropped.
+        # A batch that was removed as a whole may have begun below the log start offset: a log that
+        # ends before its start would be deleted.
         end = LogSegment(writer.path, writer.base_offsets[-1]).next_offset
         return recover_log(
             LogView(writer.path, writer.topic_partition),
@@ -455,16 +457,16 @@ class LogDirWriter:
         )
 
     def _lower_recovery_point(self, writer: LogWriter) -> None:
-        """Write a recovery point down that is lower than the one that is known.
+        """Checkpoint a recovery point that is lower than the last one.
 
-        What is appended from there on would else be taken for flushed after a crash.
+        Otherwise, after a crash, later appends would count as flushed.
         """
         if writer.recovery_point < self._recovery_points.get(writer.topic_partition, 0):
             self.checkpoint()
 
 
 def _random_id() -> str:
-    """Return a new id as Kafka has them: 22 characters of URL-safe base64, no dash in front."""
+    """Return a random id as Kafka's: 22 characters of base64, no leading dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):

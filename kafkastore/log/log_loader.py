@@ -1,6 +1,6 @@
-"""The steps in which a broker loads a partition directory, done without altering it.
+"""Load a partition directory step by step as a broker does, without changing it.
 
-`recovery.recover_log` is the way in, and says what comes of it.
+`recovery.recover_log` is the entry point and returns the result.
 
 Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``; 3.9.0 ``LogLoader``.
 """
@@ -48,35 +48,11 @@ from kafkastore.versions import BrokerRules
 
 
 class LogLoader:
-    """One partition directory being loaded, step by step as a broker does it.
+    """Load one partition directory, in the steps of a broker.
 
-    Parameters
-    ----------
-    path : Path
-        The directory.
-    rules : BrokerRules
-        Of the broker's version.
-    index_interval_bytes : int
-        The topic's ``index.interval.bytes``.
-    recovery_point, log_start_offset : int
-        As checkpointed.
-    now_ms : int or None
-        The clock; None: no producer is too old.
-    is_clean : bool
-        Whether there is a clean-shutdown marker.
-
-    Attributes
-    ----------
-    files : DirectoryFiles
-        What becomes of the files, but for logs that are cut.
-    segments : dict of int to LoadedSegment
-        What is left, by base offset.
-    log_start_offset, log_end_offset, recovery_point : int
-        As the broker then has them.
-    epochs : LeaderEpochs
-        Of the log.
-    producers : ProducerRecovery
-        At the log end.
+    `files` notes all changes except truncated logs; `segments` are those that remain, by base
+    offset. The offsets are the checkpointed ones before `load`, and the broker's own after it. If
+    `now_ms` is None, no producer expires.
     """
 
     def __init__(
@@ -114,7 +90,7 @@ class LogLoader:
         )
 
     def load(self) -> None:
-        """Go through all steps."""
+        """Run all steps."""
         swaps = self.files.drop_temporary(self.rules)
         if self.rules.swaps_are_renamed:
             self._rename_swaps(swaps)
@@ -144,11 +120,10 @@ class LogLoader:
         return self.segments[max(self.segments)]
 
     def _found_end(self, segment: LoadedSegment) -> int:
-        """Return the offset behind a segment's last batch as a broker finds it.
+        """Return the end offset of a segment, as a broker finds it.
 
-        It searches for the last offset of the index, from where that leads; a segment without such
-        a batch is taken for empty. An entry that leads to bytes that are no batch stops the start.
-
+        It searches for the index's last offset, from the indexed position; without such a batch the
+        segment counts as empty. If the position has no batch, the broker does not start.
         Source: Kafka 2.4.0 ``LogSegment.readNextOffset``.
         """
         if segment.is_recovered or segment.start is not None or not segment.size:
@@ -176,7 +151,7 @@ class LogLoader:
         return segment.end()
 
     def _read_epochs(self) -> tuple[EpochStart, ...]:
-        """Read the epoch checkpoint; a damaged one stops a broker."""
+        """Read the epoch checkpoint; with a corrupt one a broker does not start."""
         try:
             data = self.files.read(LEADER_EPOCH_CHECKPOINT, CorruptCheckpointError)
             return parse_leader_epoch_checkpoint(data) if data else ()
@@ -184,7 +159,7 @@ class LogLoader:
             raise error.located(self.files.path / LEADER_EPOCH_CHECKPOINT) from error
 
     def _rename_swaps(self, swaps: list[str]) -> None:
-        """Put swaps in the place of all segments that they cover.
+        """Replace all segments that ``.swap`` segments cover.
 
         Source: Kafka 3.9.0 ``LogLoader.load``.
         """
@@ -202,7 +177,7 @@ class LogLoader:
             self.files.rename(name, name.removesuffix(SWAP_SUFFIX), "replaced by a .swap file")
 
     def _complete_swaps(self, swaps: list[str]) -> None:
-        """Recover swaps and put each in the place of the segments that it covers.
+        """Recover ``.swap`` segments, and replace the segments that each of them covers.
 
         Source: Kafka 2.4.0 ``Log.completeSwapOperations``, ``replaceSegments``.
         """
@@ -224,7 +199,7 @@ class LogLoader:
             self.segments[swap.base_offset] = swap
 
     def _load_segments(self) -> None:
-        """Open each segment, and recover those whose indexes make a broker do so.
+        """Open each segment, and recover those whose indexes a broker rejects.
 
         Source: Kafka 2.4.0 ``Log.loadSegmentFiles``, ``LogSegment.sanityCheck``.
         """
@@ -244,12 +219,12 @@ class LogLoader:
                     if not any(each.endswith(SWAP_SUFFIX) for each in self.files):
                         self._recovery.split(segment, error)
                         continue
-                    # Its parts may be there already, as swaps.
+                    # Its parts may already exist, as ``.swap`` segments.
                     self._to_be_split.append((segment, error))
                 self.segments[segment.base_offset] = segment
 
     def _are_indexes_refused(self, segment: LoadedSegment) -> bool:
-        """Tell whether a broker recovers a segment for its indexes; make a missing time index."""
+        """Return whether a broker rejects the indexes; create a missing time index."""
         offset_index_name = segment.name(OFFSET_INDEX_SUFFIX)
         time_index_name = segment.name(TIME_INDEX_SUFFIX)
         if offset_index_name not in self.files:
@@ -272,7 +247,7 @@ class LogLoader:
         return bool((aborted["last_offset"] < segment.base_offset).any())
 
     def _open(self, name: str) -> LoadedSegment:
-        """Look at a segment's log."""
+        """Return a segment with the size of its log."""
         path = self.files.path_of(name)
         file = parse_segment_file(name)
         assert file is not None
@@ -280,15 +255,14 @@ class LogLoader:
         return LoadedSegment(file.base_offset, name, path, size, size)
 
     def _recover_and_split_unflushed(self) -> None:
-        """Recover the segments from the recovery point on, anew whenever one had to be split."""
+        """Recover from the recovery point on; start again whenever a segment was split."""
         while (overflow := self._recover_unflushed()) is not None:
             self._recovery.split(*overflow, was_loaded=True)
 
     def _recover_unflushed(self) -> tuple[LoadedSegment, OffsetOverflowError] | None:
-        """Recover the segments from the recovery point on, up to one that is cut.
+        """Recover segments from the recovery point on, up to the first that is cut.
 
-        Return one that has to be split first.
-
+        Return a segment that must be split first, if any.
         Source: Kafka 2.4.0 ``Log.recoverLog``.
         """
         flushed = [base for base in self.segments if base <= self.recovery_point]
@@ -311,7 +285,7 @@ class LogLoader:
         return None
 
     def _drop_log_behind_its_start(self) -> bool:
-        """Drop all segments if the log ends below its start offset; tell whether any is left."""
+        """Drop all segments if the log ends below its start; return whether any remain."""
         if not self.segments:
             return False
         log_end_offset = self._found_end(self._active)
@@ -332,7 +306,7 @@ class LogLoader:
         return False
 
     def _delete(self, segment: LoadedSegment, reason: str) -> None:
-        """Drop a segment."""
+        """Delete a segment."""
         for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
             self.files.delete(segment.name(suffix), reason)
         if self.rules.snapshots_follow_segments and segment.base_offset in self.snapshots_at_first:
@@ -340,7 +314,7 @@ class LogLoader:
         del self.segments[segment.base_offset]
 
     def _begin_empty_log(self) -> None:
-        """Make the first segment of a log without any."""
+        """Create the first segment of an empty log."""
         base_offset = self.log_start_offset
         name = segment_file_name(base_offset, LOG_SUFFIX)
         for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -350,7 +324,7 @@ class LogLoader:
         )
 
     def _cut_epochs(self, log_end_offset: int, checkpointed_start: int) -> None:
-        """Cut the leader epochs at both ends, and write them if they changed."""
+        """Truncate the leader epochs at both ends, and write them if they changed."""
         self.epochs.truncate_from_end(log_end_offset)
         if self.rules.every_recovery_finds_epochs:
             self.epochs.truncate_from_start(checkpointed_start)
@@ -361,7 +335,7 @@ class LogLoader:
             self.files.write(LEADER_EPOCH_CHECKPOINT, data)
 
     def _rebuild_producers(self, log_end_offset: int) -> None:
-        """Find out the producers at the log end, and write the snapshots that a broker does."""
+        """Rebuild the producers' state at the log end; write a broker's snapshots."""
         base_offsets = sorted(self.segments)
         if self.rules.snapshots_follow_segments:
             remove_stray_snapshots(self.files, base_offsets)
@@ -378,7 +352,7 @@ class LogLoader:
 def are_indexes_accepted(
     offset_index_data: bytes, time_index_data: bytes, base_offset: int, rules: BrokerRules
 ) -> bool:
-    """Tell whether a broker that looks at indexes when it loads them takes these."""
+    """Return whether a broker that checks indexes when it loads them accepts these."""
     try:
         offset_index.check(offset_index_data, base_offset)
         time_index.check(time_index_data, base_offset)

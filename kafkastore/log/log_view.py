@@ -1,4 +1,4 @@
-"""What reads of a log need of it: its files, its segments and its bounds.
+"""The files, segments and bounds of a log, for everything that reads it.
 
 Scans, isolation and lookups take a `LogView` as their first argument.
 """
@@ -30,14 +30,14 @@ from kafkastore.paths import list_again, open_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 
-#: How often a segment may be listed and then not be there, until that is an error.
+#: How many listings may name a segment that does not exist before this is an error.
 MOST_LISTINGS = 20
 
 AnswerT = TypeVar("AnswerT")
 
 
 class LogBound(NamedTuple):
-    """An offset, in words what it rests on, and what is corrupt at it."""
+    """An offset, a text that says where it comes from, and any corruption there."""
 
     offset: int
     basis: str
@@ -45,20 +45,20 @@ class LogBound(NamedTuple):
 
 
 class LogView:
-    """The files, segments and bounds of one partition, read lazily and never changed.
+    """Read the files, segments and bounds of one partition lazily; never change them.
 
-    The log is as it was when it was first asked: its directory is listed once, and what files said
-    of its bounds is kept, until `refresh`. Threads may share it: see ``docs/threads.md``.
+    A view is a snapshot: the directory is listed at the first access, and the listing and the
+    bounds are kept until `refresh`. Threads may share a view: see ``docs/threads.md``.
 
     Parameters
     ----------
     path : path-like
         The partition directory.
     topic_partition : TopicPartition
-        What its name says.
+        The topic and partition that the directory is named after.
     log_dir : LogDir or None
-        The log directory around it, whose checkpoints bound the log; None for a directory by
-        itself.
+        The log directory that contains it, whose checkpoints bound the log; None for a partition
+        directory by itself.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LogView:
         self.path = open_path(path)
         self.topic_partition = topic_partition
         self.log_dir = log_dir
-        #: What was read since `refresh`: properties by name, and lookups by their choice.
+        #: Everything read since `refresh`: properties by name, and lookups by their choice.
         self.facts: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -75,41 +75,41 @@ class LogView:
 
     @property
     def topic(self) -> str:
-        """The topic's name."""
+        """Topic name."""
         return self.topic_partition.topic
 
     @property
     def partition(self) -> int:
-        """The partition's number."""
+        """Partition number."""
         return self.topic_partition.partition
 
     def refresh(self) -> None:
-        """Forget what was read: the next question lists the directory and reads files again."""
+        """Drop cached values: the next access lists the directory and reads files again."""
         list_again(self.path)
         if self.log_dir is not None:
             self.log_dir.refresh()
-        # Last, so that nothing of before gets in; a thread that still reads keeps the old ones.
+        # Last, so that no old value gets in; a thread that is still reading keeps the old dict.
         self.facts = {}
 
     def beside_changes(self, answer: Callable[[], AnswerT]) -> AnswerT:
-        """Answer a question; whenever a segment was deleted meanwhile, refresh and ask again.
+        """Return `answer()`; if a segment was deleted meanwhile, refresh and retry.
 
         Parameters
         ----------
         answer : callable
-            Asks this log.
+            A function that reads this log.
 
         Returns
         -------
         object
-            What it returned.
+            The result of `answer`.
 
         Raises
         ------
         SegmentGoneError
-            If listing after listing names a segment that is not there.
+            If repeated listings name a segment that does not exist.
         """
-        # A writer may make and drop one again and again; a link to nowhere stays.
+        # A writer may create and delete a segment repeatedly; a dangling link never goes away.
         gone: Counter[str | PathLike[str]] = Counter()
         while True:
             try:
@@ -122,14 +122,14 @@ class LogView:
 
     @cached_until_refresh
     def files(self) -> PartitionFiles:
-        """The names in the directory."""
+        """The file names in the directory."""
         return PartitionFiles(self.path)
 
     @cached_until_refresh
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments by base offset, without those that are being deleted or cleaned.
+        """The segments by base offset, without those being deleted or cleaned.
 
-        One with ``.swap`` after its name counts where the segments that it replaces are gone.
+        A ``.swap`` segment counts if the segments that it replaces are gone.
         """
         return self.beside_changes(self._list_segments)
 
@@ -145,12 +145,12 @@ class LogView:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is a clean-shutdown marker; False for a directory by itself."""
+        """Whether the clean-shutdown marker exists; False for a directory by itself."""
         return self.log_dir is not None and self.log_dir.is_clean
 
     @cached_until_refresh
     def start_bound(self) -> LogBound:
-        """The first offset a reader may ask for: the checkpoint's or the first segment's.
+        """First offset that can be read: the checkpoint's, or the first base offset.
 
         Source: Kafka 2.4.0 ``Log.loadSegments``, ``LogManager.loadLogs``.
         """
@@ -165,7 +165,7 @@ class LogView:
 
     @property
     def end_bound(self) -> LogBound:
-        """The offset after the last batch that can be read; `error`: why no more can."""
+        """The offset after the last readable batch; `error` says why reading ends there."""
         start = self.log_start_offset
         if not self.segments:
             return LogBound(start, "the log start offset: there is no segment")
@@ -179,7 +179,7 @@ class LogView:
         return LogBound(last.next_offset, basis, last.end_error)
 
     def checkpointed(self, name: str) -> tuple[int | None, str]:
-        """Return the offset in a checkpoint of the log directory, or None and why it has none."""
+        """Return the partition's offset in a checkpoint, or None, and why it has none."""
         if self.log_dir is None:
             return None, "a partition directory by itself has no checkpoints"
         checkpoint = self.log_dir.checkpoint(name)
@@ -187,21 +187,21 @@ class LogView:
 
     @property
     def log_start_offset(self) -> int:
-        """First offset a reader may ask for: the checkpoint's or the first segment's."""
+        """First offset that can be read: the checkpoint's, or the first base offset."""
         return self.start_bound.offset
 
     @cached_until_refresh
     def log_end_offset(self) -> int:
-        """Offset the next record will get: after the last whole batch.
+        """Offset of the next record: after the last complete batch.
 
-        By headers, as a broker has it that does not recover the log; `end_offset` looks at
-        checksums, too.
+        Only headers are checked, as in a broker that does not recover the log; `end_offset` also
+        checks checksums.
 
         Raises
         ------
         CorruptBatchError
-            If what follows that batch is no torn tail: where the log ends is not known.
-            `explain_bounds` gives what can be read.
+            If the bytes after that batch are not a torn tail: the end of the log is then unknown.
+            `explain_bounds` reports what can be read.
         """
         bound = self.beside_changes(lambda: self.end_bound)
         if bound.error is not None:
@@ -209,13 +209,13 @@ class LogView:
         return bound.offset
 
     def end_offset(self, on_corrupt: OnCorrupt = "raise") -> int:
-        """Return where the log ends for a reader, who checks the checksums of the last batches.
+        """Return the log end offset for a reader that checks the last batches' checksums.
 
         Parameters
         ----------
         on_corrupt : "raise", "skip" or "stop"
-            At corrupt bytes: raise; the end is after the last whole batch of the last segment; or
-            before them.
+            At corrupt bytes: raise; return the end of the last valid batch in the last segment; or
+            return the end before the corrupt bytes.
 
         Returns
         -------
@@ -224,7 +224,7 @@ class LogView:
         Raises
         ------
         CorruptBatchError
-            If the last batches are corrupt, unless they are skipped, or reading stops there.
+            If the last batches are corrupt and `on_corrupt` is "raise".
         """
         known_on_corrupt(on_corrupt)
         if not self.segments:
@@ -239,10 +239,10 @@ class LogView:
 
     @property
     def high_watermark(self) -> int:
-        """First offset not replicated: the log end, which a sole replica has after its restart.
+        """First offset not replicated: the log end, as in a restarted sole replica.
 
-        What the broker last wrote down is `checkpointed_high_watermark`; it lags in a killed
-        broker.
+        `checkpointed_high_watermark` is the value that the broker last wrote; after a broker was
+        killed, it lags behind.
         """
         return self.log_end_offset
 
@@ -255,9 +255,9 @@ class LogView:
 
     @property
     def recovery_point(self) -> int | None:
-        """First offset not known to be flushed, or None where no checkpoint says.
+        """First offset that may not be flushed, or None if no checkpoint has it.
 
-        0 where the checkpoint is damaged, as brokers take it: everything is recovered.
+        0 if the checkpoint is corrupt: a broker then recovers everything.
         """
         if self.log_dir is None:
             return None
@@ -268,7 +268,7 @@ class LogView:
 
     @cached_until_refresh
     def leader_epochs(self) -> tuple[EpochStart, ...]:
-        """The leader epochs and their start offsets; empty without the checkpoint."""
+        """The leader epochs and their start offsets; empty without a checkpoint."""
         path = self.path / LEADER_EPOCH_CHECKPOINT
         data = read_if_there(path, CorruptCheckpointError)
         try:
@@ -277,7 +277,7 @@ class LogView:
             raise error.located(path) from error
 
     def segments_between(self, start_offset: int, end_offset: int) -> Iterator[LogSegment]:
-        """Yield segments that may hold offsets from a start, inclusive, to an end, exclusive."""
+        """Yield segments that may contain offsets of a range; the end is exclusive."""
         segments = self.segments
         behind = bisect_right(segments, start_offset, key=attrgetter("base_offset"))
         for segment in segments[max(behind - 1, 0) :]:
@@ -286,7 +286,7 @@ class LogView:
             yield segment
 
     def bounds(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
-        """Return bounds within the log for what a caller asked: start inclusive, end exclusive."""
+        """Limit requested offsets to the log: start inclusive, end exclusive."""
         start = self.log_start_offset
         if start_offset is not None:
             start = max(start, whole_number("start_offset", start_offset))

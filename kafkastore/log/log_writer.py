@@ -1,10 +1,10 @@
-"""The log of one partition while it is written: append, roll, truncate, retain, flush, close.
+"""Write the log of one partition: append, roll, truncate, delete, flush, close.
 
-What the files hold at any moment is what a broker's would; after `LogWriter.close` a broker loads
-them without recovery, after a crash it ends where `recovery.recover_log` does.
+At any moment the files hold what a broker's would.  After `LogWriter.close` a broker loads them
+without recovery; after a crash, a broker's recovery and `recovery.recover_log` give the same log.
 
-An error of the file system leaves a log whose files nobody can be sure of.  As a broker gives up
-the whole log directory then, a writer takes nothing more: opening it again recovers it.
+After an I/O error the state on disk is unknown.  A broker then takes the whole log directory
+offline; a writer refuses all further work.  Reopen the log to recover it.
 
 Source: Kafka 2.4.0 ``Log``, 3.9.0 ``UnifiedLog``, ``LocalLog``.
 """
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 
     from kafkastore.formats.record_builder import BatchFields, NewRecord
 
-#: What a producer fills a batch up to: its default of ``batch.size``.
+#: Target size of a batch: the default of a producer's ``batch.size``.
 BATCH_BYTES = 16384
 
 
 class AppendInfo(NamedTuple):
-    """What became of an append.
+    """Describe the result of an append.
 
     Parameters
     ----------
     first_offset : int
-        Of the first record; of a follower's messages before magic 2 the last offset of the first.
-        -1 where nothing was appended.
+        Offset of the first record; for a follower's messages before magic 2, the last offset of the
+        first message. -1 if nothing was appended.
     last_offset : int
-        Inclusive; -1 where nothing was appended.
+        Inclusive; -1 if nothing was appended.
     log_append_time : int
-        ms since 1970, where the records got it as their timestamp; else -1.
+        ms since 1970, if the records got it as their timestamp; else -1.
     is_duplicate : bool
-        Whether an idempotent producer's batch was in the log before; the offsets are those it has,
-        and nothing was written.
+        Whether the log already held this batch of an idempotent producer. The offsets are the
+        existing ones; nothing was written.
     """
 
     first_offset: int
@@ -67,35 +67,36 @@ _NOTHING = AppendInfo(-1, -1)
 
 
 def _offset(value: object) -> int:
-    """Return an offset that a caller gave; what is no whole number must not get to the files."""
+    """Return `value` as an int; bool and anything that is not an int are refused."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise OffsetOutOfRangeError(f"an offset is a whole number, not {value!r}")
     return operator.index(value)
 
 
 class LogWriter:
-    """A partition's log that is written; made by `LogDirWriter.writer`. For one thread at a time.
+    """Write the log of one partition; get one from `LogDirWriter.writer`.
+
+    Not thread-safe.
 
     Parameters
     ----------
     loaded : RecoveredLog
-        What the directory holds.
+        The contents of the directory.
     topic_partition : TopicPartition
-        What its name says.
+        The topic and partition that the directory is named after.
     config : LogConfig
-        The topic's.
+        The topic's configuration.
     rules : BrokerRules
-        What brokers of the version do.
+        The behaviour of the broker version to follow.
     reload : callable
-        Called with the writer after a truncation: makes a lowered recovery point known, and loads
+        Called with the writer after a truncation: checkpoints a lowered recovery point and loads
         the directory again.
     clock : callable
         Returns the wall clock, ms since 1970.
     fs : FileSystem
-        What alters files.
+        Makes all changes to files.
     prepare : callable
-        Called with the writer before the first alteration: makes the files what loading them has
-        made of them.
+        Called with the writer before the first change: writes to disk what loading has repaired.
     """
 
     def __init__(
@@ -130,24 +131,24 @@ class LogWriter:
 
     @property
     def log_start_offset(self) -> int:
-        """First offset a reader may ask for."""
+        """First offset that can be read."""
         log = self._opened
         return self._loaded.log_start_offset if log is None else log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """Offset the next record will get."""
+        """Offset of the next record."""
         log = self._opened
         return self._loaded.log_end_offset if log is None else log.local.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """First offset not replicated: the log end, for this is the only replica."""
+        """First offset not replicated: the log end offset, for a sole replica."""
         return self.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset that is not decided: of the oldest open transaction, or the log end."""
+        """First offset of the oldest open transaction, or the log end offset."""
         if self._opened is not None:
             return self._opened.last_stable_offset
         unstable = self._loaded.producers.first_unstable_offset
@@ -157,31 +158,31 @@ class LogWriter:
 
     @property
     def recovery_point(self) -> int:
-        """First offset not known to be flushed."""
+        """First offset that may not be flushed."""
         if self._opened is not None:
             return self._opened.local.recovery_point
         return min(self._loaded.recovery_point, self._loaded.log_end_offset)
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
-        """Of the segments; the last is the active one's."""
+        """Base offsets of the segments, ascending; the last is the active segment's."""
         if self._opened is not None:
             return self._opened.local.base_offsets
         return tuple(segment.base_offset for segment in self._loaded.segments)
 
     @property
     def leader_epochs(self) -> tuple[EpochStart, ...]:
-        """The leader epochs and their first offsets, rising."""
+        """The leader epochs with their start offsets, ascending."""
         return self._loaded.leader_epochs if self._opened is None else self._opened.epochs.entries
 
     @property
     def has_failed(self) -> bool:
-        """Whether an error has left files of which nobody can be sure."""
+        """Whether an error has left the state on disk unknown."""
         return self._failure is not None
 
     @property
     def _log(self) -> UnifiedLog:
-        """The log; its files are opened, and altered, when it is first asked for."""
+        """The log; the first access opens its files and may change them."""
         if self._opened is None:
             try:
                 self._prepare(self)
@@ -194,7 +195,7 @@ class LogWriter:
         return self._opened
 
     def begin(self) -> None:
-        """Make the files ready to be written, as the first append does."""
+        """Prepare the files for writing, as the first append does."""
         with self._altering():
             self._log  # noqa: B018
 
@@ -205,20 +206,20 @@ class LogWriter:
         leader_epoch: int | None = None,
         as_follower: bool = False,
     ) -> AppendInfo:
-        """Append batches.
+        """Append batches as a leader or as a follower.
 
         Parameters
         ----------
         batches : bytes-like
-            As a leader, record batches (magic 2); their offsets, leader epochs and, where the topic
-            says so, timestamps are set, they are compressed anew if the topic has a codec of its
-            own, and each is looked at by itself as if it came alone. As a
-            follower, batches or messages as they are, all of them as one set: a batch that is cut
-            at the end is left out.
+            As a leader, record batches (magic 2): offsets, leader epochs and, with LogAppendTime,
+            timestamps are set; batches are recompressed if the topic's ``compression.type``
+            differs; each batch is checked as if it arrived alone. As a follower, batches or
+            messages, kept unchanged and appended as one set; an incomplete batch at the end is
+            dropped.
         leader_epoch : int, optional
-            The leader's; default: the latest known, 0 at first.
+            The leader's epoch; default: the latest known, at first 0.
         as_follower : bool
-            Whether the batches keep what they have.
+            Whether to keep the batches unchanged, as a follower does.
 
         Returns
         -------
@@ -227,22 +228,22 @@ class LogWriter:
         Raises
         ------
         InvalidRecordError
-            If a leader does not take a record or a batch, such as `InvalidTimestampError` or
+            If a leader rejects a record or a batch; subclasses include `InvalidTimestampError` and
             `RecordTooLargeError`.
         CorruptBatchError
-            If a batch breaks its format or its checksum.
+            If a batch breaks its format, or its checksum is wrong.
         OutOfOrderAppendError
-            If a follower's offsets go back.
+            If a follower's offsets decrease.
         ProducerStateError
-            If a batch does not fit its producer's sequence, epoch or transaction.
+            If a batch does not match its producer's sequence, epoch or transaction.
         WriterFailedError
-            If a write failed, now or before.
+            If this write or an earlier one failed.
 
         Notes
         -----
-        Nothing is appended where an error is raised, but for batches of producers, or compressed
-        anew: those before the refused one are, as if they had come one by one; the log end offset
-        tells.
+        If an error is raised, nothing is appended, with one exception: batches of producers and
+        recompressed batches are appended one by one, so those before the rejected batch are in the
+        log. Compare the log end offset.
 
         Source: Kafka 2.4.0 ``Log.append``, 3.9.0 ``UnifiedLog.append``.
         """
@@ -260,7 +261,7 @@ class LogWriter:
             return _NOTHING
         prepared = None
         if sets.count > 1 and (sets.has_producers or self._append_rules.are_compressed_anew(sets)):
-            # One of them may be a duplicate.
+            # A producer's batch may be a duplicate, so each batch is appended alone.
             return self._append_all(_each_batch(batches, sets), leader_epoch)
         if sets.has_producers:
             prepared = log.producers.prepare(data, sets, as_follower=as_follower)
@@ -288,30 +289,30 @@ class LogWriter:
         batch_bytes: int = BATCH_BYTES,
         **fields: Any,
     ) -> AppendInfo:
-        """Build batches of records and append them as a leader.
+        """Build batches from records and append them as a leader.
 
         Parameters
         ----------
         records : iterable of NewRecord
-            Such as `Record`, whose offset is not looked at.
+            Such as `Record`; its offset is ignored.
         leader_epoch : int, optional
             As for `append`.
         batch_bytes : int
-            Size of a batch before it is compressed, if ``max.message.bytes`` and ``segment.bytes``
-            allow it; only a record that alone is larger gets a larger one.
+            Maximum size of a batch before compression, further limited by ``max.message.bytes`` and
+            ``segment.bytes``. A single larger record gets a batch of its own.
         **fields : BatchFields
-            What the records have in common: codec, producer, transaction. Without a codec the
-            topic's ``compression.type`` counts.
+            Fields that all records share: codec, producer, transaction. The default codec is the
+            topic's ``compression.type``.
 
         Returns
         -------
         AppendInfo
-            Of all batches together.
+            For all batches together.
 
         Raises
         ------
         InvalidRecordError, ProducerStateError, WriterFailedError
-            As of `append`; the batches before the refused one are appended.
+            As for `append`; the batches before the rejected one are appended.
         """
         built = batches_of_records(records, self._largest_batch(batch_bytes), self._fields(fields))
         return self._append_all(built, leader_epoch)
@@ -325,31 +326,32 @@ class LogWriter:
         keep_offsets: bool = False,
         **fields: Any,
     ) -> AppendInfo:
-        """Build batches of Arrow columns and append them as a leader.
+        """Build batches from Arrow columns and append them as a leader.
 
         Parameters
         ----------
         data : pyarrow.Table, RecordBatch, RecordBatchReader
-            See `batches_from_arrow.batches_of_columns`; `PartitionLog.to_arrow` gives such.
+            Columns as in `batches_from_arrow.batches_of_columns`, such as the result of
+            `PartitionLog.to_arrow`.
         leader_epoch, batch_bytes
             As for `append_records`.
         keep_offsets : bool
-            Whether the records keep the offsets of a column `offset`; they are appended as a
-            follower does then, which asks no more of them than that offsets rise.
+            Whether to keep the offsets of the column `offset`. The batches are then appended as a
+            follower does: offsets must increase, and nothing else is checked.
         **fields
             As for `append_records`.
 
         Returns
         -------
         AppendInfo
-            Of all batches together.
+            For all batches together.
 
         Raises
         ------
         InvalidRecordError, ProducerStateError, WriterFailedError
-            As of `append_records`.
+            As for `append_records`.
         OutOfOrderAppendError
-            If offsets that are kept do not rise.
+            If kept offsets do not increase.
         """
         from kafkastore.log.batches_from_arrow import batches_of_columns  # pyarrow is slow to load
 
@@ -364,7 +366,7 @@ class LogWriter:
         return self._append_all(built, leader_epoch, as_follower=keep_offsets)
 
     def roll(self) -> int:
-        """Begin a new segment at the log end, unless the active one is empty.
+        """Start a new segment at the log end, unless the active one is empty.
 
         Returns
         -------
@@ -377,18 +379,18 @@ class LogWriter:
         return self.base_offsets[-1]
 
     def flush(self) -> None:
-        """Make all that was appended durable; the recovery point is then the log end offset.
+        """Flush all records to disk; the recovery point becomes the log end offset.
 
         Notes
         -----
-        Where to recover from after a crash is known to the next writer, or broker, once the log
-        directory's checkpoint says so: `LogDirWriter.checkpoint`.
+        The next writer or broker learns the recovery point from the log directory's checkpoint,
+        which `LogDirWriter.checkpoint` writes.
         """
         with self._altering():
             self._log.local.flush()
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop the records at and after an offset, and the whole batch that holds it.
+        """Delete all records at or after `offset`, and the whole batch that contains it.
 
         Parameters
         ----------
@@ -398,18 +400,18 @@ class LogWriter:
         Returns
         -------
         bool
-            Whether there was something behind it.
+            Whether the log held records at or after `offset`.
 
         Raises
         ------
         OffsetOutOfRangeError
-            If it is negative, or no whole number.
+            If `offset` is negative, or not an int.
         WriterFailedError
-            As of `append`.
+            As for `append`.
 
         Notes
         -----
-        An offset below the first segment empties the log, which then begins there.
+        An offset below the first segment empties the log, which then starts at that offset.
 
         Source: Kafka 2.4.0 ``Log.truncateTo``.
         """
@@ -425,13 +427,13 @@ class LogWriter:
         return True
 
     def delete_records(self, before_offset: int) -> int:
-        """Move the log start offset up; segments below it go with `delete_old_segments`.
+        """Raise the log start offset; `delete_old_segments` deletes segments below it.
 
         Parameters
         ----------
         before_offset : int
-            The new log start offset, at most the high watermark; a lower one than now changes
-            nothing.
+            The new log start offset, at most the high watermark; a value below the current one has
+            no effect.
 
         Returns
         -------
@@ -441,7 +443,7 @@ class LogWriter:
         Raises
         ------
         OffsetOutOfRangeError
-            If it is above the high watermark, or no whole number.
+            If `before_offset` is above the high watermark, or not an int.
 
         Notes
         -----
@@ -463,17 +465,17 @@ class LogWriter:
         Parameters
         ----------
         now : int, optional
-            ms since 1970; default: the clock.
+            ms since 1970; default: the wall clock.
 
         Returns
         -------
         Retention
-            What went, and where each rule stopped.
+            The deleted segments, and where each rule stopped.
 
         Notes
         -----
-        Files are renamed to ``.deleted`` and removed at once, without ``file.delete.delay.ms``:
-        who reads them keeps them open.
+        Files are renamed to ``.deleted`` and removed at once, without ``file.delete.delay.ms``: a
+        reader has its files open and can still read them.
 
         Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
         """
@@ -483,14 +485,14 @@ class LogWriter:
             return self._log.delete_old_segments(clock_now if now is None else now, clock_now)
 
     def drop_old_snapshots(self) -> None:
-        """Drop the producer snapshots that a broker drops at a checkpoint."""
+        """Delete the producer snapshots that a broker deletes at a checkpoint."""
         if self._failure is None and self._opened is not None:
             self._opened.drop_old_snapshots()
 
     def close(self) -> None:
-        """Write what a clean shutdown leaves: a producer snapshot, trimmed indexes, all durable.
+        """Shut down cleanly: write a producer snapshot, trim indexes, flush all files.
 
-        After a failure only the files are closed.
+        After a failure the files are only closed.
         """
         if self._is_closed:
             return
@@ -504,7 +506,7 @@ class LogWriter:
             raise
 
     def _check_usable(self) -> None:
-        """Refuse work after a failure or a close."""
+        """Raise `WriterFailedError` after a failure or a close."""
         if self._failure is not None:
             raise WriterFailedError(
                 f"the log in {self.path} can't be written after an error ({self._failure}); open"
@@ -514,14 +516,14 @@ class LogWriter:
             raise WriterFailedError(f"the writer of {self.path} is closed")
 
     def _fail(self, error: BaseException) -> None:
-        """Take nothing more: what the files hold is not known."""
+        """Close the files and refuse further work: the state on disk is unknown."""
         self._failure = error
         if self._opened is not None:
             self._opened.local.close_files()
 
     @contextmanager
     def _altering(self) -> Iterator[None]:
-        """Fail for good where a change of files does not go through."""
+        """Mark the writer as failed if a change to its files fails."""
         self._check_usable()
         try:
             yield
@@ -530,11 +532,12 @@ class LogWriter:
             raise
 
     def _largest_batch(self, batch_bytes: int) -> int:
-        # Of 0 bytes, which a topic may allow, each batch is too large and says so.
+        # ``max.message.bytes`` may be 0; a batch limit of 1 byte then rejects every batch as too
+        # large.
         return min(batch_bytes, max(self.config.max_message_bytes, 1), self.config.segment_bytes)
 
     def _fields(self, fields: dict[str, Any]) -> BatchFields:
-        """Return what a batch is built with; its codec is the topic's, unless one is named."""
+        """Return the fields for building a batch; the default codec is the topic's."""
         return {"codec": self._append_rules.codec or Codec.NONE, **fields}  # type: ignore[typeddict-item]
 
     def _append_all(
@@ -544,7 +547,7 @@ class LogWriter:
         *,
         as_follower: bool = False,
     ) -> AppendInfo:
-        """Append batches one by one, as they come."""
+        """Append batches one by one; the result covers all of them."""
         infos = [
             self.append(batch, leader_epoch=leader_epoch, as_follower=as_follower)
             for batch in batches
@@ -556,7 +559,7 @@ class LogWriter:
 
 
 def _each_batch(batches: ReadableBuffer, sets: AppendSets) -> Iterator[memoryview]:
-    """Yield a leader's batches by themselves."""
+    """Yield each of a leader's batches."""
     view = memoryview(batches).cast("B")
     for position, size in sets.headers[["position", "size"]].tolist():
         yield view[position : position + size]

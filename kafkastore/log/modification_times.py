@@ -1,16 +1,17 @@
-"""Whether the modification times of segments can be true: guesses, from what the records say.
+"""Guess from the records whether the modification times of segments are genuine.
 
-A broker dates a segment without time index entries by when its ``.log`` was last modified, for
-look-ups and for retention.  A careless copy loses that; these functions notice.
+For lookups and retention, a broker uses the modification time of the ``.log`` if a segment's time
+index is empty.  A copy that does not preserve modification times breaks both; these functions
+detect such copies.
 
-A topic that was filled with old data in one go looks the same as a copy.
+A topic that was filled with old data at once looks the same as a copy.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: Less than this between two times may be the clocks of two machines, or a slow flush.
+#: A smaller difference may come from the clocks of two machines, or from a slow flush.
 TOLERANCE_MS = 60_000
 
 _DAY_MS = 86_400_000
@@ -18,17 +19,10 @@ _UNITS = (("days", _DAY_MS), ("hours", 3_600_000), ("minutes", 60_000))
 
 
 class SegmentTimes(NamedTuple):
-    """When one segment with records was modified, and when its newest record was made.
+    """Modification time and largest timestamp of a segment, in ms since 1970.
 
-    Parameters
-    ----------
-    path : str
-        The ``.log``, as the caller names it.
-    mtime_ms : int
-        Its modification time, ms since 1970.
-    newest_ms : int or None
-        The largest timestamp of its records, ms since 1970; None if none has one, or if that is not
-        known.
+    `path` is the ``.log``, as the caller names it. `newest_ms` is None if no record has a
+    timestamp, or if the largest one is unknown.
     """
 
     path: str
@@ -37,18 +31,7 @@ class SegmentTimes(NamedTuple):
 
 
 def older_than_records(segments: Iterable[SegmentTimes]) -> list[SegmentTimes]:
-    """List the segments that were modified before their newest record was made.
-
-    Parameters
-    ----------
-    segments : iterable of SegmentTimes
-        Segments that have records.
-
-    Returns
-    -------
-    list of SegmentTimes
-        In the order given.
-    """
+    """Return the segments that were modified before their newest record was created."""
     return [
         each
         for each in segments
@@ -57,38 +40,15 @@ def older_than_records(segments: Iterable[SegmentTimes]) -> list[SegmentTimes]:
 
 
 def in_the_future(segments: Iterable[SegmentTimes], now_ms: int) -> list[SegmentTimes]:
-    """List the segments that were modified later than now.
-
-    Parameters
-    ----------
-    segments : iterable of SegmentTimes
-        Any segments.
-    now_ms : int
-        The clock, ms since 1970.
-
-    Returns
-    -------
-    list of SegmentTimes
-        In the order given.
-    """
+    """Return the segments with a modification time after `now_ms`, ms since 1970."""
     return [each for each in segments if each.mtime_ms > now_ms + TOLERANCE_MS]
 
 
 def of_a_copy(segments: Iterable[SegmentTimes], *, all_known: bool = True) -> str | None:
-    """Say why the modification times of a directory look like those of a copy.
+    """Return why the modification times of a directory look copied, or None.
 
-    Parameters
-    ----------
-    segments : iterable of SegmentTimes
-        The segments of one directory that have records.
-    all_known : bool
-        Whether each was asked for its newest record; if not, nothing can be said of a directory
-        whose records seem to have no timestamps.
-
-    Returns
-    -------
-    str or None
-        A clause without its full stop; None where they look true.
+    The reason is a clause without a full stop. Pass `all_known=False` if the newest record was not
+    looked up for every segment: missing timestamps then mean nothing.
     """
     segments = list(segments)
     stamped = [(each.mtime_ms, each.newest_ms) for each in segments if each.newest_ms is not None]
@@ -120,15 +80,8 @@ def of_a_copy(segments: Iterable[SegmentTimes], *, all_known: bool = True) -> st
 
 
 def span(milliseconds: int) -> str:
-    """Say how long something took, in the unit that fits.
+    """Format a duration of at least 0 ms in the largest suitable unit.
 
-    Parameters
-    ----------
-    milliseconds : int
-        At least 0.
-
-    Examples
-    --------
     >>> span(119_000), span(120_000), span(3 * 86_400_000)
     ('119 seconds', '2 minutes', '3 days')
     """

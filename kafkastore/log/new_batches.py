@@ -1,4 +1,4 @@
-"""Batches built of records that have no offsets yet, for a leader to append."""
+"""Build batches from records without offsets, for a leader to append."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _NumberedRecord(NamedTuple):
-    """A record with its place in an append, which its batch is built by."""
+    """A record with its number in the append, from which its batch is built."""
 
     offset: int
     timestamp: int
@@ -26,26 +26,10 @@ class _NumberedRecord(NamedTuple):
 def batches_of_records(
     records: Iterable[NewRecord], batch_bytes: int, fields: BatchFields
 ) -> Iterator[bytes]:
-    """Build batches of records, as they come.
+    """Build batches from records, with offsets from 0 on.
 
-    Parameters
-    ----------
-    records : iterable of NewRecord
-        Their headers too, where they have any.
-    batch_bytes : int
-        Of a batch before it is compressed; only a record that alone is larger gets a larger one.
-    fields : BatchFields
-        What the records have in common.
-
-    Yields
-    ------
-    bytes
-        A record batch; its offsets are numbers from 0 on.
-
-    Raises
-    ------
-    InvalidRecordError
-        If what a record has can't be written; records before it may have been yielded.
+    `batch_bytes` limits a batch before compression; a larger record gets a batch of its own. A
+    record that can't be written raises `InvalidRecordError`, possibly after earlier batches.
     """
     builder = BatchBuilder(max_batch_bytes=batch_bytes, **fields)
     is_empty = True

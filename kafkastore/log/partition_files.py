@@ -1,4 +1,4 @@
-"""The names in a partition directory, and what a broker's next start does with the odd ones."""
+"""The file names in a partition directory, with leftovers and missing indexes."""
 from __future__ import annotations
 
 import os
@@ -27,17 +27,7 @@ _DELETED = "a broker deletes it"
 
 
 class FileNote(NamedTuple):
-    """A file that is left over, or missing.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    what : str
-        What it is.
-    at_next_start : str
-        What a broker does about it when it starts.
-    """
+    """A leftover or missing file, and what a broker does about it at its next start."""
 
     path: Path
     what: str
@@ -45,17 +35,9 @@ class FileNote(NamedTuple):
 
 
 class PartitionFiles:
-    """What one listing of a partition directory tells; no file is looked at.
+    """The names from one listing of a partition directory; no file is opened.
 
-    Parameters
-    ----------
-    path : path
-        The partition directory.
-
-    Raises
-    ------
-    NotALogDirectoryError
-        If it can't be listed.
+    A directory that can't be listed raises `NotALogDirectoryError`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,14 +58,11 @@ class PartitionFiles:
 
     @cached_property
     def swapped_offsets(self) -> list[int]:
-        """The base offsets of segments that are whole, but still have ``.swap`` behind their names.
+        """The base offsets of complete segments that are still named ``.swap``.
 
-        Compaction and splitting first make all new segments, named ``.swap``, then set the old ones
-        aside from the first on, then rename the new ones. Once the first old segment is gone, only
-        the new ones have its records.
-
-        Notes
-        -----
+        Compaction and splitting create all new segments as ``.swap``, rename the old ones for
+        deletion, from the first on, and then rename the new ones. Without the first old segment,
+        only the new ones have its records.
         Source: Kafka 2.4.0 ``Log.replaceSegments``.
         """
         swapped = offsets_in_names(self._names, _SWAPPED_LOG)
@@ -94,12 +73,10 @@ class PartitionFiles:
 
     @property
     def missing_indexes(self) -> list[FileNote]:
-        """The offset and time indexes that segments lack, by segment.
+        """The missing offset and time indexes, by segment.
 
-        Notes
-        -----
-        Source: Kafka 2.4.0 ``Log.loadSegmentFiles``, ``LogSegment.sanityCheck``. Brokers before
-        0.10.1 have no time indexes.
+        Brokers before 0.10.1 have no time indexes.
+        Source: Kafka 2.4.0 ``Log.loadSegmentFiles``, ``LogSegment.sanityCheck``.
         """
         found = []
         for base_offset in self.base_offsets:
@@ -122,12 +99,9 @@ class PartitionFiles:
 
     @property
     def leftovers(self) -> list[FileNote]:
-        """Temporary files, and indexes whose segment is not here, by name.
+        """Temporary files, and indexes without a segment, by name.
 
-        Readers pass them over, but for `swapped_offsets`.
-
-        Notes
-        -----
+        Readers ignore them, except for `swapped_offsets`.
         Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``, 3.0.0 ``LogLoader``, 3.9.0
         ``KafkaMetadataLog.recoverSnapshots``.
         """
@@ -148,7 +122,7 @@ class PartitionFiles:
         return segment_file_name(file.base_offset, suffix) in self
 
     def _done_with(self, file: SegmentFile) -> str:
-        """Say what a start does with a temporary file."""
+        """Return what a broker's start does with a temporary file."""
         if file.temporary != SWAP_SUFFIX:
             return _DELETED
         if file.base_offset >= self._first_cleaned:
@@ -164,7 +138,7 @@ class PartitionFiles:
 
     @cached_property
     def _first_cleaned(self) -> float:
-        """The smallest base offset of a file that was being cleaned."""
+        """The smallest base offset of a ``.cleaned`` file."""
         files = map(parse_segment_file, self._names)
         return min(
             (file.base_offset for file in files if file and file.temporary == CLEANED_SUFFIX),

@@ -1,7 +1,7 @@
-"""The state of a partition's producers while its log is loaded, and the snapshots of it.
+"""The producers' state while a log is loaded, and its snapshots.
 
-A broker keeps snapshots so as to read little of the log when it starts; which of them it believes,
-drops and takes anew decides what it knows of the producers.
+With snapshots a broker reads less of the log when it starts. Its state depends on the snapshots
+that it accepts, drops and writes.
 
 Source: Kafka 2.4.0 ``Log.rebuildProducerState``, ``ProducerStateManager``; 3.9.0
 ``UnifiedLog.rebuildProducerState``, ``ProducerStateManager.removeStraySnapshots``.
@@ -22,31 +22,15 @@ from kafkastore.versions import BrokerRules
 
 _LAST_BATCH = ("last_sequence", "last_offset", "offset_delta", "timestamp")
 
-#: Carries the producers on over the batches of a segment, given by its base offset, from the batch
-#: on that holds an offset.
+#: Applies the batches of a segment, given by its base offset, to the state, from the batch with an
+#: offset on.
 Replay = Callable[[ProducerState, int, int], None]
 
 
 class ProducerRecovery:
-    """Producers up to an offset, and where the last snapshot was taken.
+    """The producers' state up to `end_offset`, and the last snapshot's offset.
 
-    Parameters
-    ----------
-    files : DirectoryFiles
-        Holds the snapshots.
-    rules : BrokerRules
-        Of the broker's version.
-    now_ms : int or None
-        The clock; None: no producer is too old.
-    start_offset : int
-        Up to where nothing is known.
-
-    Attributes
-    ----------
-    state : ProducerState
-        The producers.
-    end_offset : int
-        Up to where, exclusive.
+    Before `start_offset` nothing is known. If `now_ms` is None, no producer expires.
     """
 
     def __init__(
@@ -62,7 +46,7 @@ class ProducerRecovery:
         self._files, self._rules, self._now_ms = files, rules, now_ms
 
     def take_snapshot(self) -> None:
-        """Write down the state, unless that was done already.
+        """Write a snapshot of the state, unless there already is one at this offset.
 
         Source: Kafka 2.4.0 ``ProducerStateManager.takeSnapshot``.
         """
@@ -81,21 +65,11 @@ class ProducerRecovery:
         is_last: bool,
         was_clean: bool = False,
     ) -> None:
-        """Find out the state at an offset from the newest snapshot before it, and the log.
+        """Rebuild the state at `end_offset` from the newest snapshot and the log.
 
-        Parameters
-        ----------
-        base_offsets : sequence of int
-            Of the segments, rising.
-        log_start_offset, end_offset : int
-            Inclusive, exclusive.
-        replay : callable
-            See `Replay`.
-        is_last : bool
-            Whether this is for the log end, and not for a segment to be recovered.
-        was_clean : bool
-            Whether no snapshot at all means that there is nothing to know: of a broker that had
-            none yet.
+        `base_offsets` are ascending. `is_last`: the state is that of the log end, not of a segment
+        to be recovered. `was_clean`: without any snapshot the state is empty, as after a broker
+        that wrote none.
         """
         to_snapshot = set(base_offsets[-2:])
         if not self._rules.snapshots_at_last_segments:
@@ -125,7 +99,7 @@ class ProducerRecovery:
         self.take_snapshot()
 
     def _with_overwritten(self, later: ProducerState) -> ProducerState:
-        """Put producers in the place of those known by the same id, but for their last batch.
+        """Replace producers by id; keep the last batch if the new entry has none.
 
         Source: Kafka 2.4.0 ``Log.updateProducers``, ``ProducerStateEntry.update``.
         """
@@ -144,7 +118,7 @@ class ProducerRecovery:
         return ProducerState(found, rules=self._rules)
 
     def _truncate_and_reload(self, log_start_offset: int, end_offset: int) -> None:
-        """Drop the snapshots outside the log, and begin with the newest that is left.
+        """Drop the snapshots outside the log, and load the newest one that remains.
 
         Source: Kafka 2.4.0 ``ProducerStateManager.truncateAndReload``, ``truncateHead``.
         """
@@ -159,7 +133,7 @@ class ProducerRecovery:
         self._snapshot_offset = left[-1] if left else log_start_offset
 
     def _load(self, log_start_offset: int) -> None:
-        """Load the newest snapshot that can be read; those that can't go.
+        """Load the newest valid snapshot; delete invalid ones.
 
         Source: Kafka 2.4.0 ``ProducerStateManager.loadFromSnapshot``.
         """
@@ -180,17 +154,9 @@ class ProducerRecovery:
 
 
 def remove_stray_snapshots(files: DirectoryFiles, base_offsets: Sequence[int]) -> None:
-    """Drop the snapshots of no segment, but for the newest if it is above all base offsets.
+    """Drop snapshots at no segment's base offset, except one above all base offsets.
 
-    Parameters
-    ----------
-    files : DirectoryFiles
-        Holds the snapshots.
-    base_offsets : sequence of int
-        Of the segments, rising; at least one.
-
-    Notes
-    -----
+    `base_offsets` are ascending, at least one.
     Source: Kafka 3.9.0 ``ProducerStateManager.removeStraySnapshots``.
     """
     offsets = files.snapshot_offsets()
@@ -202,7 +168,7 @@ def remove_stray_snapshots(files: DirectoryFiles, base_offsets: Sequence[int]) -
 
 
 def delete_snapshot(files: DirectoryFiles, offset: int, reason: str) -> None:
-    """Drop the snapshot at an offset, if there is one."""
+    """Delete the snapshot at an offset, if it exists."""
     files.delete(_name(offset), reason)
 
 

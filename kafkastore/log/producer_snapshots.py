@@ -1,4 +1,4 @@
-"""The producers of a log that is written, and the snapshots that keep what is known of them.
+"""The producers' state of a log being written, and its ``.snapshot`` files.
 
 Source: Kafka 2.4.0 and 3.9.0 ``ProducerStateManager``.
 """
@@ -23,17 +23,7 @@ from kafkastore.log.partition_files import PartitionFiles
 
 
 class ProducerSnapshots:
-    """What is known of the producers, and the ``.snapshot`` files.
-
-    Parameters
-    ----------
-    directory : Path
-        The partition directory.
-    producers : ProducerState
-        At the log end.
-    fs : FileSystem
-        What writes.
-    """
+    """The producers' state at the log end, and the ``.snapshot`` files."""
 
     def __init__(self, directory: Path, producers: ProducerState, fs: FileSystem) -> None:
         self._directory, self._producers, self._fs = directory, producers, fs
@@ -41,30 +31,14 @@ class ProducerSnapshots:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is not decided for every reader."""
+        """First offset of the oldest transaction that is open or not yet replicated."""
         return self._producers.first_unstable_offset
 
     def prepare(self, data: memoryview, sets: AppendSets, *, as_follower: bool) -> ProducerAppend:
-        """Ask the producers' rules whether batches may be appended; nothing is altered.
+        """Check batches against the producers' state, without changing it.
 
-        Parameters
-        ----------
-        data : memoryview
-            The batches.
-        sets : AppendSets
-            What they are.
-        as_follower : bool
-            Whether a leader has judged them before.
-
-        Returns
-        -------
-        ProducerAppend
-            See `ProducerState.prepare`.
-
-        Raises
-        ------
-        ProducerStateError
-            If they may not.
+        Batches that may not be appended raise `ProducerStateError`. `as_follower`: a leader has
+        already checked them. See `ProducerState.prepare`.
         """
         headers = sets.headers
         controls: list[ControlRecord | None] = []
@@ -78,22 +52,17 @@ class ProducerSnapshots:
         )
 
     def update(self, prepared: ProducerAppend) -> NDArray[Any]:
-        """Take in what was appended; return the aborted transactions."""
+        """Apply appended batches; return the aborted transactions."""
         return self._producers.update(prepared)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Take note of what is replicated."""
+        """Note the high watermark: transactions that end below it are decided."""
         self._producers.on_high_watermark(high_watermark)
 
     def take(self, offset: int, log_start_offset: int) -> None:
-        """Write a snapshot, unless there is one of this offset or a later one.
+        """Write a snapshot at `offset`, exclusive, unless there is one at or after it.
 
-        Parameters
-        ----------
-        offset : int
-            The first that it does not cover.
-        log_start_offset : int
-            Of the log: at its start nothing is known.
+        At the log start offset nothing is known, so no snapshot is written there.
         """
         if offset <= max(self._offsets, default=log_start_offset):
             return
@@ -103,15 +72,7 @@ class ProducerSnapshots:
         self._offsets.append(offset)
 
     def reload(self, producers: ProducerState, deleted: Iterable[str]) -> None:
-        """Go on with what is known at the end of a log that was cut.
-
-        Parameters
-        ----------
-        producers : ProducerState
-            At the new log end.
-        deleted : iterable of str
-            Names of files that go; of them, snapshots are removed.
-        """
+        """Replace the state after a truncation, and remove the `deleted` snapshot files."""
         for name in deleted:
             if name.endswith(PRODUCER_SNAPSHOT_SUFFIX):
                 self._fs.unlink(self._directory / name)
@@ -119,7 +80,7 @@ class ProducerSnapshots:
         self._offsets = PartitionFiles(self._directory).producer_snapshots
 
     def drop_with(self, base_offsets: Iterable[int]) -> None:
-        """Remove the snapshots that were taken where segments began that are gone."""
+        """Remove the snapshots at the base offsets of deleted segments."""
         self._drop(set(base_offsets) & set(self._offsets))
 
     def drop_below(self, offset: int) -> None:

@@ -1,8 +1,8 @@
-"""The scan of a partition's batches between two offsets, while a broker may be at work.
+"""Scan the batches between two offsets; a broker may be running meanwhile.
 
-Every reader of a range goes this way: it opens one segment after the other, begins where the offset
-index leads, continues after corrupt bytes where that is asked for, and lists the segments again
-where one is gone.
+Every reader of a range uses this scan: it opens one segment after the other, starts at the position
+from the offset index, skips corrupt bytes if requested, and lists the segments again if one is
+gone.
 """
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from kafkastore.segment.log_segment import LogSegment
 if TYPE_CHECKING:
     from kafkastore.formats.record_columns import RecordColumns
 
-#: Up to so many offsets are read in small pieces.
+#: Ranges of fewer offsets are read in small pieces.
 SMALL_RANGE = 1000
 
 
 class ScannedRun(NamedTuple):
-    """Successive batches of a segment, and what is done at corrupt ones.
+    """Successive batches of a segment, and how to handle corrupt ones.
 
-    `headers` may be some of the run's only.
+    `headers` may be a subset of the run's headers.
     """
 
     segment: LogSegment
@@ -37,19 +37,19 @@ class ScannedRun(NamedTuple):
     damage: Damage
 
     def of(self, headers: NDArray[Any]) -> ScannedRun:
-        """Return the same with other headers of the run."""
+        """Return a copy with other headers of the run."""
         return self._replace(headers=headers)
 
     def readable(self, headers: NDArray[Any]) -> NDArray[Any]:
-        """Return the headers of batches before the one at which decoding stopped, if it did."""
+        """Return the headers of the batches before the one at which decoding stopped."""
         stopped_at = self.damage.stopped_at
         return headers if stopped_at is None else headers[headers["position"] < stopped_at]
 
     def decode(self, columns: RecordColumns) -> Iterator[bool]:
-        """Decode the batches into columns; yield after each step whether the columns are full.
+        """Decode batches into columns; yield after each step whether they are full.
 
-        Full columns have to be emptied. Raises `CorruptionError` if a batch's records break their
-        format, and that is not skipped.
+        The caller empties full columns. A batch with invalid records raises `CorruptionError`,
+        unless it is skipped.
         """
         done = 0
         while done < len(self.headers):
@@ -64,7 +64,7 @@ class ScannedRun(NamedTuple):
             yield done < len(self.headers)
 
     def decoded(self, columns: RecordColumns) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Decode the batches into empty columns; yield their rows and buffers after each step."""
+        """Decode batches into empty columns; yield rows and buffers after each step."""
         for _ in self.decode(columns):
             rows, taken = columns.take()
             if rows:
@@ -72,24 +72,11 @@ class ScannedRun(NamedTuple):
 
 
 class RangeScan:
-    """One scan of the batches between two offsets.
+    """A scan of the batches from `start_offset` to `end_offset`, exclusive.
 
-    Parameters
-    ----------
-    log : LogView
-        The partition; listed again where a segment is gone.
-    start_offset, end_offset : int
-        Inclusive, exclusive.
-    damage : Damage, optional
-        What is done at corrupt bytes. Default: they are raised.
-    known_end_offset : int, optional
-        Bytes at the log's end that are no whole batch, before this offset, are corrupt.
-
-    Attributes
-    ----------
-    first_offset : int
-        What to begin with in a segment. After a new listing above the start: compaction may have
-        put what was read already into one segment with what was not.
+    An incomplete batch at the log's end, before `known_end_offset`, is corrupt. `first_offset` is
+    where a segment is scanned from; a new listing raises it, as compaction may have merged batches
+    already read with others.
     """
 
     def __init__(
@@ -115,14 +102,12 @@ class RangeScan:
         room: Callable[[int], memoryview] | None = None,
         is_wanted: Callable[[LogSegment], bool] | None = None,
     ) -> Iterator[ScannedRun]:
-        """Scan batches from the one that holds the start to the one that holds the end.
+        """Scan batches from the one with the start to the one with the end.
 
-        The first ones, which the offset index leads to, may lie before the start. A scan of `few`
-        records reads little first; so does one that begins within a segment. The segments are those
-        that `is_wanted`; the other parameters are those of `LogFile.runs`.
-
-        Raises `SegmentGoneError` if a segment is listed again and again but is not there, such as
-        a link to nothing.
+        The first ones may lie before the start, as the offset index is sparse. A scan of `few`
+        records, or from within a segment, first reads little. `is_wanted` selects segments; see
+        `LogFile.runs` for the other parameters. A segment that is listed repeatedly but missing,
+        such as a dangling link, raises `SegmentGoneError`.
         """
         for segment, file in self._segments():
             if is_wanted is not None and not is_wanted(segment):
@@ -141,7 +126,7 @@ class RangeScan:
                 yield ScannedRun(segment, run, run.headers, self.damage)
 
     def _segments(self) -> Iterator[tuple[LogSegment, LogFile]]:
-        """Yield each segment and its log, which is closed after its turn."""
+        """Yield each segment and its log, which is closed afterwards."""
         gone = None
         while True:
             try:
@@ -161,8 +146,8 @@ class RangeScan:
     def _runs_of(
         self, segment: LogSegment, file: LogFile, position: int, **reading: Any
     ) -> Iterator[BatchRun]:
-        """Scan a segment up to the end offset, past corrupt bytes if that is asked for."""
-        # Not the start offset: the batch that holds it may begin before it, after corrupt bytes.
+        """Scan a segment up to the end offset; skip corrupt bytes if requested."""
+        # Not the start offset: after corrupt bytes, the batch that contains it may begin before it.
         next_offset = segment.base_offset
         while position < file.size:
             try:
@@ -178,7 +163,7 @@ class RangeScan:
         self._check_end(segment, file, position)
 
     def _check_end(self, segment: LogSegment, file: LogFile, position: int) -> None:
-        """Treat bytes as corrupt that were cut short before an offset that is known."""
+        """Treat an incomplete batch before the known end offset as corrupt."""
         known_end_offset = self._known_end_offset
         if known_end_offset is None or not segment.is_active or self.damage.has_stopped:
             return

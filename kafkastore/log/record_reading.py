@@ -1,4 +1,4 @@
-"""A partition's records, one by one."""
+"""Read the records of a partition, one by one."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -51,6 +51,6 @@ def read_records(
             continue
         records = [record for record in records if start <= record.offset < end]
         yield from records
-        del records  # they may take 200 MB: gone before the next batch is decompressed
+        del records  # up to 200 MB: free them before decompressing the next batch
     if broken is not None:
         raise broken

@@ -1,4 +1,7 @@
-"""A partition's records as Arrow record batches, decoded straight into Arrow's buffers."""
+"""Read a partition's records into Arrow record batches.
+
+Records are decoded directly into Arrow's buffers.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -54,22 +57,11 @@ def schema(
     include_headers: bool = False,
     binary_view: bool = False,
 ) -> pa.Schema:
-    """Return the Arrow schema of records: the columns of Spark's Kafka source, in its order.
+    """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
-    Parameters
-    ----------
-    columns : sequence of str, optional
-        Names to choose, in any order; the schema keeps the source's order. Default: all of the
-        Kafka source's.
-    include_headers : bool
-        Add `headers` where `columns` is not given, as the Kafka source's option of that name does.
-    binary_view : bool
-        Whether `key` and `value` are of type binary_view.
-
-    Raises
-    ------
-    ValueError
-        If a name is not known.
+    The order is the source's, whatever the order of `columns`; an unknown name raises `ValueError`.
+    `include_headers` adds `headers` if `columns` is not given. With `binary_view`, `key` and
+    `value` are of type binary_view.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -107,60 +99,7 @@ def read(
     known_end_offset: int | None = None,
     indexes: Indexes = DEFAULT_INDEXES,
 ) -> pa.RecordBatchReader:
-    """Read records into Arrow.
-
-    Parameters
-    ----------
-    log : LogView
-        The partition.
-    columns : sequence of str, optional
-        See `schema`; values of columns not asked for are never copied.
-    start_offset, end_offset : int, optional
-        Inclusive, exclusive. Default: from the log start offset to the log end.
-    start_timestamp, end_timestamp : int, optional
-        ms since 1970; inclusive, exclusive. Records without timestamp count as -1.
-    limit : int, optional
-        At most so many rows; nothing much behind the last of them is read.
-    include_headers : bool
-        Add the `headers` column where `columns` is not given.
-    include_control : bool
-        Whether transaction markers are rows.
-    isolation : str
-        "read_uncommitted", or "read_committed": without records of aborted transactions, up to the
-        last stable offset.
-    is_decided : bool
-        Whether the end offset is known to be at most the last stable offset, which is then not
-        looked for.
-    binary_view : bool
-        Let keys and values refer to the mapped file, or to a batch's decompressed bytes, instead of
-        copying them. The file must not be cut while the result is in use: touching a page that is
-        gone ends the process. Not every function of Arrow takes the type binary_view; a cast to
-        binary copies.
-    batch_rows : int
-        At most so many rows a batch.
-    batch_bytes : int
-        A batch ends where it holds so many bytes of records. By default as much as stays in a
-        core's own cache until it is used.
-    verify : bool
-        Check each batch's checksum.
-    max_decompressed_bytes : int
-        What one compressed batch may grow to.
-    on_corrupt, skipped
-        As for `PartitionLog.batches`. Under "skip", and "read_committed", a transaction whose
-        marker is skipped counts as open.
-    known_end_offset : int, optional
-        Up to where the log is known to have records: a torn tail before it is corruption.
-    indexes : str
-        ``"trust"``: segments that do not reach `start_timestamp` are not read, as their time
-        indexes tell, of which the first and the last entry are checked. Otherwise all are read.
-
-    Returns
-    -------
-    pyarrow.RecordBatchReader
-        Memory is bounded by a few batches, whatever the size of the log. A timestamp whose
-        microseconds do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first
-        broken batch; all rows before it have been given. For one thread at a time.
-    """
+    """Read records into Arrow; see `PartitionLog.to_arrow`."""
     batch_rows = whole_number("batch_rows", batch_rows, 1)
     batch_bytes = whole_number("batch_bytes", batch_bytes, 1)
     if limit is not None:
@@ -218,7 +157,7 @@ def _read(
     indexes: Indexes,
 ) -> Iterator[pa.RecordBatch]:
     columns, may_reach = arrow.columns, None
-    # A record without a timestamp has -1.
+    # The timestamp of a record without one is -1.
     if indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
         may_reach = partial(_may_reach, start_timestamp=start_timestamp)
     most_records = end - start if limit is None else min(limit, end - start)
@@ -242,14 +181,15 @@ def _read(
         yield from arrow.take()
         raise
     yield from arrow.take()
-    if broken is not None:  # and behind it nothing is decided
+    if broken is not None:  # after it, no offset is decided
         raise broken
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
-    """Whether a record of an open segment may have at least a timestamp, as its time index tells.
+    """Return whether a time index allows records at or after a timestamp.
 
-    Without an index that is trusted all headers would tell, which takes reading the segment.
+    The segment is open. Without a valid index the answer is True: finding out would take reading
+    the segment.
     """
     try:
         largest = segment.largest_timestamp_by_index
@@ -259,7 +199,7 @@ def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Give so many rows, and ask for no batch behind them."""
+    """Yield at most `limit` rows, and read no batch after them."""
     left = limit
     while left > 0 and (batch := next(batches, None)) is not None:
         yield batch.slice(0, left)
@@ -267,7 +207,7 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Re
 
 
 class _ArrowBatches:
-    """Arrow record batches out of the buffers of `RecordColumns`."""
+    """Build Arrow record batches from the buffers of `RecordColumns`."""
 
     def __init__(
         self, chosen: pa.Schema, log: LogView, columns: RecordColumns, batch_rows: int
@@ -275,20 +215,20 @@ class _ArrowBatches:
         self.columns = columns
         self._schema = chosen
         self._batch_rows = batch_rows
-        # Asked once: Arrow makes new objects each time that fields and types are looked at.
+        # Cached: Arrow creates new objects at each access to fields and types.
         self._fields = [(field.name, field.type) for field in chosen]
         self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
         self._repeated: dict[str, pa.Array] = {}
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Give away what was decoded, in batches of at most `batch_rows`."""
+        """Yield the decoded rows, in batches of at most `batch_rows`."""
         rows, buffers = self.columns.take()
         if not rows:
             return
         arrays = [self._array(name, kind, rows, buffers) for name, kind in self._fields]
         if arrays:
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        else:  # rows without columns: only their number
+        else:  # no columns: only a number of rows
             nothing = pa.Array.from_buffers(pa.struct([]), rows, [None])
             batch = pa.RecordBatch.from_struct_array(nothing)
         if rows <= self._batch_rows:
@@ -323,7 +263,7 @@ class _ArrowBatches:
         return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(parts)], 0)
 
     def _repeat(self, name: str, kind: pa.DataType, rows: int) -> pa.Array:
-        """Slice what is the same in every row."""
+        """Return an array with the same value in every row."""
         made = self._repeated.get(name)
         if made is None or len(made) < rows:
             made = pa.repeat(pa.scalar(self._same[name], kind), rows)
@@ -343,7 +283,7 @@ def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> p
 
 
 def _text(rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
-    """Wrap UTF-8 texts; what is none is shown with U+FFFD, as Java shows it to consumers."""
+    """Wrap UTF-8 strings; invalid bytes become U+FFFD, as in a Java consumer."""
     texts = _binary(pa.string(), rows, parts)
     try:
         texts.validate(full=True)

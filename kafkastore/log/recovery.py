@@ -1,11 +1,11 @@
-"""What a broker makes of one partition's directory when it loads it: as a value, nothing altered.
+"""Predict how a broker loads a partition directory, without changing it.
 
-After a clean shutdown a broker drops leftovers, makes missing indexes and rebuilds the producers'
-state; without the marker it recovers every segment from the recovery point on, and what it cuts or
-drops then is gone.  Here each of these is said before it is done.
+After a clean shutdown a broker deletes leftovers, creates missing indexes and rebuilds the
+producers' state.  Without the clean-shutdown marker it recovers every segment from the recovery
+point on, and bytes and files that it drops are lost.  `recover_log` reports all of this beforehand.
 
 Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``, ``rebuildProducerState``; 3.9.0
-``LogLoader``; the differences between versions are in `kafkastore.versions`.
+``LogLoader``; `kafkastore.versions` lists the differences between versions.
 """
 
 from __future__ import annotations
@@ -30,20 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredSegment:
-    """One segment that is left.
+    """A segment that remains after loading.
 
-    Parameters
-    ----------
-    base_offset : int
-        Of the segment.
-    size, valid_bytes : int
-        Bytes of the ``.log`` as it is, and of these how many stay.
-    next_offset : int
-        Offset behind its last batch.
-    is_recovered : bool
-        Whether the log was gone over and the indexes were made again.
-    reason : str or None
-        Why bytes are cut; None where none are.
+    `size` is that of the ``.log`` now, of which `valid_bytes` remain; `next_offset` follows the
+    last batch. `is_recovered`: the log was checked and its indexes rebuilt. `reason` says why bytes
+    are cut, or is None.
     """
 
     base_offset: int
@@ -55,45 +46,45 @@ class RecoveredSegment:
 
     @property
     def cut_bytes(self) -> int:
-        """How many bytes of the ``.log`` a broker cuts."""
+        """The number of bytes that a broker cuts off the ``.log``."""
         return self.size - self.valid_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredLog:
-    """A partition as a broker that loaded it has it.
+    """Describe a partition as a broker has it after loading.
 
-    Whoever makes it so does it in this order: `deleted`, `renamed`, `copied`, `cut`, `written`;
-    but the files that `copied` takes bytes of are deleted by that.
+    To apply it to the files, keep this order: `deleted`, `renamed`, `copied`, `cut`, `written`. The
+    files that `copied` reads are deleted in that step.
 
     Parameters
     ----------
     path : Path
         The partition directory.
     segments : tuple of RecoveredSegment
-        What is left, by base offset; at least one.
+        The remaining segments, by base offset; at least one.
     deleted : mapping of str to str
-        Names of files that go, and why.
+        Names of deleted files, and why.
     renamed : mapping of str to str
-        Names of ``.swap`` files and the names they take.
+        Names of ``.swap`` files, and their new names.
     cut : mapping of str to int
-        Names of ``.log`` files, as they are called then, and how many bytes stay.
+        Names of ``.log`` files after renaming, and how many bytes remain.
     written : mapping of str to bytes
-        Names of files that are made, or made again, and what they hold: ``.index``, ``.timeindex``,
-        ``.txnindex``, ``.snapshot``, the leader epochs. Indexes as they are in a closed segment: a
-        broker then enlarges those of the active one to ``segment.index.bytes``. A ``.log`` is among
-        them only where no segment is left and an empty one begins.
+        Names and content of files that are created or replaced: ``.index``, ``.timeindex``,
+        ``.txnindex``, ``.snapshot``, the leader epochs. Indexes are trimmed as in a closed segment;
+        a broker then extends those of the active segment to ``segment.index.bytes``. A ``.log`` is
+        included only if no segment remains and an empty one is created.
     log_start_offset, log_end_offset : int
         Inclusive, exclusive.
     recovery_point : int
-        First offset not known to be flushed, as the broker then takes it to be.
+        The broker's new recovery point: the first offset that may not be flushed.
     leader_epochs : tuple of EpochStart
-        What the epoch checkpoint holds.
+        The entries of the epoch checkpoint.
     producers : ProducerState
-        At the log end.
+        The producers' state at the log end.
     copied : mapping of str to CopiedRange
-        Names of ``.log`` files that a split makes, and of which bytes of an old one, which is among
-        `deleted`. A new one has the old one's modification time, unless it was cut.
+        Names of ``.log`` files that a split creates, and the bytes of the old ``.log``, which is in
+        `deleted`. A new file gets the old one's modification time, unless it was cut.
     """
 
     path: Path
@@ -120,26 +111,26 @@ def recover_log(
     log_start_offset: int | None = None,
     now_ms: int | None = None,
 ) -> RecoveredLog:
-    """Work out what a broker makes of a partition's directory when it starts; nothing is altered.
+    """Predict how a broker loads a partition when it starts; nothing is changed.
 
     Parameters
     ----------
     log : PartitionLog
         The partition.
     version : str
-        Of the broker, such as ``2.4``.
+        The broker's version, such as ``2.4``.
     index_interval_bytes : int
         The topic's ``index.interval.bytes``.
     clean : bool, optional
-        Whether the broker finds the clean-shutdown marker. Default: as the log directory says;
-        False for a partition directory by itself.
+        Whether the broker finds the clean-shutdown marker. Default: whether the log directory has
+        it; False for a partition directory by itself.
     recovery_point : int, optional
-        First offset not known to be flushed; segments that end behind it are recovered if not
-        `clean`. Default: the checkpoint's, 0 where it has none or is damaged.
+        First offset that may not be flushed; unless `clean`, segments that end after it are
+        recovered. Default: the checkpoint's; 0 if it is missing or corrupt.
     log_start_offset : int, optional
-        Default: the checkpoint's, 0 where it has none or is damaged.
+        Default: the checkpoint's; 0 if it is missing or corrupt.
     now_ms : int, optional
-        The clock, by which producers in snapshots are too old to be kept. Default: none is.
+        The clock, ms since 1970, at which old producers in snapshots expire. Default: none expires.
 
     Returns
     -------
@@ -148,15 +139,17 @@ def recover_log(
     Raises
     ------
     OffsetOverflowError
-        If an offset does not fit the 31 bits above its segment's base offset, and the segment can't
-        be split for it: a broker does not start then.
+        If an offset is more than 31 bits above its segment's base offset, and the segment can't be
+        split: a broker does not start.
     OutOfOrderAppendError
-        If offsets go back in a segment whose ``.index`` is missing: a broker does not start then.
+        If offsets decrease in a segment without ``.index``: a broker does not start.
     CorruptionError
-        If a log is broken where a broker only reads it, or can't be read, or the epoch checkpoint
-        is damaged: a broker does not start then, or gives the log directory up.
+        If a log is corrupt where a broker only reads it, or can't be read, or if the epoch
+        checkpoint is corrupt: a broker does not start, or takes the log directory offline.
+    TypeError
+        If `log` is not a partition's log.
     """
-    if not isinstance(log, LogView):  # callers have a PartitionLog, which is one
+    if not isinstance(log, LogView):  # the base class of PartitionLog
         raise TypeError(f"log must be a PartitionLog, got {log!r}")
     loader = LogLoader(
         log.path,
@@ -200,7 +193,7 @@ def recover_log(
 
 
 def _checkpointed(log: LogView, checkpoint: str, given: int | None) -> int:
-    """Return an offset of a checkpoint, or what was given instead; 0 where it can't be read."""
+    """Return `given`, or else the checkpoint's offset; 0 if it can't be read."""
     if given is not None:
         return given
     if log.log_dir is None:

@@ -1,20 +1,20 @@
-"""Which segments a broker deletes, by which rule, and where it stops: pure rules, no files.
+"""Find the segments that a broker deletes, by rule, and where each rule stops.
 
-Each rule goes over the segments from the oldest, and stops at the first that it does not take: a
-segment that stays holds back everything behind it, however old.  The rules come one after the
-other, each over what the one before has left.
+No files are read.  Each rule starts at the oldest segment and stops at the first one that it keeps:
+a segment that is kept protects all later ones, however old.  The rules run one after the other,
+each on the segments that the previous rule has kept.
 
 ========  ===================================================================================
-``time``  now - largest timestamp > ``retention.ms``; an exact match stays
+``time``  now - largest timestamp > ``retention.ms``; equality keeps the segment
 ``size``  the log without the segment still has at least ``retention.bytes``
 ``start`` the next segment begins at or below the log start offset
 ========  ===================================================================================
 
-A negative limit switches its rule off.  The last segment goes too, unless it is empty: the broker
-then rolls a new one first.
+A negative limit disables its rule.  The last segment is deleted too, unless it is empty: the broker
+first rolls a new one.
 
-Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``deletableSegments``; 3.9 ``UnifiedLog``; what
-differs between versions is in `BrokerRules`.
+Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``deletableSegments``; 3.9 ``UnifiedLog``;
+`BrokerRules` lists the differences between versions.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DELETE = "delete"
 
 
 class RetentionRule(enum.StrEnum):
-    """What a segment is judged by."""
+    """The rules of retention."""
 
     TIME = "time"
     SIZE = "size"
@@ -37,10 +37,10 @@ class RetentionRule(enum.StrEnum):
 
 
 class StopReason(enum.StrEnum):
-    """Why a rule goes no further.
+    """Why a rule stops at a segment.
 
-    `NOT_REACHED`: the rule's limit is not reached. `HIGH_WATERMARK`: the segment has records at or
-    above the high watermark. `EMPTY`: it is the last one, and empty.
+    `NOT_REACHED`: the limit is not reached. `HIGH_WATERMARK`: the segment has records at or above
+    the high watermark. `EMPTY`: it is the last segment, and empty.
     """
 
     NOT_REACHED = "not reached"
@@ -49,18 +49,10 @@ class StopReason(enum.StrEnum):
 
 
 class SegmentFacts(NamedTuple):
-    """What retention asks of a segment.
+    """The properties of a segment that retention depends on.
 
-    Parameters
-    ----------
-    base_offset : int
-        As in its file name.
-    end_offset : int
-        Exclusive: the next segment's base offset; of the last segment the log end offset.
-    size : int
-        Bytes of its ``.log``.
-    largest_timestamp : int
-        ms since 1970, as the broker has it: of its records, or else the modification time.
+    `end_offset` is exclusive: the next base offset, or the log end offset. `largest_timestamp` is
+    what the broker knows, in ms since 1970: that of the records, or else the modification time.
     """
 
     base_offset: int
@@ -70,14 +62,14 @@ class SegmentFacts(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """A segment that goes, and by which rule."""
+    """A segment to delete, and the rule that deletes it."""
 
     segment: SegmentFacts
     rule: RetentionRule
 
 
 class Stop(NamedTuple):
-    """The first segment that a rule does not take, and why."""
+    """The first segment that a rule keeps, and why."""
 
     rule: RetentionRule
     segment: SegmentFacts
@@ -85,18 +77,10 @@ class Stop(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """What one run of retention does to a log.
+    """The result of retention: deletions by offset, and where each rule stopped.
 
-    Parameters
-    ----------
-    deletions : tuple of Deletion
-        In the order in which they go: by offset.
-    stops : tuple of Stop
-        One for each rule that is in force and did not take every segment.
-    rolls : bool
-        Whether a new, empty segment is made at the log end because no other remains.
-    log_start_offset : int
-        Afterwards.
+    `stops` has one entry for each enabled rule that keeps a segment. `rolls`: an empty segment is
+    created at the log end because no other remains. `log_start_offset` is the one afterwards.
     """
 
     deletions: tuple[Deletion, ...]
@@ -114,33 +98,11 @@ def find_deletable(
     now: int,
     rules: BrokerRules,
 ) -> Retention:
-    """Find what a broker deletes when it looks for old segments.
+    """Find the segments that a broker deletes at `now`, ms since 1970.
 
-    Parameters
-    ----------
-    segments : sequence of SegmentFacts
-        All segments of a log, by base offset.
-    high_watermark : int
-        First offset not replicated.
-    log_start_offset : int
-        First offset a reader may ask for.
-    config : LogConfig
-        Of the topic: ``cleanup.policy``, ``retention.ms``, ``retention.bytes``.
-    now : int
-        ms since 1970.
-    rules : BrokerRules
-        Of the broker's version.
-
-    Returns
-    -------
-    Retention
-
-    Notes
-    -----
+    `segments` are all segments of the log, by base offset.
     Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
 
-    Examples
-    --------
     >>> from kafkastore.versions import rules_of
     >>> old, new = SegmentFacts(0, 5, 100, 1_000), SegmentFacts(5, 9, 100, 90_000)
     >>> config = LogConfig.of({"retention.ms": 60_000})
@@ -189,7 +151,7 @@ def _condition(
     now: int,
     rules: BrokerRules,
 ) -> Callable[[SegmentFacts, bool], bool] | None:
-    """Return whether a rule takes a segment (and is it the last?); None: it is not in force."""
+    """Return a test of (segment, is it the last?); None if the rule is disabled."""
     deletes = DELETE in config.cleanup_policy
     if rule is RetentionRule.TIME and deletes and config.retention_ms >= 0:
         return lambda segment, _: now - segment.largest_timestamp > config.retention_ms

@@ -1,4 +1,4 @@
-"""One segment recovered while its log is loaded, or split; and what its producers have done.
+"""Recover or split one segment while its log is loaded.
 
 Source: Kafka 2.4.0 ``Log.recoverSegment``, ``splitOverflowedSegment``; 3.9.0 ``LogLoader``.
 """
@@ -38,24 +38,10 @@ _TORN = "the last batch is torn, or there are zeros behind it"
 
 
 class SegmentRecovery:
-    """Recovers and splits segments; what becomes of them is noted, nothing on disk is altered.
+    """Recover and split segments; note changes in `files`, not on disk.
 
-    Parameters
-    ----------
-    files : DirectoryFiles
-        Gets what becomes of the files.
-    segments : dict of int to LoadedSegment
-        The log's segments so far, by base offset; parts of one that is split are put there.
-    epochs : LeaderEpochs
-        Gets those that are found.
-    rules : BrokerRules
-        Of the broker's version.
-    index_interval_bytes : int
-        The topic's ``index.interval.bytes``.
-    log_start_offset : int
-        As checkpointed.
-    now_ms : int or None
-        The clock; None: no producer is too old.
+    `segments` are the log's segments so far, by base offset; the parts of a split segment are
+    added. Leader epochs found are added to `epochs`. If `now_ms` is None, no producer expires.
     """
 
     def __init__(
@@ -75,29 +61,11 @@ class SegmentRecovery:
         self.now_ms = now_ms
 
     def recover(self, segment: LoadedSegment, *, finds_epochs: bool = False) -> int:
-        """Go over a segment's log, and make its indexes and a snapshot.
+        """Check a log, rebuild its indexes, write a snapshot; return the bytes cut.
 
-        Parameters
-        ----------
-        segment : LoadedSegment
-            Which has then what stays of it.
-        finds_epochs : bool
-            Whether its leader epochs are kept whatever the version.
-
-        Returns
-        -------
-        int
-            How many bytes are cut.
-
-        Raises
-        ------
-        OffsetOverflowError
-            If it has to be split first.
-        OutOfOrderAppendError
-            If offsets go back.
-
-        Notes
-        -----
+        `segment` is updated to what remains. A segment that must be split first raises
+        `OffsetOverflowError`; decreasing offsets raise `OutOfOrderAppendError`. `finds_epochs`
+        keeps its leader epochs in any version.
         Source: Kafka 2.4.0 ``Log.recoverSegment``, ``LogSegment.recover``.
         """
         with segment.open_log() as log:
@@ -117,15 +85,7 @@ class SegmentRecovery:
         return cut_bytes
 
     def empty(self, segment: LoadedSegment, reason: str) -> None:
-        """Drop all that a segment holds.
-
-        Parameters
-        ----------
-        segment : LoadedSegment
-            Which stays, empty.
-        reason : str
-            Why.
-        """
+        """Truncate a segment to 0 bytes, for `reason`."""
         segment.valid_bytes, segment.next_offset = 0, segment.base_offset
         segment.is_recovered, segment.reason = True, reason
         self._write_indexes(segment, b"", b"", b"")
@@ -134,22 +94,11 @@ class SegmentRecovery:
     def split(
         self, segment: LoadedSegment, error: OffsetOverflowError, *, was_loaded: bool = False
     ) -> None:
-        """Put parts in the place of a segment that an offset does not fit; they aren't recovered.
+        """Replace a segment whose offsets overflow by parts, which are not recovered yet.
 
-        Parameters
-        ----------
-        segment : LoadedSegment
-            Which is gone then.
-        error : OffsetOverflowError
-            What its recovery ended with; raised where it can't be split.
-        was_loaded : bool
-            Whether it was among the log's segments.
-
-        Notes
-        -----
-        One that was not loaded yet is not deleted by a broker: what no part replaces stays. Of that
-        the transaction index is kept here, but not a log beside which its records are once more.
-
+        `error` is raised if the segment can't be split. A broker does not delete a segment that was
+        not loaded: files that no part replaces remain. Its transaction index is kept here, but not
+        its log, whose records would be duplicates.
         Source: Kafka 2.4.0 ``Log.retryOnOffsetOverflow``, ``replaceSegments``; KAFKA-6264.
         """
         is_split = self.rules.cleaned_files_void_swaps and segment.start is None
@@ -166,7 +115,7 @@ class SegmentRecovery:
             raise error
         reason = f"split, for its offsets do not fit in one segment: {error}"
         is_replaced = parts[0].base_offset == segment.base_offset
-        # Up to the overflow a recovery has gone before it gave up.
+        # The recovery that failed had read up to the overflow.
         overflow = overflow_position(segment.path, segment.valid_bytes, segment.base_offset)
         with LogPart(segment.path, 0, overflow) as log:
             rebuilt, _ = self._rebuild(segment, log, finds_epochs=was_loaded)
@@ -189,17 +138,7 @@ class SegmentRecovery:
             self.segments[new.base_offset], aborted = new, b""
 
     def replay(self, state: ProducerState, base_offset: int, start_offset: int) -> None:
-        """Carry producers on over a segment, from the batch on that holds an offset.
-
-        Parameters
-        ----------
-        state : ProducerState
-            As it is before.
-        base_offset : int
-            Of the segment.
-        start_offset : int
-            The offset.
-        """
+        """Apply a segment to the producers' state, from the batch with `start_offset` on."""
         segment = self.segments[base_offset]
         with segment.open_log() as log:
             for run in batch_runs(log):
@@ -213,7 +152,7 @@ class SegmentRecovery:
     def _rebuild(
         self, segment: LoadedSegment, log: LogFile, *, finds_epochs: bool
     ) -> tuple[RebuiltIndexes, ProducerRecovery]:
-        """Index a segment's log, and carry the producers, and epochs, on over it."""
+        """Rebuild a segment's indexes, and update producers and epochs from its log."""
         producers = ProducerRecovery(self.files, self.rules, self.now_ms)
         producers.rebuild(
             sorted(self.segments),
@@ -239,7 +178,10 @@ class SegmentRecovery:
     def _write_indexes(
         self, segment: LoadedSegment, offset_index: bytes, time_index: bytes, aborted: bytes
     ) -> None:
-        """Make a segment's index files; a transaction index only if there is one, or a need."""
+        """Write a segment's index files.
+
+        An empty transaction index is only written over an existing one.
+        """
         self.files.write(segment.name(OFFSET_INDEX_SUFFIX), offset_index)
         self.files.write(segment.name(TIME_INDEX_SUFFIX), time_index)
         name = segment.name(TRANSACTION_INDEX_SUFFIX)
@@ -247,7 +189,7 @@ class SegmentRecovery:
             self.files.write(name, aborted)
 
     def _copy(self, segment: LoadedSegment) -> None:
-        """Have a part's log made of the bytes of it that stay; for others nothing is to be done."""
+        """Note the bytes that form a part's log; other segments need no copy."""
         if segment.start is not None:
             self.files.copied[segment.log_name] = CopiedRange(
                 segment.path.name,
@@ -257,6 +199,6 @@ class SegmentRecovery:
             )
 
     def _check_loadable(self, state: ProducerState) -> None:
-        """Refuse what a broker refuses to load."""
+        """Raise the error with which a broker refuses to load the producers' state."""
         if state.first_refusal is not None:
             raise state.first_refusal

@@ -1,7 +1,7 @@
-"""A segment whose offsets reach more than 31 bits above its base offset, and how it is split.
+"""Split a segment that has offsets more than 31 bits above its base offset.
 
-Brokers before 2.0 could make such segments by compaction (KAFKA-6264); their indexes can't name all
-of the offsets. Since 2.0 a broker that recovers one puts others in its place.
+Before 2.0, compaction could produce such segments (KAFKA-6264); their indexes can't hold all of the
+offsets. Since 2.0, a broker that recovers such a segment splits it.
 
 Source: Kafka 2.4.0 ``Log.splitOverflowedSegment``, ``LogSegment.appendFromFile``; 3.9.0
 ``LocalLog.splitOverflowedSegment``.
@@ -20,22 +20,16 @@ from kafkastore.segment.log_file import LogFile
 
 LARGEST_RELATIVE_OFFSET = INT32_MAX
 
-# What a broker copies at once; an index entry stands for all of it.
+# The size of a broker's copy buffer; one append, and at most one index entry, covers a full buffer.
 _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedRange:
-    """Bytes of a ``.log`` that become a ``.log`` of their own.
+    """A range of bytes of a ``.log`` that becomes a ``.log`` of its own.
 
-    Parameters
-    ----------
-    source : str
-        Name of the file that has them.
-    start, end : int
-        Byte positions in it, inclusive and exclusive.
-    is_cut : bool
-        Whether a recovery has cut off what was behind `end`: the modification time is then new.
+    `end` is exclusive. `is_cut`: a recovery has cut the bytes after `end`, so the modification time
+    is new.
     """
 
     source: str
@@ -45,15 +39,7 @@ class CopiedRange:
 
 
 class LogPart(LogFile):
-    """Some bytes of a ``.log``, read as if they were a file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    start, end : int
-        Byte positions of batches, inclusive and exclusive.
-    """
+    """A range of whole batches of a ``.log``, read like a file; `end` is exclusive."""
 
     def __init__(self, path: Path, start: int, end: int) -> None:
         super().__init__(path)
@@ -61,7 +47,7 @@ class LogPart(LogFile):
         self.size = min(self.size, end) - start
 
     def _read_into(self, buffer: bytearray | memoryview, position: int) -> memoryview:
-        """Fill a buffer from a position in the part, and from nothing behind it."""
+        """Fill a buffer from a position in the part; nothing beyond its end is read."""
         room = memoryview(buffer)[: max(self.size - position, 0)]
         whole_size, self.size = self.size, self._start + self.size
         try:
@@ -74,10 +60,7 @@ class LogPart(LogFile):
 class Part:
     """One of the segments that a segment is split into; see `parts_of`.
 
-    Parameters
-    ----------
-    base_offset, start : int
-        Of its first batch, and where that begins in the log that is split.
+    `start` is the position of its first batch in the log that is split.
     """
 
     base_offset: int
@@ -90,11 +73,11 @@ class Part:
     _time_entries: list[tuple[int, int]] = field(default_factory=list)
 
     def holds(self, offset: int) -> bool:
-        """Tell whether an offset fits the 31 bits above the base offset."""
+        """Return whether an offset fits in the 31 bits above the base offset."""
         return 0 <= offset - self.base_offset <= LARGEST_RELATIVE_OFFSET
 
     def append(self, size: int, last_offset: int, largest: tuple[int, int], interval: int) -> None:
-        """Go on with what is copied at once: its bytes, last offset, and largest timestamp."""
+        """Add a chunk: its size, last offset, and largest timestamp with its offset."""
         if largest[0] > self._largest[0]:
             self._largest = largest
         if self._bytes_since_entry > interval:
@@ -106,7 +89,7 @@ class Part:
         self.next_offset = last_offset + 1
 
     def indexes(self) -> tuple[bytes, bytes]:
-        """Return both indexes, as they are when the part is whole."""
+        """Return the offset index and the time index of the complete part."""
         self._add_time_entry()
         return (
             offset_index.pack(self._offset_entries, self.base_offset),
@@ -119,21 +102,9 @@ class Part:
 
 
 def overflow_position(path: Path, size: int, base_offset: int) -> int:
-    """Find the first batch whose last offset does not fit the 31 bits above a base offset.
+    """Return the position of the first batch that does not fit `base_offset`.
 
-    Parameters
-    ----------
-    path : Path
-        The ``.log`` file.
-    size : int
-        Bytes of it that count; without such a batch what is returned.
-    base_offset : int
-        Of the segment.
-
-    Returns
-    -------
-    int
-        Its byte position.
+    Its last offset is more than 31 bits above. Without such a batch return `size`.
     """
     with LogPart(path, 0, size) as log:
         for position, _, last_offset, _ in _batches(log):
@@ -145,34 +116,12 @@ def overflow_position(path: Path, size: int, base_offset: int) -> int:
 def parts_of(
     path: Path, size: int, index_interval_bytes: int, *, each_batch_is_indexed: bool
 ) -> list[Part]:
-    """Find out into which segments a broker splits one.
+    """Return the parts into which a broker splits the first `size` bytes of a log.
 
-    A new one begins with the first batch, and with each whose last offset does not fit the 31 bits
-    above the base offset of the one before. Checksums are not looked at.
-
-    Parameters
-    ----------
-    path : Path
-        The ``.log`` file.
-    size : int
-        Bytes of it that count.
-    index_interval_bytes : int
-        The topic's ``index.interval.bytes``.
-    each_batch_is_indexed : bool
-        As in `BrokerRules`; else an index entry stands for what is copied at once.
-
-    Returns
-    -------
-    list of Part
-        By base offset.
-
-    Raises
-    ------
-    CorruptBatchError
-        If the log does not end behind a whole batch: a broker does not start then.
-    OffsetOverflowError
-        If a batch by itself has offsets too far apart, or a part would not begin behind the one
-        before.
+    A part starts at the first batch, and at each batch whose last offset is more than 31 bits above
+    the base offset of the part before. Checksums are not checked. A log with an incomplete batch at
+    its end raises `CorruptBatchError` (a broker does not start); a batch that fits no part raises
+    `OffsetOverflowError`.
     """
     parts: list[Part] = []
     with LogPart(path, 0, size) as log:
@@ -202,14 +151,14 @@ def parts_of(
 
 
 def _batches(log: LogFile) -> Iterator[tuple[int, int, int, int]]:
-    """Read of each batch (position, bytes, last offset, largest timestamp)."""
+    """Yield (position, size, last offset, largest timestamp) of each batch."""
     fields = ["position", "size", "last_offset", "max_timestamp"]
     for run in log.runs():
         yield from run.headers[fields].tolist()
 
 
 def _begun(log: LogFile, position: int, last_offset: int, before: list[Part]) -> Part:
-    """Begin a part with a batch."""
+    """Return a new part that starts with the batch at `position`."""
     base_offset = log.first_offset_at(position)
     if base_offset is None:
         raise CorruptBatchError(
@@ -227,7 +176,7 @@ def _begun(log: LogFile, position: int, last_offset: int, before: list[Part]) ->
 
 
 class _Chunk:
-    """Batches that a broker copies at once."""
+    """Batches that a broker copies with one buffer."""
 
     def __init__(self) -> None:
         self._capacity = _CHUNK_BYTES
@@ -240,7 +189,7 @@ class _Chunk:
         if timestamp > self._largest[0]:
             self._largest = (timestamp, last_offset)
         self._size, self._last_offset = self._size + size, last_offset
-        # A batch larger than the buffer makes that larger for good.
+        # A batch larger than the buffer enlarges the buffer permanently.
         self._capacity = max(self._capacity, self._size)
 
     def flush(self, part: Part, index_interval_bytes: int) -> None:

@@ -1,4 +1,7 @@
-"""Work on many items with several threads, results in the order of the items, a few at a time."""
+"""Process items in several threads; results come in the order of the items.
+
+Only a few items are in memory at a time.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from typing import Generic, Self, TypeVar
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
-#: How many items each thread has before it; as many results may wait for a slow one before them.
+#: Queued items per thread; as many results may wait for a slow one before them.
 _AHEAD = 2
 
 
 class Stop:
-    """Whether work is to end early: an attribute and nothing more.
+    """A flag that asks for an early end of work.
 
-    The garbage collector may set it, in a thread that holds any lock. A `threading.Event` has a
-    lock of its own, and is not for that.
+    The garbage collector may set it in a thread that holds any lock. A `threading.Event` has a lock
+    of its own, and could deadlock.
     """
 
     __slots__ = ("is_set",)
@@ -29,12 +32,15 @@ class Stop:
         self.is_set = False
 
     def __call__(self) -> bool:
-        """Whether it is set."""
+        """Return whether the flag is set."""
         return self.is_set
 
 
 class _Shared(Generic[ItemT, ResultT]):
-    """What the threads know. They do not know the iterator, which an owner may forget."""
+    """The state that the threads share; it must not refer to the iterator.
+
+    Otherwise an iterator that its owner drops would never be freed.
+    """
 
     def __init__(self, work: Callable[[ItemT], ResultT], stop: Stop) -> None:
         self.work, self.stop = work, stop
@@ -43,7 +49,7 @@ class _Shared(Generic[ItemT, ResultT]):
         self.running = 0
 
     def run(self) -> None:
-        """Do what is queued. A thread ends when nothing is: none waits for an owner to return."""
+        """Process the queue, and end when it is empty; never wait for the owner."""
         while True:
             with self.lock:
                 if self.stop.is_set or not self.queue:
@@ -54,34 +60,18 @@ class _Shared(Generic[ItemT, ResultT]):
                 future.set_result(self.work(item))
             except BaseException as error:  # raised again in the owner's thread
                 future.set_exception(error)
-            del item, future  # a result is kept by its owner alone
+            del item, future  # only the owner keeps a result
 
 
 class SideBySide(Iterator[ResultT], Generic[ItemT, ResultT]):
-    """The results for each item, in their order; the end of a `with` block ends the threads.
+    """The results for all items, in order; leaving a `with` block ends the threads.
 
-    Parameters
-    ----------
-    work : callable
-        Called with each item, on one of the threads.
-    items : iterable
-        Taken when their turn comes: so that a store of any size takes no more memory than a part of
-        it. `Executor.map` takes all of them at once.
-    threads : int
-        How many; with one, the caller's own does the work.
-    name : str
-        What the threads' names begin with.
-    stop : Stop, optional
-        Set at the end, for long work to look at.
-
-    Notes
-    -----
-    What `work` raises is raised when its item's turn comes; what is not begun then is not done.
-
-    `close`, the end of a `with` block, the last result and an error wait for the threads. An
-    iterator that is dropped does not: the garbage collector may drop it in any thread, such as one
-    that is starting and holds a lock of `threading` that every ending thread needs. The threads see
-    `stop` and end by themselves.
+    `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all at
+    once). With one thread, the caller's thread does the work. An error in `work` is raised when its
+    item's turn comes, and no further items start. `close`, the last result and an error wait for
+    the threads and set `stop`. An iterator that is garbage collected only sets `stop` and does not
+    wait: the collector may run in a thread that holds a lock of `threading` that every ending
+    thread needs.
     """
 
     def __init__(
@@ -118,10 +108,10 @@ class SideBySide(Iterator[ResultT], Generic[ItemT, ResultT]):
             raise
 
     def close(self) -> None:
-        """Begin nothing more, and wait for what has begun; safe to repeat."""
+        """Start no further items, and wait for the running ones; safe to repeat."""
         self._stop.is_set = True
         for thread in self._threads:
-            if thread.ident is not None:  # an interrupt may come before it starts
+            if thread.ident is not None:  # an interrupt may come before the thread starts
                 thread.join()
         self._threads = []
 
@@ -132,10 +122,10 @@ class SideBySide(Iterator[ResultT], Generic[ItemT, ResultT]):
         self.close()
 
     def __del__(self) -> None:
-        self._stop.is_set = True  # see the notes: nothing here may wait
+        self._stop.is_set = True  # must not wait: see the class
 
     def _submit(self, item: ItemT) -> None:
-        """Queue an item, and have a thread for it."""
+        """Queue an item, and start a thread for it if the limit allows."""
         future: Future[ResultT] = Future()
         self._waiting.append(future)
         with self._shared.lock:

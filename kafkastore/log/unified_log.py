@@ -1,7 +1,7 @@
-"""All that a partition's log is while it is written, kept in step.
+"""Change the parts of a partition's log together.
 
-The segments, the leader epochs, the producers and the log start offset change together: here each
-change is made to all of them.  Whether it may be made is asked before, by `log_writer.LogWriter`.
+Each change applies to the segments, the leader epochs, the producers and the log start offset.
+`log_writer.LogWriter` checks beforehand whether the change is allowed.
 
 Source: Kafka 2.4.0 ``Log``, 3.9.0 ``UnifiedLog``.
 """
@@ -21,32 +21,7 @@ from kafkastore.versions import BrokerRules
 
 
 class UnifiedLog:
-    """A partition's log; after an error of the file system nothing about its files is certain.
-
-    Parameters
-    ----------
-    loaded : RecoveredLog
-        What the directory holds.
-    config : LogConfig
-        The topic's.
-    rules : BrokerRules
-        What brokers of the version do.
-    now : int
-        The wall clock, ms since 1970.
-    fs : FileSystem
-        What alters files.
-
-    Attributes
-    ----------
-    local : LocalLog
-        The segments.
-    epochs : EpochFile
-        The leader epochs.
-    producers : ProducerSnapshots
-        The producers at the log end.
-    log_start_offset : int
-        First offset a reader may ask for.
-    """
+    """A partition's log; after an I/O error its state on disk is unknown."""
 
     def __init__(
         self,
@@ -75,7 +50,7 @@ class UnifiedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset that is not decided: of the oldest open transaction, or the log end."""
+        """First offset of the oldest open transaction, or the log end offset."""
         unstable = self.producers.first_unstable_offset
         if unstable is None:
             return self.local.log_end_offset
@@ -90,20 +65,9 @@ class UnifiedLog:
         leader_epoch: int | None,
         now: int,
     ) -> None:
-        """Append batches that were checked.
+        """Append one or more checked batches; `prepared` changes the producers' state.
 
-        Parameters
-        ----------
-        data : memoryview
-            The batches.
-        sets : AppendSets
-            What they are; at least one.
-        prepared : ProducerAppend or None
-            What they mean for their producers, if they have any.
-        leader_epoch : int or None
-            The leader's; None of a follower, which takes the batches' own.
-        now : int
-            The wall clock, ms since 1970.
+        `leader_epoch` is None on a follower, which uses the epochs in the batches.
         """
         local = self.local
         if leader_epoch is None:
@@ -119,33 +83,15 @@ class UnifiedLog:
         self.producers.on_high_watermark(local.log_end_offset)
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the log end.
-
-        Parameters
-        ----------
-        now : int
-            The wall clock, ms since 1970.
-        """
+        """Start a new segment at the log end; `now` is in ms since 1970."""
         for base_offset in self.local.roll(self.local.log_end_offset, now):
             self._take_snapshot(base_offset)
 
     def truncate_to(self, offset: int, now: int) -> bool:
-        """Drop what is at and after an offset; the producers are then to be loaded anew.
+        """Delete everything at or after `offset`; return whether there was anything.
 
-        Parameters
-        ----------
-        offset : int
-            The new log end offset; below the first segment the log begins there, empty.
-        now : int
-            The wall clock, ms since 1970.
-
-        Returns
-        -------
-        bool
-            Whether there was something.
-
-        Notes
-        -----
+        The caller reloads the producers. An offset below the first segment empties the log and
+        starts it there.
         Source: Kafka 2.4.0 ``Log.truncateTo``.
         """
         local = self.local
@@ -162,15 +108,8 @@ class UnifiedLog:
         return True
 
     def move_start(self, offset: int) -> None:
-        """Move the log start offset up.
+        """Raise the log start offset; a lower value than the current one has no effect.
 
-        Parameters
-        ----------
-        offset : int
-            The new one; a lower one than now changes nothing.
-
-        Notes
-        -----
         Source: Kafka 2.4.0 ``Log.maybeIncrementLogStartOffset``.
         """
         if offset <= self.log_start_offset:
@@ -182,22 +121,8 @@ class UnifiedLog:
             self.producers.drop_below(offset)
 
     def delete_old_segments(self, now: int, clock_now: int) -> retention.Retention:
-        """Delete the segments that retention no longer keeps.
+        """Delete the segments that retention no longer keeps at `now`, ms since 1970.
 
-        Parameters
-        ----------
-        now : int
-            The time by which segments are too old, ms since 1970.
-        clock_now : int
-            The wall clock, ms since 1970.
-
-        Returns
-        -------
-        Retention
-            What went, and where each rule stopped.
-
-        Notes
-        -----
         Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
         """
         found = retention.find_deletable(
@@ -219,12 +144,10 @@ class UnifiedLog:
         return found
 
     def drop_old_snapshots(self) -> None:
-        """Drop the producer snapshots that a broker before 2.8 drops at a checkpoint.
+        """Delete the producer snapshots that a broker before 2.8 deletes at a checkpoint.
 
-        Those stay that are at or above the last two segments, or the one of the recovery point.
-
-        Notes
-        -----
+        Snapshots at or above either of the last two segments, or the segment of the recovery point,
+        are kept.
         Source: Kafka 2.4.0 ``Log.deleteSnapshotsAfterRecoveryPointCheckpoint``.
         """
         if self._rules.snapshots_follow_segments:
@@ -234,7 +157,7 @@ class UnifiedLog:
         self.producers.drop_below(min(unflushed, *bases[-2:]))
 
     def close(self) -> None:
-        """Write what a clean shutdown leaves: a producer snapshot, trimmed indexes, all durable."""
+        """Shut down cleanly: write a producer snapshot, trim indexes, flush all files."""
         self._take_snapshot(self.local.log_end_offset)
         self.local.close()
 

@@ -1,1 +1,1 @@
-"""Which offset is at a time, by several rules; see ``docs/lookups.md``."""
+"""Find offsets by time, by several rules; see ``docs/lookups.md``."""

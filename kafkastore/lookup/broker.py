@@ -1,21 +1,21 @@
-"""The answer of a broker: segments as it has them in memory, and its search, flaws included.
+"""Answer lookups as a broker does, with its indexes in memory and its errors.
 
-Which state of a broker is meant depends on the log directory:
+The log directory determines the state of the broker:
 
 ==================================  ==============================================================
-beside a clean-shutdown marker      the one that starts on these files: the indexes are loaded as
-                                    they are, zero padding counts as entries, a missing time index
+with a clean-shutdown marker        a broker that starts on these files: it loads the indexes as
+                                    they are; zero padding counts as entries, a missing time index
                                     as empty
 without it, up to the recovery      the same
 point
-without it, from there on, and the  the one that starts and recovers: both indexes are made anew,
-active segment                      and are right
-a partition directory by itself     the one that was running: no padding, of the active segment
-                                    the true maximum
+without it, from there on, and the  a broker that starts and recovers: both indexes are rebuilt
+active segment                      and correct
+a partition directory by itself     the broker that was running: no padding; the maximum of the
+                                    active segment is correct
 ==================================  ==============================================================
 
-Without an offset index a segment is recovered in every state; before 2.3, with an index, too, that
-can't be right.
+In every state, a segment without an offset index is recovered; before 2.3, also a segment with an
+impossible index.
 
 Source: Kafka 2.4.0 ``Log.fetchOffsetByTimestamp``, ``Log.loadSegmentFiles``, ``Log.recoverLog``,
 ``LogSegment.findOffsetByTimestamp``, ``LogSegment.largestTimestamp``.
@@ -48,12 +48,12 @@ from kafkastore.versions import BrokerRules
 
 State = Literal["loaded", "recovered", "running"]
 
-#: Batches whose records a leader does not look at: compressed ones, and those of LogAppendTime.
+#: Batches whose records a leader does not read: compressed, or with LogAppendTime.
 _NOT_ASSIGNED = 0x07 | 0x08
 
 
 class IndexEntries(NamedTuple):
-    """What a broker has as the entries of a segment's indexes, big-endian."""
+    """The entries of a segment's indexes in a broker's memory, big-endian."""
 
     time_index: bytes
     offset_index: bytes
@@ -61,9 +61,9 @@ class IndexEntries(NamedTuple):
 
 
 class BrokerSegment:
-    """A segment with the indexes that the broker has in memory, and how it came by it.
+    """A segment with the indexes that the broker has in memory.
 
-    `past_damage`: corrupt bytes end the segment, as they do for the broker, and are not raised.
+    `past_damage`: corrupt bytes end the segment, as in the broker, and do not raise.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class BrokerSegment:
         )
 
     def _entry_bytes(self, index: OffsetIndex | TimeIndex | None) -> bytes:
-        """Return what counts as entries: of a loaded file the padding, too."""
+        """Return the bytes that count as entries: in a loaded file also the padding."""
         return b"" if index is None else index.entry_bytes(with_padding=self.state == "loaded")
 
     def _are_refused(self) -> bool:
-        """Whether a broker that looks at indexes when it loads them makes these anew."""
+        """Return whether a broker that checks indexes when it loads them rebuilds these."""
         if self.state == "running" or not self._rules.indexes_checked_on_load:
             return False
         segment = self.segment
         offset_data, time_data = (
-            # Odd bytes at the end count by their number.
+            # Extra bytes at the end only count by their number.
             b"" if index is None else index.entry_bytes(with_padding=True).ljust(index.size)
             for index in (segment.offset_index, segment.time_index)
         )
@@ -103,7 +103,7 @@ class BrokerSegment:
 
     @property
     def _last_entry(self) -> TimestampOffset:
-        # Most segments of a store are asked for nothing but this: their indexes are not loaded.
+        # In most segments only this entry is needed: avoid loading the whole indexes.
         if (
             "entries" not in self.__dict__
             and self.state != "recovered"
@@ -117,11 +117,11 @@ class BrokerSegment:
 
     @cached_property
     def largest(self) -> TimestampOffset:
-        """What ``maxTimestampSoFar`` and ``offsetOfMaxTimestampSoFar`` are; (-1, base): none."""
+        """``maxTimestampSoFar``, ``offsetOfMaxTimestampSoFar``; (-1, base offset): none."""
         largest = last = self._last_entry
         if self.state != "running" or not self.segment.is_active:
             return last
-        # A running broker knows more than its index: what was appended since the last entry.
+        # A running broker also knows the batches appended since the last index entry.
         with self._open_log() as file:
             for run in file.runs(self.position_of(last.offset)):
                 highest = int(run.headers["max_timestamp"].argmax())
@@ -131,7 +131,7 @@ class BrokerSegment:
         return largest
 
     def _offset_of_max(self, run: BatchRun, number: int) -> int:
-        """Return the offset that a leader remembers of a batch with the largest timestamp."""
+        """Return the offset that a leader notes for a batch with the largest timestamp."""
         header = run.headers[number]
         if self._rules.time_index_has_record_offset and not header["attributes"] & _NOT_ASSIGNED:
             found = first_record_from(
@@ -143,9 +143,9 @@ class BrokerSegment:
 
     @cached_property
     def _right_largest(self) -> int | None:
-        """The largest timestamp, where a recovery would change nothing that matters: none is made.
+        """The largest timestamp, if a recovery would not change the answers; else None.
 
-        A broker that was running has not looked at checksums.
+        It avoids a rebuild. A running broker has not checked checksums.
         """
         if self.state != "recovered":
             return None
@@ -160,12 +160,12 @@ class BrokerSegment:
 
     @property
     def is_dated_by_file(self) -> bool:
-        """Whether the ``.log``'s modification time stands for the largest timestamp."""
+        """Whether the ``.log``'s modification time replaces the largest timestamp."""
         return self._largest_timestamp < 0
 
     @cached_property
     def largest_timestamp(self) -> int:
-        """What ``largestTimestamp`` says, ms."""
+        """The broker's ``largestTimestamp``, ms since 1970."""
         return self.segment.last_modified_ms if self.is_dated_by_file else self._largest_timestamp
 
     @property
@@ -177,7 +177,7 @@ class BrokerSegment:
         )
 
     def position_of(self, target_offset: int) -> int:
-        """Return the floor entry's byte position, right or wrong."""
+        """Return the byte position in the floor entry, correct or not."""
         return offset_index.lookup(
             self.entries.offset_index,
             self.segment.base_offset,
@@ -187,7 +187,7 @@ class BrokerSegment:
 
     @cached_property
     def search(self) -> SegmentSearch:
-        """The search by the indexes' entries; for a sound segment, none is rebuilt."""
+        """The search with the indexes' entries; a valid segment needs no rebuild."""
         segment = self.segment
         times, offsets = segment.time_index, segment.offset_index
         if self._right_largest is None or times is None or offsets is None:
@@ -211,7 +211,7 @@ class BrokerSegment:
         )
 
     def trace(self, target_timestamp: int, starting_offset: int) -> SearchStep:
-        """Search by the broker's own entries, and return each step."""
+        """Search with the broker's own entries, and return the steps."""
         traced = self._search_by_entries.trace(target_timestamp, starting_offset)
         return SearchStep(
             self,
@@ -255,9 +255,9 @@ class _SegmentsWithoutEpochs(SegmentsByTime):
 def prepare(
     view: LogView, rules: BrokerRules, end_offset: int, *, past_damage: bool = False
 ) -> SegmentsByTime:
-    """Prepare a broker's search; nothing of the segments is read yet.
+    """Prepare a broker's search; no segment is read yet.
 
-    Only some brokers keep what they find below the bound that the end offset is.
+    Only some broker versions limit found offsets to `end_offset`.
     """
     kind = SegmentsByTime if rules.lookups_return_leader_epochs else _SegmentsWithoutEpochs
     return kind(
@@ -269,7 +269,7 @@ def prepare(
 
 
 def starting_offset_of(view: LogView, rules: BrokerRules) -> int:
-    """Return the first offset that a broker finds: the log start, as far as it has one."""
+    """Return the first offset that a broker can find: its log start offset, if any."""
     if rules.has_log_start_offset:
         return view.log_start_offset
     return view.segments[0].base_offset if view.segments else 0
@@ -284,7 +284,7 @@ def broker_segments(
     def state_of(segment: LogSegment) -> State:
         if view.log_dir is None:
             return "running"
-        # The segment that holds the recovery point is the first to be recovered.
+        # Recovery starts with the segment that contains the recovery point.
         ends = segment.next_base_offset
         return "loaded" if view.is_clean or (ends and ends <= recovery_point) else "recovered"
 

@@ -1,7 +1,7 @@
-"""The right answer: the first record in offset order with at least the timestamp; never a marker.
+"""Find the first record in offset order at or after a time; never a marker.
 
-Indexes only choose where a search begins, and only as far as they are trusted. A reader of
-committed records does not find aborted ones.
+Indexes only determine where a search starts, as far as they are trusted. With ``read_committed``,
+aborted records are not found.
 """
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from kafkastore.segment.timestamp_search import SearchTrace, SegmentSearch
 
 
 def prepare(view: LogView, choice: LookupChoice, end_offset: int) -> SegmentsByTime:
-    """Prepare the search for right answers below an offset; nothing of the segments is read yet."""
+    """Prepare the search for correct answers below an offset; no segment is read yet."""
     return SegmentsByTime(
         _segments(view, choice),
         view.log_start_offset,
         falls_through=True,
-        smallest_target=0,  # a record without timestamp has -1 and is never found
+        smallest_target=0,  # the timestamp of a record without one is -1, and is never found
         end_offset=end_offset,
     )
 
@@ -59,7 +59,7 @@ def _segments(view: LogView, choice: LookupChoice) -> Sequence[SegmentByTime]:
 
 
 class CorrectSegment:
-    """A segment with its true maximum, and a search from a true entry on."""
+    """A segment with its true maximum timestamp, searched from a valid entry on."""
 
     def __init__(self, segment: LogSegment, indexes: Indexes) -> None:
         self.segment = segment
@@ -67,8 +67,11 @@ class CorrectSegment:
 
     @cached_property
     def largest_timestamp(self) -> int:
-        """The largest timestamp of its batches, ms; -1 none, and any where that is not known."""
-        # What is behind broken bytes is not known, nor anything without a look at the log.
+        """The largest timestamp of its batches, ms since 1970; -1 if none.
+
+        If it is unknown, the largest possible timestamp.
+        """
+        # Unknown after corrupt bytes, and unknown as long as the log is not read.
         if self.segment.may_reach(LARGEST_TIMESTAMP, self._indexes):
             return LARGEST_TIMESTAMP
         largest = self.segment.largest_record_timestamp(self._indexes)
@@ -76,7 +79,7 @@ class CorrectSegment:
 
     @cached_property
     def search(self) -> SegmentSearch | _SearchBeforeDamage:
-        """The search from the indexes' entries on, where these are right."""
+        """The search from the indexes' entries on, if these are valid."""
         search = self.segment.search_by_time(self._indexes)
         checked = self.segment.checked_times if self._indexes == "check" else None
         if checked is None or checked.error is None:
@@ -84,7 +87,7 @@ class CorrectSegment:
         return _SearchBeforeDamage(search, checked.end_offset, checked.error)
 
     def trace(self, target_timestamp: int, starting_offset: int) -> SearchStep:
-        """Search once, and return each step."""
+        """Search, and return the steps."""
         by_index = (
             self._indexes == "trust" and self.segment.largest_timestamp_by_index is not None
         )
@@ -101,17 +104,17 @@ class CorrectSegment:
 
 
 class _SearchBeforeDamage:
-    """The search of a corrupt segment: what it finds before the corrupt bytes is right."""
+    """The search of a corrupt segment; answers before the corrupt bytes are certain."""
 
     def __init__(self, search: SegmentSearch, end_offset: int, error: CorruptionError) -> None:
         self._search, self._end_offset, self._error = search, end_offset, error
 
     def find(self, target_timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
-        """Search once."""
+        """Find the first record at or after a time, or raise the corruption."""
         return self._known(self._search.find(target_timestamp, starting_offset))
 
     def trace(self, target_timestamp: int, starting_offset: int) -> SearchTrace:
-        """Search once, and return the way with the answer."""
+        """Search, and return the steps with the answer."""
         traced = self._search.trace(target_timestamp, starting_offset)
         self._known(traced.answer)
         return traced
@@ -124,14 +127,14 @@ class _SearchBeforeDamage:
     def find_many(
         self, targets: NDArray[np.int64], starting_offset: int, answers: NDArray[np.void]
     ) -> None:
-        """Search for each of some rising targets."""
+        """Search for each of several ascending times."""
         self._search.find_many(targets, starting_offset, answers)
         if ((answers["offset"] < 0) | (answers["offset"] >= self._end_offset)).any():
             raise copy(self._error)
 
 
 class CommittedSegment:
-    """A segment of which aborted records are not found; it searches by itself."""
+    """A segment whose aborted records are not found; it is its own search."""
 
     def __init__(self, segment: CorrectSegment, aborted: AbortedBatches) -> None:
         self._of_all = segment
@@ -140,7 +143,7 @@ class CommittedSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """Times up to this one, inclusive, lead to the segment."""
+        """The largest time, inclusive, for which the segment is searched."""
         return self._of_all.largest_timestamp
 
     @property
@@ -154,7 +157,7 @@ class CommittedSegment:
 
     @cached_property
     def _aborted_runs(self) -> tuple[list[int], list[int]]:
-        """First and last offsets of aborted batches; those that follow each other are one run."""
+        """First and last offsets of aborted batches; adjacent batches are merged."""
         firsts: list[int] = []
         lasts: list[int] = []
         with self.segment.open_log() as file:
@@ -169,20 +172,23 @@ class CommittedSegment:
         return firsts, lasts
 
     def find(self, target_timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
-        """Search once."""
+        """Find the first committed record at or after a time."""
         return self._committed(
             self._search.find(target_timestamp, starting_offset), target_timestamp
         )
 
     def trace(self, target_timestamp: int, starting_offset: int) -> SearchStep:
-        """Search once, and return each step; where aborted records are skipped, of the first."""
+        """Search, and return the steps of the first search.
+
+        Further searches after aborted records are not traced.
+        """
         step = self._of_all.trace(target_timestamp, starting_offset)
         return step._replace(by=self, found=self._committed(step.found, target_timestamp))
 
     def _committed(
         self, found: TimestampAndOffset | None, target_timestamp: int
     ) -> TimestampAndOffset | None:
-        """Return what was found, or search on after the aborted batches that it is in."""
+        """Return `found`, or search again after the aborted batches that contain it."""
         while found is not None:
             firsts, lasts = self._aborted_runs
             number = bisect_left(lasts, found.offset)
@@ -194,7 +200,7 @@ class CommittedSegment:
     def find_many(
         self, targets: NDArray[np.int64], starting_offset: int, answers: NDArray[np.void]
     ) -> None:
-        """Search for each of some rising targets."""
+        """Search for each of several ascending times."""
         self._search.find_many(targets, starting_offset, answers)
         firsts, lasts = (np.array(each, np.int64) for each in self._aborted_runs)
         numbers = np.searchsorted(lasts, answers["offset"])

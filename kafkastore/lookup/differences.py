@@ -1,7 +1,7 @@
-"""Why an answer is not the right one: the one sentence, found by looking.
+"""Explain in one sentence why an answer is not the correct one.
 
-A broker goes wrong in one of three ways: it passes over the segment that holds the right record, it
-stops in a segment that holds none, or it searches the right segment and finds another record.
+A broker can fail in three ways: it skips the segment with the correct record, it stops in a segment
+without a matching record, or it searches the correct segment and finds another record.
 """
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def why_different(
     correct: TimestampAndOffset | None,
     step: SearchStep | None,
 ) -> str:
-    """Say why an answer of a lookup is not the right one, in words without a capital or full stop.
+    """Return why an answer is not the correct one, without a capital or a full stop.
 
-    The step is that in the segment that was searched last.
+    `step` is the search of the last segment.
     """
     case = _Case(view, target_timestamp, choice, lookup)
     raw = case.unbounded()
@@ -52,7 +52,7 @@ def why_different(
 
 
 class _Case:
-    """One time, by one set of rules."""
+    """One time, looked up by one set of rules."""
 
     def __init__(
         self, view: LogView, target: int, choice: LookupChoice, lookup: SegmentsByTime
@@ -63,16 +63,16 @@ class _Case:
         self._lookup = lookup
 
     def unbounded(self) -> TimestampAndOffset | None:
-        """Return the rules' answer before any bound."""
+        """Return the rules' answer before any offset bound applies."""
         return lookup_of(self._view, LookupChoice(self._choice.rules)).find(self._target)
 
     def segment_of(self, offset: int) -> LogSegment:
-        """Return the segment that holds an offset."""
+        """Return the segment that contains an offset."""
         segments = self._view.segments
         return segments[bisect_right(segments, offset, key=attrgetter("base_offset")) - 1]
 
     def why_not_a_right_record(self, found: TimestampAndOffset) -> str:
-        """Say what is wrong with a record that comes before the right one."""
+        """Return what is wrong with a record that comes before the correct one."""
         segment = self.segment_of(found.offset)
         place = segment.translate_offset(found.offset)
         if found.offset < self._view.log_start_offset:
@@ -97,7 +97,7 @@ class _Case:
         )
 
     def why_passed_over(self, holder: LogSegment) -> str:
-        """Say why the segment with the right record was not searched."""
+        """Return why the segment with the correct record was not searched."""
         name = f"segment {holder.base_offset} is passed over"
         seen = next(
             each
@@ -144,7 +144,7 @@ class _Case:
         )
 
     def why_stopped_in(self, step: SearchStep) -> str:
-        """Say why a segment was searched in vain."""
+        """Return why the search of a segment found no record."""
         chosen, segment = step.by, step.by.segment
         name = f"segment {segment.base_offset} is searched in vain and no other is tried"
         if isinstance(chosen, BrokerSegment) and chosen.is_dated_by_file:
@@ -180,7 +180,7 @@ class _Case:
         return f"{name}: {_astray(step)}"
 
     def why_missed_in(self, step: SearchStep, correct: TimestampAndOffset) -> str:
-        """Say why the right segment's right record was not found."""
+        """Return why the correct record was not found in its own segment."""
         return (
             f"segment {step.by.segment.base_offset} holds the record at offset {correct.offset}, "
             f"and {_astray(step)}"
@@ -188,7 +188,7 @@ class _Case:
 
 
 def _astray(step: SearchStep) -> str:
-    """Say that indexes lead behind a record, and what is wrong with them."""
+    """Return why indexes lead beyond a record."""
     chosen, floor, entry = step.by, step.time_entry, step.offset_entry
     if not isinstance(chosen, BrokerSegment):
         return f"its entry {tuple(floor or ())} leads behind it"
@@ -211,7 +211,7 @@ def _astray(step: SearchStep) -> str:
 
 
 def _missing(seen: BrokerSegment) -> str:
-    """Say why a segment has no timestamp in its time index."""
+    """Return why a time index has no timestamp."""
     index = seen.segment.time_index
     if index is None:
         return "its time index is missing"

@@ -1,4 +1,4 @@
-"""How an answer was found: the trace of its search, and why the right answer is another."""
+"""Explain how an answer was found, and why it is not the correct one."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,42 +15,42 @@ from kafkastore.lookup.segments_by_time import SearchStep
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How an answer was found.
+    """Explain how an answer was found.
 
     Parameters
     ----------
     target_timestamp : int
-        What was asked for, ms since 1970.
+        The requested time, ms since 1970.
     rules, isolation : str
-        By which rules.
+        The rules and the isolation level of the lookup.
     answer : TimestampAndOffset or None
-        What they answer.
+        The answer by these rules.
     correct : TimestampAndOffset or None
-        The right answer.
+        The correct answer.
     base_offset : int or None
-        Of the segment that was searched; None: the time led to none.
+        Base offset of the segment that was searched; None if no segment was.
     chosen_by : str or None
-        Why this segment: its "time index", the same "as recovered" by a starting broker, its file's
-        "modification time", the "memory of a running broker", the "headers of its batches", or the
-        "fall-through" from a segment before it that had no answer.
+        Why this segment was searched: its "time index", the same "as recovered" by a starting
+        broker, its file's "modification time", the "memory of a running broker", the "headers of
+        its batches", or the "fall-through" from an earlier segment without a match.
     largest_timestamp : int or None
-        Up to which time the segment counts, ms.
+        The largest time for which the segment is searched, ms since 1970.
     time_entry : TimestampOffset or None
-        The floor entry of its time index; (-1, base offset) where none is early enough.
+        The floor entry of its time index; (-1, base offset) if no entry is early enough.
     time_slots : tuple of int
-        The slots of the time index that were looked at, in order.
+        The slots of the time index that were read, in order.
     offset_entry : OffsetPosition or None
-        The floor entry of its offset index; (base offset, 0) where none is small enough.
+        The floor entry of its offset index; (base offset, 0) if no entry is small enough.
     offset_slots : tuple of int
-        The slots of the offset index that were looked at, in order.
+        The slots of the offset index that were read, in order.
     starting_position : int or None
         Byte position in the log at which the search began.
     batch_position : int or None
-        Of the batch that holds the answer.
+        Byte position of the batch that contains the answer.
     bytes_scanned : int
-        From there to the end of that batch, or of the segment.
+        Bytes from the starting position to the end of that batch, or of the segment.
     reason : str or None
-        One sentence where the answer is not the right one.
+        One sentence, if the answer is not the correct one.
     """
 
     target_timestamp: int
@@ -71,7 +71,7 @@ class Explanation:
     reason: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields, with named tuples as objects, for `json.dumps`."""
+        """Return the fields as a dict for `json.dumps`, with named tuples as dicts."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value._asdict() if hasattr(value, "_asdict") else value
@@ -79,11 +79,11 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
+        """Return a text of a few lines."""
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Say it line by line."""
+        """Return the text line by line."""
         found = [f"{self.rules}: {_shown(self.answer)}"]
         if self.base_offset is None:
             found.append(f"no segment has a time at or after {self.target_timestamp}")
@@ -124,12 +124,12 @@ def _listed(slots: Sequence[int]) -> str:
 
 
 def explain(view: LogView, target_timestamp: int, choice: LookupChoice) -> Explanation:
-    """Find the offset for a time, and say by which way."""
+    """Find the offset for a time, and explain how."""
     lookup = prepare(view, choice)
     trace: list[SearchStep] = []
     answer = lookup.find(target_timestamp, trace)
     correct = lookup_of(view, choice._replace(rules=CORRECT)).find(target_timestamp)
-    # Where every segment that was searched has no answer, the first of them says most.
+    # If no searched segment has an answer, the first one explains most.
     step = None
     if trace:
         step = trace[0] if trace[-1].found is None else trace[-1]

@@ -1,8 +1,8 @@
-"""The answer by KIP-33's text, which sees a segment by the last entry of its time index.
+"""Answer lookups by the text of KIP-33, by segments' last time index entries.
 
 The first segment whose last entry is later than the time is searched from the floor entry's offset
-on; a time equal to the last entry leads to the next segment. A missing time index of an inactive
-segment counts as (modification time -> base offset of the next).
+on; if the time equals the last entry, the next segment is searched. A missing time index of an
+inactive segment counts as (modification time -> base offset of the next).
 
 Source: KIP-33, "Search message by timestamp", "Broker startup".
 """
@@ -28,7 +28,7 @@ from kafkastore.segment.log_segment import LogSegment
 
 
 def prepare(view: LogView, end_offset: int, *, past_damage: bool = False) -> SegmentsByTime:
-    """Prepare the search by the text; nothing of the segments is read yet."""
+    """Prepare the search by the text of KIP-33; no segment is read yet."""
     return SegmentsByTime(
         [Kip33Segment(segment, past_damage=past_damage) for segment in view.segments],
         view.log_start_offset,
@@ -38,9 +38,10 @@ def prepare(view: LogView, end_offset: int, *, past_damage: bool = False) -> Seg
 
 
 def kip_33_entries(segment: LogSegment) -> list[TimestampOffset]:
-    """Return the time index that KIP-33's text gives a segment; an active one may have none.
+    """Return a segment's time index entries according to KIP-33.
 
-    Its own, or for an inactive segment without one an entry by modification time.
+    An inactive segment without a time index has one entry, by modification time; an active one has
+    none.
     """
     if segment.time_index is not None:
         return [TimestampOffset(*entry) for entry in segment.time_index.entries().tolist()]
@@ -50,9 +51,9 @@ def kip_33_entries(segment: LogSegment) -> list[TimestampOffset]:
 
 
 class Kip33Segment:
-    """A segment with the entries that the text gives it; it searches by itself.
+    """A segment with its entries according to KIP-33; it is its own search.
 
-    `past_damage`: corrupt bytes end the segment and are not raised.
+    `past_damage`: corrupt bytes end the segment and do not raise.
     """
 
     def __init__(self, segment: LogSegment, *, past_damage: bool = False) -> None:
@@ -61,7 +62,7 @@ class Kip33Segment:
 
     @cached_property
     def entries(self) -> list[TimestampOffset]:
-        """See `kip_33_entries`."""
+        """The time index entries; see `kip_33_entries`."""
         return kip_33_entries(self.segment)
 
     @cached_property
@@ -70,7 +71,7 @@ class Kip33Segment:
 
     @cached_property
     def largest_timestamp(self) -> int:
-        """The time just before the last entry's; the smallest without one."""
+        """1 ms before the last entry's time; without entries, the smallest time."""
         if not self.entries or self.entries[-1].timestamp == SMALLEST_TIMESTAMP:
             return SMALLEST_TIMESTAMP
         return self.entries[-1].timestamp - 1
@@ -81,11 +82,11 @@ class Kip33Segment:
         return self
 
     def find(self, target_timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
-        """Search once."""
+        """Find the first record at or after a time."""
         return self._search(target_timestamp, starting_offset)[0]
 
     def trace(self, target_timestamp: int, starting_offset: int) -> SearchStep | None:
-        """Search once, and return each step; None if the last entry is not later than the time."""
+        """Search, and return the steps; None unless the last entry is after the time."""
         found, floor, position = self._search(target_timestamp, starting_offset)
         if position is None:
             return None
@@ -101,7 +102,7 @@ class Kip33Segment:
     def _search(
         self, target_timestamp: int, starting_offset: int
     ) -> tuple[TimestampAndOffset | None, TimestampOffset | None, int | None]:
-        """Return what was found, the floor entry, and the byte position where the scan began."""
+        """Return the answer, the floor entry, and the byte position where the scan began."""
         if not self.entries or self.entries[-1].timestamp <= target_timestamp:
             return None, None, None
         number = bisect_right(self._rising, (target_timestamp, LARGEST_TIMESTAMP))
@@ -118,6 +119,6 @@ class Kip33Segment:
     def find_many(
         self, targets: NDArray[np.int64], starting_offset: int, answers: NDArray[np.void]
     ) -> None:
-        """Search for each of some rising targets."""
+        """Search for each of several ascending times."""
         for number, target in enumerate(targets.tolist()):
             answers[number] = as_entry(self.find(target, starting_offset))

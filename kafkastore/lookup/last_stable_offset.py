@@ -1,15 +1,15 @@
-"""Where a reader of committed records ends: in truth, and by a starting broker's account.
+"""Find the last stable offset, by the log itself or as a starting broker has it.
 
-What a broker knows of producers is what its snapshots and its start tell it:
+A broker knows its producers from snapshots and from its recovery:
 
 ==============================  ===========================================================
 the log directory               open transactions are
 ==============================  ===========================================================
 clean, no producer snapshot     none: the broker does not read the log for them
-clean, an ``.index`` missing    those that recovering that segment leaves
-not clean                       those that its recovery leaves: it may forget some that began
-                                before the log start, before 2.8 before each segment
-otherwise, and ``correct``      those that the log has
+clean, an ``.index`` missing    those after the recovery of that segment
+not clean                       those after the recovery, which may lose some that began
+                                before the log start; before 2.8, before each segment
+otherwise, and ``correct``      those in the log
 ==============================  ===========================================================
 
 Source: Kafka 2.4.0 ``Log.rebuildProducerState``, ``Log.recoverSegment``; 4.1.1
@@ -26,10 +26,10 @@ from kafkastore.versions import BrokerRules
 
 
 def last_stable_offset_of(view: LogView, rules: str, high_watermark: int) -> int:
-    """Find where a reader of committed records ends, exclusive, by rules.
+    """Find the last stable offset by some rules; committed readers stop before it.
 
-    Raises a `KafkaStoreError` if the broker would not start on the log, or the log is corrupt where
-    it must be read.
+    Raise a `KafkaStoreError` if the broker would not start on the log, or if the log is corrupt
+    where it must be read.
     """
     key = ("last_stable_offset_of", rules, high_watermark)
     found: int | None = view.facts.get(key)
@@ -52,19 +52,19 @@ def _find(view: LogView, rules: str, high_watermark: int) -> int:
 
 
 def _loses_an_index(view: LogView) -> bool:
-    """Whether a broker that starts after a clean shutdown recovers a segment all the same."""
+    """Return whether a missing index causes a recovery after a clean shutdown."""
     return view.is_clean and any(
         segment.offset_index_path.name not in view.files for segment in view.segments
     )
 
 
 def _is_recovered(view: LogView) -> bool:
-    """Whether the broker that is meant starts without a marker."""
+    """Return whether the broker starts without a clean-shutdown marker."""
     return view.log_dir is not None and not view.is_clean
 
 
 def _after_recovery(view: LogView, rules: str, high_watermark: int) -> int:
-    """Find the first unstable offset by what a recovery leaves of the producers."""
+    """Find the last stable offset from the producers' state after a recovery."""
     producers = recover_log(view, rules).producers
     producers.on_high_watermark(high_watermark)
     unstable = producers.first_unstable_offset
@@ -76,7 +76,7 @@ def _after_recovery(view: LogView, rules: str, high_watermark: int) -> int:
 def _as_told(
     view: LogView, broker: BrokerRules, last_stable: int, high_watermark: int
 ) -> int:
-    """Return what a broker says of an offset: since 4.0, the base offset of the batch with it."""
+    """Return the offset that a broker reports: since 4.0, its batch's base offset."""
     if broker.last_stable_offset_is_of_batch and last_stable < high_watermark:
         for _, batch in read_batches(view, last_stable, None, copied=True):
             return batch.base_offset

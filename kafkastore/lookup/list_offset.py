@@ -1,25 +1,26 @@
-"""What a consumer is told who asks one partition for an offset: ListOffsets for one timestamp.
+"""Answer ListOffsets for one partition and one timestamp, as a consumer gets it.
 
-Times, and the special timestamps; bounded by the high watermark or the last stable offset.
+Answers to times and to special timestamps are limited by the high watermark or the last stable
+offset.
 
 =====  =============================  ===========================================================
 asked  broker that knows it           ``correct``
 =====  =============================  ===========================================================
-T      what its log layer finds       the first record at or after T
+T      the log layer's answer         the first record at or after T
 -1     the bound itself               the bound itself
 -2     the log start offset           the log start offset
--3     by the largest maximum that    the first record with the largest timestamp; none if no record
-       the segments are known for     has one
--4     the log start offset           the log start offset: all there is, is local
+-3     by the largest maximum known   the first record with the largest timestamp; none if no record
+       of a segment                   has a timestamp
+-4     the log start offset           the log start offset: everything is local
 -5     none: nothing is tiered        none
 -6     none                           none
-other  refused, or a time              refused
+other  refused, or a time             refused
 =====  =============================  ===========================================================
 
-``kip-33`` has -1 and -2; other negative timestamps are times.
+``kip-33`` supports -1 and -2; other negative timestamps are times.
 
 Source: Kafka 2.4.0 ``Partition.fetchOffsetForTimestamp``, ``Log.fetchOffsetByTimestamp``; 3.0.0 and
-3.8.0 for -3; ``ReplicaManager.fetchOffset`` of 4.0 for what is refused.
+3.8.0 for -3; ``ReplicaManager.fetchOffset`` of 4.0 for refused timestamps.
 """
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ FIRST_FORMAT_WITH_TIMESTAMPS = (0, 10, 0)
 
 
 class Question(NamedTuple):
-    """How it is asked; see `PartitionLog.list_offset`."""
+    """The parameters of a ListOffsets request; see `PartitionLog.list_offset`."""
 
     choice: LookupChoice
     high_watermark: HighWatermark = "log-end"
@@ -72,7 +73,7 @@ class Question(NamedTuple):
 def list_offset(
     view: LogView, timestamp: int, question: Question
 ) -> TimestampAndOffset | None:
-    """Answer what a consumer is told; see `PartitionLog.list_offset`."""
+    """Return the answer that a consumer gets; see `PartitionLog.list_offset`."""
     broker = broker_rules(question.choice.rules)
     version = _checked_version(question, broker)
     _check_timestamp(timestamp, version, question, broker)
@@ -83,7 +84,8 @@ def list_offset(
         try:
             bound = last_stable_offset_of(view, question.choice.rules, watermark)
         except CorruptionError:
-            # What the right answer finds past damage is decided in any case.
+            # Answers of `correct` that are found past corrupt bytes are below the last stable
+            # offset anyway.
             if question.on_corrupt == "raise" or broker is not None or timestamp < 0:
                 raise
     if timestamp == LATEST_TIMESTAMP:
@@ -106,7 +108,7 @@ def list_offset(
 
 
 def _checked_version(question: Question, broker: BrokerRules | None) -> int:
-    """Return the version of the request, if that can be asked so."""
+    """Return the request's version, if the broker supports it and the isolation."""
     oldest, newest = (1, NEWEST_VERSION) if broker is None else broker.list_offsets_versions
     oldest = max(oldest, 1)
     version = newest if question.version is None else question.version
@@ -125,7 +127,7 @@ def _checked_version(question: Question, broker: BrokerRules | None) -> int:
 def _check_timestamp(
     timestamp: int, version: int, question: Question, broker: BrokerRules | None
 ) -> None:
-    """Raise where a timestamp is refused."""
+    """Raise if a timestamp is refused."""
     refuses = question.choice.rules == CORRECT if broker is None else (
         broker.other_negatives_are_refused
     )
@@ -162,7 +164,7 @@ def _is_within(
     bound: int,
     high_watermark: int,
 ) -> bool:
-    """Whether a broker tells a consumer what its log layer found."""
+    """Return whether a broker returns what its log layer found to a consumer."""
     if found is None:
         return False
     if not broker.found_offsets_are_below_the_bound:
@@ -174,7 +176,7 @@ def _is_within(
 def _by_broker(
     view: LogView, timestamp: int, question: Question, broker: BrokerRules
 ) -> TimestampAndOffset | None:
-    """Answer as the broker's log layer, unbounded."""
+    """Return the answer of the broker's log layer, without bounds."""
     if timestamp >= 0 or timestamp not in broker.special_timestamps:
         choice = LookupChoice(question.choice.rules)
         return find_offset(view, timestamp, choice, question.on_corrupt, question.skipped)
@@ -186,13 +188,13 @@ def _by_broker(
 
 
 def _earliest(view: LogView, start: int) -> TimestampAndOffset:
-    """Answer the log start, with the epoch it lies in, if one begins at or before it."""
+    """Return the log start offset, with the leader epoch that contains it if any."""
     epochs = [each.epoch for each in view.leader_epochs if each.start_offset <= start]
     return TimestampAndOffset(NO_TIMESTAMP, start, epochs[-1] if epochs else None)
 
 
 def _max_by_broker(view: LogView, broker: BrokerRules) -> TimestampAndOffset | None:
-    """Answer by the segment with the largest maximum: the first of equal ones, undated ones too."""
+    """Answer -3 by the first segment with the largest maximum, even if that is -1."""
     segments = broker_segments(view, broker)
     if not segments:
         return None
@@ -204,7 +206,10 @@ def _max_by_broker(view: LogView, broker: BrokerRules) -> TimestampAndOffset | N
 
 
 def _record_of_max(segment: BrokerSegment) -> TimestampAndOffset | None:
-    """Find the first batch that says it has the maximum, from the index's position on."""
+    """Return the record of the first batch whose header has the maximum.
+
+    The search starts at the indexed position.
+    """
     largest = segment.largest
     with segment.segment.open_log() as file:
         for run in file.runs(segment.position_of(largest.offset)):
@@ -230,7 +235,7 @@ def _record_of_max(segment: BrokerSegment) -> TimestampAndOffset | None:
 def _by_text(
     view: LogView, timestamp: int, question: Question, bound: int
 ) -> TimestampAndOffset | None:
-    """Answer what is right, or by KIP-33's text."""
+    """Return the correct answer, or the answer by the text of KIP-33."""
     choice = question.choice
 
     def find(target: int) -> TimestampAndOffset | None:
@@ -251,15 +256,15 @@ def _record_with_largest(
 ) -> TimestampAndOffset | None:
     """Find the first record that has the largest timestamp.
 
-    What segments say they have at most, markers and records that are gone may have had; so the
-    times between are halved until the last that still finds a record.
+    The maximum of a segment may belong to a marker or to a record that is gone, so this bisects for
+    the last time that still finds a record.
     """
     best = find(0)
     if best is None:
         return None
     stated = [segment.largest_record_timestamp(indexes) or 0 for segment in view.segments]
     highest = max(*stated, best.timestamp)
-    middle = highest  # mostly there is a record with just that
+    middle = highest  # most logs have a record with this timestamp
     while best.timestamp < highest:
         found = find(middle)
         if found is None:

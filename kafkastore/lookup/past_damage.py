@@ -1,4 +1,4 @@
-"""The right answer for a time in a corrupt log, as far as its records can be read."""
+"""Find the correct answer for a time among a corrupt log's readable records."""
 from __future__ import annotations
 
 import numpy as np
@@ -18,8 +18,8 @@ def find_past_damage(
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes] | None,
 ) -> TimestampAndOffset | None:
-    """Find the first record with at least a timestamp that can be read."""
-    from kafkastore.log import records_as_arrow  # pyarrow takes longer to import than a lookup
+    """Find the first readable record at or after a time."""
+    from kafkastore.log import records_as_arrow  # importing pyarrow takes longer than a lookup
 
     found = records_as_arrow.read(
         view,
@@ -48,8 +48,8 @@ def _first_untimed(
     choice: LookupChoice,
     on_corrupt: OnCorrupt,
 ) -> int | None:
-    """Find the first segment, before an offset, of which no record that can be read is dated."""
-    from kafkastore.log import records_as_arrow  # as above
+    """Find the first segment, before an offset, without readable timestamps."""
+    from kafkastore.log import records_as_arrow
 
     read = records_as_arrow.read(
         view,
@@ -64,7 +64,7 @@ def _first_untimed(
     for batch in read:
         segments = np.searchsorted(bases, batch.column("offset").to_numpy(), side="right") - 1
         has_records[segments] = True
-        # One that does not fit 64 bits in microseconds is null.
+        # A timestamp that does not fit 64 bits in microseconds is null.
         stamps = batch.column("timestamp").cast("int64").fill_null(0).to_numpy()
         is_dated[segments[stamps >= 0]] = True
     for number in np.flatnonzero(has_records & ~is_dated).tolist():

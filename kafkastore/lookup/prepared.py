@@ -1,4 +1,4 @@
-"""Lookups by any rules: each prepared once for a log, and asked for one time or many."""
+"""Prepare a lookup by any rules once for a log, and use it for one time or many."""
 from __future__ import annotations
 
 import numpy as np
@@ -24,7 +24,7 @@ from kafkastore.segment.checked_times import known_indexes
 
 
 def lookup_of(view: LogView, choice: LookupChoice) -> Lookup:
-    """Return the lookup by these rules, prepared when it is first asked for since a refresh."""
+    """Return the lookup by these rules; it is prepared once after each refresh."""
     facts = view.facts
     lookup: Lookup | None = facts.get(choice)
     if lookup is None:
@@ -42,10 +42,10 @@ def _prepare(view: LogView, choice: LookupChoice) -> Lookup:
 
 
 def prepare(view: LogView, choice: LookupChoice) -> SegmentsByTime:
-    """Prepare the search for records by these rules; nothing of the segments is read yet.
+    """Prepare the search for records by these rules; no segment is read yet.
 
-    Raises an `UnknownRulesError`, or a ValueError if the isolation, `untimed` or `indexes` is none
-    or those brokers know no isolation.
+    Raise `UnknownRulesError` for unknown rules, and `ValueError` for an unknown isolation,
+    `untimed` or `indexes`, or if the broker does not support the isolation.
     """
     rules = broker_rules(choice.rules)
     known_indexes(choice.indexes)

@@ -1,4 +1,4 @@
-"""Which rules a lookup follows: ``correct``, ``kip-33``, or a Kafka version with time indexes."""
+"""The rules of a lookup: ``correct``, ``kip-33``, or a Kafka version."""
 from __future__ import annotations
 
 from functools import cache
@@ -15,27 +15,14 @@ KIP_33 = "kip-33"
 
 
 class UnknownRulesError(KafkaStoreError, ValueError):
-    """Rules that are neither ``correct`` nor ``kip-33`` nor a Kafka version with time indexes."""
+    """The rules are not ``correct``, ``kip-33`` or a Kafka version with time indexes."""
 
 
 class LookupChoice(NamedTuple):
-    """By which rules a log is searched.
+    """The rules and options of a lookup; see `PartitionLog.offset_for_timestamp`.
 
-    Parameters
-    ----------
-    rules : str
-        ``"correct"``, ``"kip-33"``, or a Kafka version from 0.10.1 on.
-    isolation : str
-        ``"read_committed"``: nothing at or after the last stable offset, and under ``correct`` no
-        record of an aborted transaction either.
-    untimed : str or None
-        ``"segment"``: a segment whose records have no timestamps is found as a whole.
-    indexes : str
-        How far ``correct`` trusts time indexes, see `LogSegment.search_by_time`; all other rules
-        take them as the broker does.
-    past_damage : bool
-        Whether an answer is asked for where bytes are corrupt, too: by the rules of brokers and of
-        KIP-33 the segment ends there.
+    `indexes` only affects ``correct``; all other rules use the indexes as the broker does.
+    `past_damage`: answer even if bytes are corrupt; for brokers and KIP-33 the segment ends there.
     """
 
     rules: str = CORRECT
@@ -64,7 +51,7 @@ def broker_rules(name: str) -> BrokerRules | None:
 
 
 def check_isolation_is_known(choice: LookupChoice, broker: BrokerRules | None) -> None:
-    """Raise a ValueError where committed records are asked of brokers that know no isolation."""
+    """Raise a ValueError for ``read_committed`` with brokers that do not support it."""
     if broker is None or choice.isolation == "read_uncommitted":
         return
     if broker.list_offsets_versions[1] < FIRST_VERSION_WITH_ISOLATION:

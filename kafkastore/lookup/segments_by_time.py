@@ -1,6 +1,6 @@
-"""The search of a log for a time, which is the same for all rules: segment by segment.
+"""Search a log for a time, segment by segment, in the same way for all rules.
 
-`SegmentsByTime` searches; a `SegmentByTime` is what the rules make of one segment.
+`SegmentsByTime` searches; a `SegmentByTime` applies the rules to one segment.
 """
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from kafkastore.segment.log_segment import LogSegment
 
 LARGEST_OFFSET = LARGEST_TIMESTAMP = INT64_MAX
 SMALLEST_TIMESTAMP = INT64_MIN
-#: Above every time, so that a search among times ends before it.
+#: Larger than every time, so that a bisection of times ends before it.
 _NOT_ASKED = math.inf
 
 Find = Callable[[int, int], TimestampAndOffset | None]
 
 
 class ChosenBy(StrEnum):
-    """Why a segment was searched; `FALL_THROUGH`: one before it had no matching record."""
+    """Why a segment was searched; `FALL_THROUGH`: an earlier one had no match."""
 
     TIME_INDEX = "time index"
     MODIFICATION_TIME = "modification time"
@@ -43,34 +43,34 @@ class ChosenBy(StrEnum):
 
 
 class Search(Protocol):
-    """Finds the first record of one segment with at least a timestamp, from an offset on."""
+    """Find the first record of one segment at or after a time, from an offset on."""
 
     def find(self, target_timestamp: int, starting_offset: int, /) -> TimestampAndOffset | None:
-        """Search once."""
+        """Return the first matching record, or None."""
 
     def find_many(
         self, targets: NDArray[np.int64], starting_offset: int, answers: NDArray[np.void], /
     ) -> None:
-        """Search for each of some rising targets, and fill as many answers; -1 each: none."""
+        """Search for each of several ascending times; fill `answers`, with -1 for none."""
 
 
 class SegmentByTime(Protocol):
-    """What rules make of a segment; what it says is worked out when it is asked."""
+    """A segment under some rules; its properties are computed when first read."""
 
     @property
     def segment(self) -> LogSegment:
-        """Its files."""
+        """The segment's files."""
 
     @property
     def largest_timestamp(self) -> int:
-        """Times up to this one, inclusive, lead to the segment."""
+        """The largest time, inclusive, for which the segment is searched."""
 
     @property
     def search(self) -> Search:
         """The search in the segment."""
 
     def trace(self, target_timestamp: int, starting_offset: int, /) -> SearchStep | None:
-        """Search once as `search` does, and return each step; None where nothing is searched."""
+        """Search as `search` does, and return the steps; None if nothing is searched."""
 
 
 class SearchStep(NamedTuple):
@@ -88,27 +88,25 @@ class SearchStep(NamedTuple):
 
 
 class Lookup(Protocol):
-    """What some rules make of a log, kept for many questions."""
+    """A prepared lookup in a log, for any number of times."""
 
     def find(
         self, target_timestamp: int, trace: list[SearchStep] | None = None, /
     ) -> TimestampAndOffset | None:
-        """Find the offset for a time; a trace gets each segment that is searched."""
+        """Find the offset for a time; `trace` receives each searched segment."""
 
     def find_many(self, target_timestamps: ArrayLike, /) -> NDArray[np.void]:
-        """Find the offsets for many times, in any order; -1 each where there is none."""
+        """Find the offsets for many times, in any order; -1 in all fields: none."""
 
 
 class SegmentsByTime:
-    """Segments in offset order, each with the largest time that leads to it.
+    """Segments in offset order, each with the largest time for which it is searched.
 
-    The first segment that a time leads to is searched, and if the rules fall through, those after
-    it up to the first answer. A segment is asked no sooner than a time leads so far. Times below
-    `smallest_target` are taken as it; nothing is found before `starting_offset`, and where the
-    answer is at or after `end_offset`, there is none.
-
-    Threads may share it. What a segment says is remembered in the segment's own place, where
-    another thread that asks the same segment at the same time puts the same value.
+    The first segment whose largest time is at or after the target is searched; with
+    `falls_through`, the next ones too, up to the first answer. Largest times are read only as
+    needed. Smaller targets count as `smallest_target`; answers are at or after `starting_offset`
+    and below `end_offset`. Thread-safe: values are cached per segment, and concurrent threads store
+    equal values.
     """
 
     def __init__(
@@ -125,7 +123,7 @@ class SegmentsByTime:
         self._falls_through = falls_through
         self._smallest_target = smallest_target
         self.end_offset = end_offset
-        # By segment. Segments are asked in order, so that `_reached` ends with those not asked.
+        # By segment. Segments are read in order, so unread ones are at the end of `_reached`.
         self._largest: list[float] = [_NOT_ASKED] * len(segments)
         self._reached: list[float] = [_NOT_ASKED] * len(segments)  # by it and all before it
         self._finds: list[Find | None] = [None] * len(segments)
@@ -133,7 +131,7 @@ class SegmentsByTime:
     def find(
         self, target_timestamp: int, trace: list[SearchStep] | None = None
     ) -> TimestampAndOffset | None:
-        """Find the offset for a time; a trace gets each segment that is searched."""
+        """Find the offset for a time; `trace` receives each searched segment."""
         if target_timestamp < self._smallest_target:
             target_timestamp = self._smallest_target
         number = self.number_for(target_timestamp)
@@ -149,7 +147,7 @@ class SegmentsByTime:
         return found if found is not None and found.offset < self.end_offset else None
 
     def number_for(self, target_timestamp: int) -> int:
-        """Find the first segment that a time leads to; -1: none."""
+        """Return the number of the first segment to search for a time, or -1."""
         reached = self._reached
         number = bisect_left(reached, target_timestamp)
         while number < len(reached):
@@ -161,10 +159,10 @@ class SegmentsByTime:
         return -1
 
     def _ask(self, number: int) -> None:
-        """Ask a segment for the largest time that leads to it; those before it were asked."""
+        """Read the largest time of a segment, after those of all segments before it."""
         largest = self.segments[number].largest_timestamp
         self._largest[number] = largest
-        # Last: where this is set, both are.
+        # Last: if this is set, so is `_largest`.
         self._reached[number] = max(largest, self._reached[number - 1]) if number else largest
 
     def _find_in(self, number: int) -> Find:
@@ -185,7 +183,7 @@ class SegmentsByTime:
     def _find_after(
         self, number: int, target_timestamp: int, trace: list[SearchStep] | None
     ) -> TimestampAndOffset | None:
-        """Go on after a segment that has no answer."""
+        """Search the segments after one that has no answer."""
         for each in range(number + 1, len(self.segments)):
             if self._reached[each] == _NOT_ASKED:
                 self._ask(each)
@@ -200,7 +198,7 @@ class SegmentsByTime:
         return None
 
     def find_many(self, target_timestamps: ArrayLike) -> NDArray[np.void]:
-        """Find the offsets for many times, in any order; -1 each where there is none."""
+        """Find the offsets for many times, in any order; -1 in all fields: none."""
         asked = np.maximum(as_targets(target_timestamps).ravel(), self._smallest_target)
         if bool((asked[1:] >= asked[:-1]).all()):
             return self._find_rising(asked)
@@ -210,7 +208,7 @@ class SegmentsByTime:
         return answers
 
     def _find_rising(self, targets: NDArray[np.int64]) -> NDArray[np.void]:
-        """Find the offsets for times that rise, segment by segment."""
+        """Find the offsets for ascending times, segment by segment."""
         answers = nothing_found(len(targets))
         first, missed = 0, np.empty(0, np.intp)
         for number in range(len(self.segments)):
@@ -243,12 +241,12 @@ class SegmentsByTime:
 
 
 def nothing_found(count: int) -> NDArray[np.void]:
-    """Return answers that are none."""
+    """Return `count` answers with -1 in all fields."""
     return np.full(count, np.array((-1, -1, -1), TIMESTAMP_AND_OFFSET))
 
 
 def as_entry(found: TimestampAndOffset | None) -> Any:
-    """Return an answer as an entry of an array of them."""
+    """Return an answer as an entry of an array of answers."""
     if found is None:
         return (-1, -1, -1)
     epoch = found.leader_epoch

@@ -1,8 +1,8 @@
-"""Segments whose records have no timestamps, found as a whole by when they were last written.
+"""Find segments whose records have no timestamps by their last modification.
 
-Message format v0 has none, so that no time leads to such records.  A user may rather begin at the
-first of them: a segment of theirs counts as one record at its first offset, with the time of the
-KIP-33 entry that a migration gave it, or else the modification time of its ``.log``.
+Message format v0 has no timestamps, so no lookup by time finds its records.  A user may prefer to
+start at the first of them: such a segment counts as one record at its first offset, with the time
+of the KIP-33 entry that a migration gave it, or else the modification time of its ``.log``.
 """
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kafkastore.segment.log_segment import LogSegment
 
 
 class _Untimed(NamedTuple):
-    """The segments without timestamps, up to the first that is corrupt, by offset.
+    """The segments without timestamps up to the first corrupt one, by offset.
 
-    Of each the largest time of it and those before it, and its first offset; why nothing is known
-    of segments from `error_offset` on.
+    `times` are the largest times up to and including each segment. From `error_offset` on, segments
+    are unknown because of `error`.
     """
 
     times: NDArray[np.int64]
@@ -35,10 +35,10 @@ class _Untimed(NamedTuple):
 
 
 class WithUntimedSegments:
-    """A lookup by other rules, and next to it the segments without timestamps.
+    """Combine a lookup by other rules with the segments without timestamps.
 
-    The answer is the smaller one: of the record found by the other rules, and of the first such
-    segment that was last written at or after the time. Its timestamp is -1.
+    The answer is the smaller offset of the record found by the other rules, and of the first such
+    segment last written at or after the time; the latter has timestamp -1.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class WithUntimedSegments:
         return _Untimed(np.maximum.accumulate(times), offsets, error, error_offset)
 
     def _is_untimed(self, segment: LogSegment, first_offset: int) -> bool:
-        """Whether a segment has batches from an offset on, and no timestamp."""
+        """Return whether a segment has batches from an offset on, and no timestamp."""
         if self._past_damage:
             told = segment.summary
             return told.next_offset > first_offset and told.largest_record_timestamp is None
@@ -121,9 +121,9 @@ class WithUntimedSegments:
 
 
 def time_of(segment: LogSegment) -> int:
-    """Return when a segment without timestamps was last written, as far as is known."""
+    """Return when a segment without timestamps was last written, as far as known."""
     try:
-        # Records without timestamps never give an entry of time 0: zeros stand for lost bytes.
+        # Records without timestamps never produce an entry with time 0: zeros are lost bytes.
         if (
             segment.time_index is not None
             and (timestamp := segment.time_index.last_entry.timestamp) > 0

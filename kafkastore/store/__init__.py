@@ -1,1 +1,1 @@
-"""Logs and stores as callers have them: reads and lookups over one partition, or over many."""
+"""Logs and stores: reads and lookups in one partition, or in many."""

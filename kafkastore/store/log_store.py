@@ -1,4 +1,4 @@
-"""Log directories opened together: every partition of a broker's disks."""
+"""A store: one or more log directories opened together, with their partitions."""
 from __future__ import annotations
 
 import os
@@ -31,14 +31,10 @@ Place = tuple[Path, LogDir | None]
 
 
 def as_topic_partition(partition: AnyPartition) -> TopicPartition:
-    """Return a partition that was named in one of the ways of `AnyPartition`.
+    """Convert `partition` to a `TopicPartition`.
 
-    Raises
-    ------
-    TypeError
-        If it is something else.
-    InvalidNameError
-        If it is a text that is not topic-partition.
+    Raise `TypeError` for an unknown type and `InvalidNameError` for text other than
+    "topic-partition".
     """
     if isinstance(partition, str):
         return parse_partition_directory(partition).topic_partition
@@ -51,12 +47,9 @@ def as_topic_partition(partition: AnyPartition) -> TopicPartition:
 
 
 class Partitions(Mapping[TopicPartition, PartitionLog]):
-    """The partitions of a store by topic and partition; each opened when asked for.
+    """Map a store's topic partitions to their logs, opened at the first access.
 
-    Parameters
-    ----------
-    places : iterable of (TopicPartition, (path, LogDir or None))
-        Each partition directory, with the log directory around it.
+    A partition that lies in several directories has several entries in `places`.
     """
 
     def __init__(self, places: Iterable[tuple[TopicPartition, Place]]) -> None:
@@ -72,7 +65,7 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
             if len(places) > 1:
                 raise DuplicatePartitionError({topic_partition: [path for path, _ in places]})
             (log,) = self.copies(topic_partition)
-            self._opened.setdefault(topic_partition, log)  # the same one to all threads
+            self._opened.setdefault(topic_partition, log)  # all threads get the same log
         return self._opened[topic_partition]
 
     def __contains__(self, key: object) -> bool:
@@ -88,13 +81,7 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
         return len(self._places)
 
     def copies(self, key: AnyPartition) -> tuple[PartitionLog, ...]:
-        """Open a partition in each of its places; where it is in one only, that is the partition.
-
-        Raises
-        ------
-        KeyError
-            If it is nowhere.
-        """
+        """Open a partition's log in each directory that holds it, or raise `KeyError`."""
         topic_partition = as_topic_partition(key)
         return tuple(
             PartitionLog(path, topic_partition, log_dir)
@@ -103,7 +90,7 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
 
     @property
     def duplicates(self) -> Mapping[TopicPartition, tuple[Path, ...]]:
-        """The directories of partitions that are in several places; `copies` opens them."""
+        """Partitions that lie in several directories, with those directories."""
         return {
             topic_partition: tuple(path for path, _ in places)
             for topic_partition, places in self._places.items()
@@ -117,17 +104,17 @@ class LogStore:
     Parameters
     ----------
     log_dirs : sequence of LogDir
-        The log directories; empty when a lone partition directory was opened.
+        The log directories; empty if a partition directory was opened by itself.
     partitions : Partitions
         All their partitions.
     future_partitions : Partitions
-        Copies that were being moved from one log directory to another (``-future``), by the
-        partition whose twin they are.
+        Future replicas (``-future`` directories), which a broker was moving between log
+        directories, by their partition.
 
     Notes
     -----
-    Directories are listed at opening: of partitions that are made or deleted later, a store that is
-    opened anew knows. Threads may share it: see ``docs/threads.md``.
+    Directories are listed once, when the store is opened. To see partitions that are created or
+    deleted later, open the store again. Threads may share a store: see ``docs/threads.md``.
     """
 
     def __init__(
@@ -143,9 +130,9 @@ class LogStore:
         Raises
         ------
         KeyError
-            If it is not here.
+            If the store does not contain the partition.
         DuplicatePartitionError
-            If it lies in several directories.
+            If the partition lies in several directories.
         """
         topic_partition = as_topic_partition(key)
         try:
@@ -154,7 +141,7 @@ class LogStore:
             raise KeyError(f"no partition {topic_partition} here") from None
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a partition is here: what `store[key]` would find; nothing is opened."""
+        """Return whether `store[key]` would find a partition; nothing is opened."""
         if isinstance(key, PartitionLog):
             return any(key is log for log in self)
         return key in self.partitions
@@ -165,7 +152,8 @@ class LogStore:
         Raises
         ------
         DuplicatePartitionError
-            Behind all others, if partitions lie in several directories: those are not yielded.
+            After all other partitions, if partitions lie in several directories: those are not
+            yielded.
 
         Notes
         -----
@@ -179,12 +167,12 @@ class LogStore:
             raise DuplicatePartitionError(duplicates)
 
     def chosen(self, partitions: Iterable[AnyPartition]) -> list[TopicPartition]:
-        """Look for some partitions by name; nothing is opened.
+        """Return the named partitions, sorted and without duplicates; nothing is opened.
 
         Parameters
         ----------
         partitions : iterable
-            Each as ``("orders", 3)`` or ``"orders-3"``; one that is named twice counts once.
+            Each as ``("orders", 3)`` or ``"orders-3"``; duplicates count once.
 
         Returns
         -------
@@ -194,7 +182,9 @@ class LogStore:
         Raises
         ------
         KeyError
-            If one is not here.
+            If the store does not contain a partition.
+        TypeError
+            If `partitions` is a str.
         """
         if isinstance(partitions, str):
             raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
@@ -205,25 +195,25 @@ class LogStore:
         return wanted
 
     def logs_of(self, partitions: Iterable[AnyPartition] | None) -> Iterator[PartitionLog]:
-        """Open some partitions one after the other, by topic and partition; keep none of them.
+        """Open the named partitions one after the other, by topic and partition.
 
         Parameters
         ----------
         partitions : iterable or None
-            Each as ``("orders", 3)`` or ``"orders-3"``; one that is named twice counts once. None:
-            all.
+            Each as ``("orders", 3)`` or ``"orders-3"``; duplicates count once. None: all.
 
         Returns
         -------
         iterator of PartitionLog
-            Each opened anew when its turn comes. What it reads goes with it.
+            Each log is opened when its turn comes. The store keeps none of them, so memory is freed
+            with the log.
 
         Raises
         ------
         DuplicatePartitionError
-            Before the first, if one of them lies in several directories.
+            Before the first log, if a partition lies in several directories.
         KeyError
-            Before the first, if one is not here.
+            Before the first log, if the store does not contain a partition.
         """
         chosen = list(self.partitions) if partitions is None else self.chosen(partitions)
         duplicates = self.partitions.duplicates
@@ -239,7 +229,7 @@ class LogStore:
         isolation: Isolation = "read_uncommitted",
         indexes: Indexes = DEFAULT_INDEXES,
     ) -> dict[TopicPartition, TimestampAndOffset | None]:
-        """Find the offsets for times in several partitions, as ``KafkaConsumer.offsetsForTimes``.
+        """Find offsets by time in partitions, as ``KafkaConsumer.offsetsForTimes``.
 
         Parameters
         ----------
@@ -251,16 +241,16 @@ class LogStore:
         Returns
         -------
         dict of TopicPartition to TimestampAndOffset or None
-            Every partition asked for, in the order asked; None where no record matches.
+            Every requested partition, in the order of the request; None if no record matches.
 
         Raises
         ------
         TypeError
-            If it is no mapping, or names something that is no partition or no time.
+            If the argument is not a mapping, a key is not a partition, or a time is not an int.
         ValueError
-            If a time is negative: special timestamps are for `PartitionLog.list_offset`.
+            If a time is negative; for special timestamps use `PartitionLog.list_offset`.
         KeyError
-            If a partition is not here.
+            If the store does not contain a partition.
 
         Notes
         -----
@@ -294,22 +284,22 @@ def open_store(
     Parameters
     ----------
     path : path-like or list of path-like
-        One or several ``log.dirs`` roots, or partition directories (``orders-3``); what is given
-        twice counts once, also a partition directory of a root that is given. A URL, such as
+        One or several ``log.dirs`` roots, or partition directories (``orders-3``). Duplicates count
+        once, and so does a partition directory inside a given root. A URL, such as
         ``s3://bucket/kafka-logs``, is listed now.
     storage_options : mapping, optional
-        For the library that reads what URLs lead to, such as ``{"endpoint_url": ...}``; by default
-        it finds out by itself (``AWS_*`` variables and the like).
+        Options for the library that reads URLs, such as ``{"endpoint_url": ...}``; default: the
+        library's own configuration (``AWS_*`` variables and the like).
 
     Returns
     -------
     LogStore
-        Nothing but directory names has been read; nothing is ever written.
+        Only directory names have been read. A store never writes.
 
     Raises
     ------
     NotALogDirectoryError
-        If a path is neither, or none is given.
+        If a path is not such a directory, or no path is given.
     RemoteStoreError
         If a URL can't be listed.
 
@@ -339,7 +329,7 @@ def open_store(
 
 
 def _without_repetitions(paths: Iterable[Path]) -> list[Path]:
-    """Drop paths that name the same directory, and partition directories inside a given root."""
+    """Drop duplicate paths, and partition directories inside a given root."""
     by_place: dict[str, Path] = {}
     for path in paths:
         by_place.setdefault(os.path.realpath(path), path)
@@ -357,7 +347,7 @@ def _places(
 
 
 def is_partition_directory(path: Path) -> bool:
-    """Tell whether a directory holds segments itself."""
+    """Return whether a directory contains segment files."""
     try:
         with os.scandir(path) as entries:
             return any(
@@ -381,7 +371,7 @@ def _topic_partition(path: Path) -> TopicPartition:
 
 
 def _open_log_dir(path: Path) -> LogDir:
-    """Open a directory that must be a log directory."""
+    """Return the log directory at `path`, or raise `NotALogDirectoryError`."""
     log_dir = LogDir(path)
     try:
         if not path.exists():

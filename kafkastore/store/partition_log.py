@@ -1,4 +1,4 @@
-"""The log of one partition as callers have it: its records, its bounds, and lookups by time."""
+"""The log of one partition: its records, offset bounds, and lookups by time."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -33,49 +33,49 @@ if TYPE_CHECKING:
 
 
 class PartitionLog(LogView):
-    """The log of one partition: its segments, its bounds, its records, and lookups by time.
+    """Read one partition's log: segments, offset bounds, records, lookups by time.
 
-    The log is as it was when it was first asked: its directory is listed once, and what files said
-    of its bounds is kept, until `refresh`. Reads see what each file holds when they come to it:
-    always whole batches. Where a listed segment was deleted meanwhile, a read lists the directory
-    again and goes on with what is there, by offset.
+    A log is a snapshot: the directory is listed at the first access, and the listing and the bounds
+    are kept until `refresh`. A read sees the contents of each file at the time it reaches that
+    file, always as whole batches. If a listed segment has been deleted meanwhile, the read lists
+    the directory again and continues by offset.
 
-    Threads may share it, `refresh` included: see ``docs/threads.md``.
+    Threads may share a log, `refresh` included: see ``docs/threads.md``.
 
     Parameters
     ----------
     path : path-like
         The partition directory.
     topic_partition : TopicPartition
-        What its name says.
+        The topic and partition that the directory is named after.
     log_dir : LogDir or None
-        The log directory around it, whose checkpoints bound the log; None for a directory by
-        itself.
+        The log directory that contains it, whose checkpoints bound the log; None for a partition
+        directory by itself.
     """
 
     @property
     def leftovers(self) -> list[FileNote]:
-        """Files that are passed over: ``.deleted``, ``.cleaned``, ``.swap``, orphaned indexes."""
+        """Ignored files: ``.deleted``, ``.cleaned``, ``.swap``, orphaned indexes."""
         return self.files.leftovers
 
     @property
     def missing_indexes(self) -> list[FileNote]:
-        """Offset and time indexes that are not there."""
+        """Offset and time indexes that do not exist."""
         return self.files.missing_indexes
 
     @cached_until_refresh
     def last_stable_offset(self) -> int:
-        """First offset that is not decided: of the oldest open transaction, or the log end."""
+        """First offset of the oldest open transaction, or the log end offset."""
         return self.beside_changes(lambda: find_last_stable(self, self.high_watermark)).offset
 
     def explain_bounds(self, high_watermark: HighWatermark = "log-end") -> LogBounds:
-        """Say what each bound is, and which file it comes from or what is assumed without one.
+        """Return each offset bound with the file it comes from, or what is assumed.
 
         Parameters
         ----------
         high_watermark : "log-end", "checkpoint" or int
-            What the last two are bounded by: the log end, what the broker last wrote down, or an
-            offset.
+            Upper limit of the high watermark and the last stable offset: the log end offset, the
+            broker's last checkpoint, or an offset.
 
         Returns
         -------
@@ -84,8 +84,8 @@ class PartitionLog(LogView):
         Raises
         ------
         CorruptionError
-            If the high watermark's checkpoint is asked for and damaged, or a batch after the newest
-            producer snapshot is corrupt.
+            If the high watermark's checkpoint is requested and corrupt, or if a batch after the
+            newest producer snapshot is corrupt.
         """
         return self.beside_changes(lambda: find_bounds(self, high_watermark))
 
@@ -97,19 +97,20 @@ class PartitionLog(LogView):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
     ) -> Iterator[RecordBatch]:
-        """Read record batches, markers and emptied ones among them.
+        """Read record batches, including control batches and empty batches.
 
         Parameters
         ----------
         start_offset : int, optional
             Inclusive; the first batch may begin before it. Default: the log start offset.
         end_offset : int, optional
-            Exclusive; the last batch may end behind it. Default: the log end.
+            Exclusive; the last batch may end after it. Default: the log end offset.
         on_corrupt : "raise", "skip" or "stop"
-            What to do at corrupt bytes: raise an error; skip to the next whole batch, as
-            ``repair --like keep`` does; or end there.
+            What to do at corrupt bytes: raise an error; skip to the next valid batch, as ``repair
+            --like keep`` does; or stop there.
         skipped : list of SkippedBytes, optional
-            Gets what is skipped, or what reading stopped at. Default: a `SkippedBytesWarning` each.
+            Receives the skipped ranges, or the one at which reading stopped. Default: a
+            `SkippedBytesWarning` for each.
 
         Yields
         ------
@@ -118,7 +119,7 @@ class PartitionLog(LogView):
         Raises
         ------
         CorruptBatchError
-            Where bytes break the format; checksums are not looked at (`RecordBatch.verify` does).
+            If bytes break the format. Checksums are not checked: use `RecordBatch.verify`.
         """
         damage = Damage(on_corrupt, skipped)
         for _, batch in read_batches(
@@ -138,21 +139,21 @@ class PartitionLog(LogView):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
     ) -> Iterator[Record]:
-        """Read records one by one; for many, see `to_arrow`.
+        """Read records one by one; for many records, `to_arrow` is faster.
 
         Parameters
         ----------
         start_offset, end_offset : int, optional
-            Inclusive, exclusive. Default: from the log start offset to the log end.
+            Inclusive, exclusive. Default: from the log start offset to the log end offset.
         include_control : bool
             Whether to yield transaction markers.
         isolation : str
-            "read_uncommitted", or "read_committed": without records of aborted transactions, up to
-            the last stable offset.
+            "read_uncommitted"; or "read_committed": skips records of aborted transactions, and
+            stops at the last stable offset.
         verify : bool
-            Check each batch's checksum before its records are read.
+            Whether to check each batch's checksum before its records are read.
         max_decompressed_bytes : int
-            What one compressed batch may grow to.
+            Maximum decompressed size of one batch.
         on_corrupt, skipped
             As for `batches`.
 
@@ -163,7 +164,7 @@ class PartitionLog(LogView):
         Raises
         ------
         CorruptBatchError
-            At the first batch that is broken; all records before it have been yielded.
+            At the first corrupt batch, after all records before it have been yielded.
         """
         return read_records(
             self,
@@ -200,8 +201,61 @@ class PartitionLog(LogView):
         known_end_offset: int | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
     ) -> pa.RecordBatchReader:
-        """Read records into Arrow; see `records_as_arrow.read` for the parameters."""
-        from kafkastore.log import records_as_arrow  # pyarrow takes longer to import than a lookup
+        """Read records into Arrow.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            See `records_as_arrow.schema`; values of other columns are never copied.
+        start_offset, end_offset : int, optional
+            Inclusive, exclusive. Default: from the log start offset to the log end offset.
+        start_timestamp, end_timestamp : int, optional
+            ms since 1970; inclusive, exclusive. The timestamp of a record without one counts as -1.
+        limit : int, optional
+            Maximum number of rows; little more than these rows is read.
+        include_headers : bool
+            Whether to add the `headers` column if `columns` is not given.
+        include_control : bool
+            Whether transaction markers are rows.
+        isolation : str
+            "read_uncommitted"; or "read_committed": skips records of aborted transactions, and
+            stops at the last stable offset.
+        is_decided : bool
+            Whether the caller knows that the end offset is at most the last stable offset, which is
+            then not searched.
+        binary_view : bool
+            Whether keys and values refer to the mapped file, or to a batch's decompressed bytes,
+            instead of being copied. The file must not be truncated while the result is in use:
+            access to a missing page ends the process. Some Arrow functions do not support the type
+            binary_view; a cast to binary copies the values.
+        batch_rows : int
+            Maximum number of rows in a batch.
+        batch_bytes : int
+            A batch ends when its records reach this many bytes. The default fits in the cache of
+            one CPU core.
+        verify : bool
+            Whether to check each batch's checksum.
+        max_decompressed_bytes : int
+            Maximum decompressed size of one batch.
+        on_corrupt, skipped
+            As for `batches`. With "skip" and "read_committed", a transaction whose marker is
+            skipped counts as open.
+        known_end_offset : int, optional
+            The log is known to have records up to this offset, exclusive: a torn tail before it is
+            corruption.
+        indexes : str
+            ``"trust"``: segments that end before `start_timestamp` according to their time indexes
+            are not read; only the first and the last entry of each index are checked. Otherwise all
+            segments are read.
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+            Uses the memory of a few batches, whatever the size of the log. A timestamp whose
+            microseconds do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first
+            corrupt batch, after all rows before it. Not thread-safe.
+        """
+        from kafkastore.log import records_as_arrow  # importing pyarrow takes longer than a lookup
 
         return records_as_arrow.read(
             self,
@@ -237,7 +291,7 @@ class PartitionLog(LogView):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
     ) -> TimestampAndOffset | None:
-        """Find the offset to begin with for a time.
+        """Return the offset of the first record at or after `target_timestamp`.
 
         Parameters
         ----------
@@ -245,52 +299,52 @@ class PartitionLog(LogView):
             ms since 1970, inclusive.
         rules : str
             ``"correct"``: the first record in offset order, at or after the log start offset, with
-            this timestamp or a later one; never a marker. ``"kip-33"``, or a Kafka version from
-            0.10.1 on: what the log layer of that broker answers.
+            this timestamp or a later one; never a transaction marker. ``"kip-33"``, or a Kafka
+            version from 0.10.1 on: the answer of that broker's log layer.
         isolation : str
-            ``"read_committed"``: nothing at or behind the last stable offset, and under ``correct``
+            ``"read_committed"``: only records below the last stable offset, and under ``correct``
             no record of an aborted transaction.
         untimed : str or None
             ``"segment"``: a segment whose records have no timestamps counts as one record at its
-            first offset, with the time it was last written.
+            first offset, with the segment's last modification time.
         indexes : str
-            How far ``correct`` trusts time indexes. ``"check"``: the answer is right whatever they
-            say; the segments up to the answer are read once, with their checksums. ``"trust"``:
-            right where the entries between the first and the last of each index are a broker's for
-            this very log, and no batch is corrupt; nothing but what the search needs is read.
+            How far ``correct`` trusts time indexes. ``"check"``: the answer does not depend on
+            them; the segments up to the answer are read once, with their checksums. ``"trust"``:
+            reads only what the search needs; correct if a broker wrote the entries between the
+            first and the last of each index for this very log, and no batch is corrupt.
             ``"ignore"``: headers are read each time, without checksums.
         on_corrupt, skipped
-            As for `batches`. Unless it is "raise", a Kafka version answers as that broker does,
-            which takes bytes that are no batch for the end of their segment, and so does
-            ``"kip-33"``; the bytes up to there are in `skipped`. Records that the broker could not
-            decode are an error in any case.
+            As for `batches`. Unless ``"raise"``, a Kafka version and ``"kip-33"`` answer as that
+            broker does, which takes invalid bytes for the end of their segment; `skipped` gets the
+            rest of the segment. Records that the broker could not decode always raise an error.
 
         Returns
         -------
         TimestampAndOffset or None
-            Timestamp, offset and leader epoch of the record found; None where there is none.
+            Timestamp, offset and leader epoch of the record; None if no record matches.
 
         Raises
         ------
         UnknownRulesError
-            If the rules are not known.
+            If the rules are unknown.
         CorruptBatchError
-            If bytes on the way are corrupt: what comes first at or after the time is not known.
+            If a batch on the search path is corrupt: the first record at or after the time is then
+            unknown.
         ValueError
-            If the isolation, `untimed` or `indexes` is none.
+            If `isolation`, `untimed` or `indexes` has an unknown value.
         TypeError
-            If the time is no whole number.
+            If the time is not an int.
         """
-        if type(target_timestamp) is not int:  # which costs less than a call
+        if type(target_timestamp) is not int:  # cheaper than a call
             target_timestamp = whole_number("target_timestamp", target_timestamp)
         choice = (rules, isolation, untimed, indexes, False)
         if on_corrupt == "raise":
             lookup: Lookup | None = self.facts.get(choice)
-            if lookup is not None:  # prepared before
+            if lookup is not None:
                 try:
                     return lookup.find(target_timestamp)
                 except SegmentGoneError:
-                    pass  # listed again below
+                    pass  # `find_offset` lists the directory again
         return find_offset(
             self, target_timestamp, LookupChoice(*choice), known_on_corrupt(on_corrupt), skipped
         )
@@ -306,7 +360,7 @@ class PartitionLog(LogView):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
     ) -> NDArray[np.void]:
-        """Find the offsets for many times; the answers of `offset_for_timestamp`.
+        """Find the offsets for many times, as `offset_for_timestamp` does for one.
 
         Parameters
         ----------
@@ -318,8 +372,8 @@ class PartitionLog(LogView):
         Returns
         -------
         numpy.ndarray, shape (n,)
-            Structured: `timestamp` int64, `offset` int64, `leader_epoch` int32, in the order asked;
-            -1 each where there is none.
+            Structured: `timestamp` int64, `offset` int64, `leader_epoch` int32, in the order of the
+            request; all fields are -1 if no record matches.
         """
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
@@ -334,7 +388,7 @@ class PartitionLog(LogView):
         isolation: Isolation = "read_uncommitted",
         indexes: Indexes = DEFAULT_INDEXES,
     ) -> Explanation:
-        """Find the offset for a time, and say by which way, and why the right one is another.
+        """Find the offset for a time, and explain the search and any wrong answer.
 
         Parameters
         ----------
@@ -351,9 +405,9 @@ class PartitionLog(LogView):
         Raises
         ------
         UnknownRulesError
-            If the rules are not known.
+            If the rules are unknown.
         CorruptBatchError
-            If bytes on the way are corrupt.
+            If a batch on the search path is corrupt.
         """
         target_timestamp = whole_number("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
@@ -373,43 +427,46 @@ class PartitionLog(LogView):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
     ) -> TimestampAndOffset | None:
-        """Return what a broker answers a consumer, for a time or a special timestamp, -1 to -6.
+        """Return a broker's answer to ListOffsets, for a time or a special timestamp.
 
         Parameters
         ----------
         timestamp : int
-            ms since 1970, or special; ``docs/lookups.md`` has all of them.
+            ms since 1970, or a special timestamp from -1 to -6; ``docs/lookups.md`` lists them.
         rules, isolation : str
-            As for `offset_for_timestamp`. Answers are below the high watermark, or the last stable
-            offset.
+            As for `offset_for_timestamp`. Answers are below the high watermark, or below the last
+            stable offset.
         high_watermark : "log-end", "checkpoint" or int
-            The log end, what the broker last wrote down, or an offset.
+            The log end offset, the broker's last checkpoint, or an offset.
         version : int, optional
-            Of the ListOffsets request, from 1 on. Default: the newest that the broker speaks.
+            Version of the ListOffsets request, from 1 on. Default: the newest that the broker
+            supports.
         message_format_version : str, optional
             The topic's ``message.format.version``. Default: one with timestamps.
         current_leader_epoch : int, optional
-            The partition's, which the answer to -1 names. Default: the newest in the log.
+            The partition's leader epoch, which is part of the answer to -1. Default: the newest in
+            the log.
         indexes, on_corrupt, skipped
-            As for `offset_for_timestamp`. What -3 asks for in a corrupt segment, and the last
-            stable offset after corrupt bytes, are not known in any case.
+            As for `offset_for_timestamp`. The answer to -3 in a corrupt segment, and the last
+            stable offset after corrupt bytes, are unknown in any case.
 
         Returns
         -------
         TimestampAndOffset or None
-            The timestamp is -1 where the answer is no record; None: there is no answer, which a
-            broker says with -1 in every field.
+            The timestamp is -1 if the answer is not a record. None: no answer; a broker returns -1
+            in every field.
 
         Raises
         ------
         UnsupportedTimestampError
-            If the timestamp is refused.
+            If the broker refuses the timestamp.
         UnsupportedForMessageFormatError
-            If such a topic is not searched.
+            If the broker does not search a topic of this message format.
         UnknownRulesError
-            If the rules are not known.
+            If the rules are unknown.
         ValueError
-            If the broker does not speak that version of the request, or it has no isolation.
+            If the broker does not support that version of the request, or the version has no
+            isolation level.
         """
         timestamp = whole_number("timestamp", timestamp)
         question = Question(

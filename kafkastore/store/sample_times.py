@@ -1,4 +1,4 @@
-"""Times to ask a partition for: spread over its records, and where answers can differ."""
+"""Choose times to look up in a partition, to compare answers."""
 
 from __future__ import annotations
 
@@ -14,38 +14,20 @@ from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
-#: Time index entries of a segment that are looked at; of more, evenly chosen ones.
+#: Maximum number of time index entries used per segment, chosen evenly.
 _MOST_ENTRIES = 64
 
 
 def sample_times(
     log: PartitionLog, spread: int, around: int = 0, modified: Iterable[int] = ()
 ) -> list[int]:
-    """Choose times from a partition's first timestamp to its largest.
+    """Choose times (ms since 1970) from a partition's first to its largest one.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    spread : int
-        How many lie among its records, as many in each segment as in another.
-    around : int
-        How many more lie where answers can differ: at a segment's modification time, at the
-        timestamps of its first and its last batch, its largest one and those of its time index
-        entries, and one ms before and after; of more such times, evenly chosen ones.
-    modified : iterable of int
-        Modification times of its segments, ms since 1970. Where no record has a timestamp they
-        are all there is to choose from.
-
-    Returns
-    -------
-    list of int
-        ms since 1970, rising; fewer where there are not so many.
-
-    Raises
-    ------
-    CorruptionError
-        If no segment can be read.
+    `spread` times are spread over the records, the same number per segment. `around` more are
+    chosen evenly where answers can differ: within 1 ms of a segment's modification time, of its
+    first, last and largest timestamps, and of its time index entries. The result is ascending, and
+    may be shorter. If no record has a timestamp, `modified` (modification times, ms since 1970)
+    replaces them. If no segment can be read, `CorruptionError` is raised.
     """
     spread = whole_number("spread", spread, 0)
     around = whole_number("around", around, 0)
@@ -57,7 +39,7 @@ def sample_times(
     chosen = set(_spread_over(known, spread))
     if around:
         marks = {*known, *modified, *_marks(log)}
-        beyond = 1 if stamps else 0  # before the first record and behind the last one
+        beyond = 1 if stamps else 0  # before the first record and after the last
         first, last = max(known[0] - beyond, 0), min(known[-1] + beyond, INT64_MAX)
         near = {
             mark + step for mark in marks for step in (-1, 0, 1) if first <= mark + step <= last
@@ -67,7 +49,7 @@ def sample_times(
 
 
 def _stamps(log: PartitionLog) -> list[int]:
-    """List timestamps of the segments that can be read; raise where none can."""
+    """Return timestamps of the readable segments; raise if all are corrupt."""
     found: set[int] = set()
     corrupt: CorruptionError | None = None
     for segment in log.segments:
@@ -81,24 +63,24 @@ def _stamps(log: PartitionLog) -> list[int]:
 
 
 def _spread_over(known: Sequence[int], count: int) -> Iterator[int]:
-    """Yield times between known ones, as many between two as between two others."""
+    """Yield `count` times evenly between known times, whatever the gaps."""
     places = np.linspace(0, len(known) - 1, count if len(known) > 1 else min(count, 1))
     for place in places.tolist():
         at = int(place)
         following = known[min(at + 1, len(known) - 1)]
-        # In whole numbers: a float does not hold every time to the ms.
+        # With integers: a float does not represent every time to the ms.
         yield known[at] + int((following - known[at]) * (place - at))
 
 
 def _evenly(values: Sequence[int], most: int) -> Sequence[int]:
-    """Leave so many at most, each from the middle of as many values."""
+    """Return at most `most` of the values, evenly chosen."""
     if len(values) <= most:
         return values
     return [values[(2 * at + 1) * len(values) // (2 * most)] for at in range(most)]
 
 
 def _first_and_largest(segment: LogSegment) -> Iterator[int]:
-    """Yield the timestamps of a segment's first batch, and the largest one, where there are."""
+    """Yield the timestamps of a segment's first batch, and the largest one, if any."""
     if not segment.size:
         return
     with segment.open_log() as log:
@@ -113,12 +95,12 @@ def _first_and_largest(segment: LogSegment) -> Iterator[int]:
 
 
 def _marks(log: PartitionLog) -> Iterator[int]:
-    """Yield the timestamps of the segments' last batches and of their time indexes' entries."""
+    """Yield timestamps of each segment's last batch and of its time index entries."""
     for segment in log.segments:
         with suppress(CorruptionError):
             last = first_timestamp(log, segment.next_offset - 1, segment.next_offset)
             if last is not None:
                 yield last
-        with suppress(CorruptionError):  # nothing in such an index is a time to ask for
+        with suppress(CorruptionError):  # the entries of a corrupt index are not used
             if (index := segment.time_index) is not None:
                 yield from _evenly(index.entries()["timestamp"].tolist(), _MOST_ENTRIES)
