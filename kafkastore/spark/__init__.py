@@ -22,6 +22,11 @@ def register(spark: SparkSession) -> None:
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
+
+    Notes
+    -----
+    If this package is installed, Spark finds the format by itself, through the module
+    `pyspark_kafkastore`.
     """
     from kafkastore.spark.source import data_source
 

@@ -141,7 +141,7 @@ def write(
     out: str,
     progress: Progress | None,
 ) -> None:
-    """Write records as Parquet, partitioned by the columns in `folders`; each file in offset order."""
+    """Write records as Parquet, by the columns in `folders`, each file in offset order."""
     with _settings(spark):
         watch(spark, lambda: writer.partitionBy(*folders).parquet(out), progress)
 
