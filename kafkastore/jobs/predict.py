@@ -161,7 +161,7 @@ def predict_start(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
 ) -> Iterator[Prediction]:
-    """Predict what the next start of a broker does to log directories; change nothing.
+    """Predict what a broker's next start does to log directories; change nothing.
 
     Parameters
     ----------

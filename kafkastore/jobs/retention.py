@@ -81,7 +81,7 @@ def retention(
     now: int | None = None,
     version: str = NEWEST_VERSION,
 ) -> Iterator[PartitionRetention]:
-    """Find the segments of each partition that a broker's next retention check deletes.
+    """Find the segments that a broker's next retention check deletes.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def watch(
     if errors:
         raise errors[0]
     if progress is not None:
-        _, total = jobs.tasks_done()  # Spark counts a little later than it is done
+        _, total = jobs.tasks_done()  # Spark updates its counts a little late
         progress(total, total)
     return results[0]
 
@@ -129,7 +129,7 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
         raise
     finally:
         if is_ours:
-            with suppress(SparkFailedError), failures_of_spark():  # which has been told before
+            with suppress(SparkFailedError), failures_of_spark():  # already reported
                 spark.stop()
 
 
@@ -139,7 +139,7 @@ def _hush(spark: SparkSession) -> None:
 
     jvm = spark.sparkContext._jvm
     assert jvm is not None, "of a session that runs"
-    with suppress(ConnectionError, Py4JError):  # where the interrupt hit the JVM too
+    with suppress(ConnectionError, Py4JError):  # if the interrupt also reached the JVM
         spark.sparkContext.setLogLevel("OFF")
         jvm.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 

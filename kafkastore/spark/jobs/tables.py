@@ -246,7 +246,7 @@ def latency(
     create_time_header: str | None = None,
     created_in: Paths | None = None,
 ) -> DataFrame:
-    """Measure the time from creation to append of records, as `kafkastore.latency` does.
+    """Measure the latency from creation to append, as `kafkastore.latency` does.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ def failover(
     check: bool = True,
     match: Match = "timestamp",
 ) -> DataFrame:
-    """Find the offsets where groups continue in another cluster, as `kafkastore.failover` does.
+    """Find where groups continue in another cluster, as `kafkastore.failover` does.
 
     Parameters
     ----------

@@ -39,10 +39,9 @@ class Size(NamedTuple):
 class Density(NamedTuple):
     """How dense the entries of a store's indexes of one kind are.
 
-    `files` and `missing` count segments with and without the index file, `small` those with it
-    whose log is at most one interval long; `bytes` is the size of the logs of `files`. `counts[i]`
-    is the number of segments with 2**(`LEAST_POWER` + i) bytes of log per entry or more, up to the
-    next power; the first and the last have no outer limit.
+    `files` and `missing` count segments with and without the index, `small` those with it and a log
+    of at most one interval; `bytes` are the logs of `files`. `counts[i]` segments have
+    2**(`LEAST_POWER` + i) bytes of log per entry, up to the next power; both ends are open.
     """
 
     kind: str

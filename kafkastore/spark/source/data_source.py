@@ -126,9 +126,8 @@ class _TakesFilters:
     """A `pushFilters` that Spark does not recognize as overridden.
 
     With ``spark.sql.python.filterPushdown.enabled`` off (the default) Spark fails every scan of a
-    reader that overrides `pushFilters`, and readers cannot see the setting. Spark compares
-    ``reader.pushFilters.__func__`` with the base class's, so this object has that one. Spark only
-    calls it with the setting on.
+    reader that overrides `pushFilters`, which it detects by ``reader.pushFilters.__func__``;
+    readers cannot see the setting. This object has the base class's, and is only called with it on.
 
     Source: Spark 4.3 ``plan_data_source_read.py``, ``data_source_pushdown_filters.py``.
     """

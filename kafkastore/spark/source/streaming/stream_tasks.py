@@ -102,7 +102,7 @@ def read_task(
     except NotALogDirectoryError as error:
         report([str(error)], options)
     except (CorruptionError, DataLossError, SegmentGoneError):
-        report(_losses(task), options)  # a range has a mark to check, a slice does not
+        report(_losses(task), options)  # a range gives a more exact reason than a slice
         raise
     report(_losses(task), options)
 

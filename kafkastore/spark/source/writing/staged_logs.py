@@ -224,7 +224,7 @@ def _namespace() -> str:
 def _is_of_this_user(path: Path) -> bool:
     """Return whether only this user and root can have created or filled a staging directory.
 
-    Another user's staging directory is left alone, because it says which files to move.
+    Another user's is left for that user to finish, because it says which files to move.
     """
     status = os.lstat(path)
     is_private = not status.st_mode & stat.S_IWOTH

@@ -32,12 +32,11 @@ class TaskLogs:
         self._limit = open_logs_limit()
 
     def append(self, topic_partition: TopicPartition, rows: pa.Table) -> None:
-        """Append rows (at least one) to a partition's log.
+        """Append rows with `key`, `value`, `headers`, `timestamp`, and `offset` if it is kept.
 
-        The columns are `key`, `value`, `headers`, `timestamp`, and `offset` if offsets are kept.
-        Raises `InvalidRecordError` if a leader would reject a record, `OutOfOrderAppendError` if
-        offsets do not increase, `ChangeRefusedError` if the log directory has the partition
-        already.
+        There must be at least one row. Raises `InvalidRecordError` if a leader would reject a
+        record, `OutOfOrderAppendError` if offsets do not increase, `ChangeRefusedError` if the log
+        directory has the partition already.
         """
         try:
             keeps = self._job.keeps_offsets
