@@ -1,4 +1,4 @@
-"""Legacy answers and time index answers for the same times, partition by partition."""
+"""Comparison of legacy answers and time index answers for the same times, by partition."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ BROKER_RULES = "2.4"
 
 
 class ComparedPartition(NamedTuple):
-    """The answers of one partition, as of `compare_columns`, and the corrupt bytes skipped."""
+    """The answers of one partition, as from `compare_columns`, and the corrupt bytes skipped."""
 
     compared: NDArray[np.void]
     skipped: tuple[SkippedBytes, ...]
@@ -31,9 +31,9 @@ class ComparedPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class CompareJob(PartitionJob[ComparedPartition]):
-    """Ask each partition for times in three ways; options as for `kafkastore.legacy.compare`.
+    """Look up times in each partition in three ways; options as for `kafkastore.legacy.compare`.
 
-    Without `times`, each partition is asked for `samples` of its own.
+    Without `times`, `samples` times are chosen for each partition.
     """
 
     times: Sequence[int] = ()
@@ -52,7 +52,7 @@ class CompareJob(PartitionJob[ComparedPartition]):
         return [(each.name, each.type) for each in comparison_schema() if each.name not in known]
 
     def run(self, item: Copies) -> ComparedPartition:
-        """Ask one partition."""
+        """Look up the times in one partition."""
         log = open_copies(item)
         skipped: list[SkippedBytes] = []
         compared = compare_columns(
@@ -69,9 +69,9 @@ class CompareJob(PartitionJob[ComparedPartition]):
         return ComparedPartition(compared, tuple(skipped))
 
     def times_for(self, log: PartitionLog) -> Sequence[int]:
-        """Return the times that were given, or some between a partition's first and its largest.
+        """Return the given times, or some between a partition's first and largest timestamp.
 
-        Half of these are spread over its records, the others are where answers can differ.
+        Half of these are spread over its records; the others are where answers can differ.
         """
         if self.times:
             return self.times
@@ -98,7 +98,7 @@ def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
 
 
 class AnswerRow(NamedTuple):
-    """One time asked of one partition: the row of a comparison, and the answer by KIP-33's text."""
+    """The answers for one time in one partition: a comparison row, and KIP-33's answer."""
 
     asked_timestamp: int
     legacy: int | None
@@ -110,7 +110,7 @@ class AnswerRow(NamedTuple):
 
 
 class PartitionAnswers(NamedTuple):
-    """The answers of one partition, or why there are none."""
+    """The answers of one partition, or its error."""
 
     place: Place
     rows: tuple[AnswerRow, ...]
@@ -118,7 +118,7 @@ class PartitionAnswers(NamedTuple):
 
 
 class AskedPartition(NamedTuple):
-    """A partition, and the times that it is asked for, ms since 1970."""
+    """A partition and the times to look up in it, in ms since 1970."""
 
     place: Place
     times: Sequence[int]
@@ -126,7 +126,7 @@ class AskedPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswersJob(Job[AskedPartition, PartitionAnswers]):
-    """Ask each partition for times of its own, by each of the rules; `now` is the legacy clock."""
+    """Look up each partition's own times by each of the rules; `now` is the legacy clock."""
 
     now: int
 
@@ -138,7 +138,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
         return [(name, pa.int64()) for name in AnswerRow._fields]
 
     def run(self, item: AskedPartition) -> PartitionAnswers:
-        """Ask one partition; one that cannot be read is a result with its error."""
+        """Look up the times in one partition; an unreadable one gives a result with its error."""
         try:
             log = open_copies([item.place])
             compared = compare_columns(log, item.times, now=self.now, broker_rules=BROKER_RULES)
@@ -150,14 +150,14 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
         return PartitionAnswers(item.place, tuple(answers), None)
 
     def rows(self, result: PartitionAnswers) -> Iterator[Row]:
-        """Yield a row for each time; one for an error."""
+        """Yield a row for each time, or one for an error."""
         if result.error is not None:
             yield {"error": result.error}
         for row in result.rows:
             yield row._asdict()
 
     def place(self, item: AskedPartition) -> Row:
-        """Return where the partition is."""
+        """Return the columns that name the partition."""
         return columns_of([item.place])
 
     def weigh(self, item: AskedPartition) -> int:

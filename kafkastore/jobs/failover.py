@@ -1,4 +1,4 @@
-"""Where consumer groups of one cluster go on in another."""
+"""The offsets at which consumer groups of one cluster continue in another."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FailoverJob(Job[GroupPosition, PartitionFailover]):
-    """Find where each position goes on; options as for `failover`.
+    """Find where each group continues; options as for `failover`.
 
-    `latency_by_topic` has the largest latency of each topic, or the error that it is not known by;
-    it takes the place of `largest_latency_ms`.
+    `latency_by_topic` has the largest latency of each topic, or the error of measuring it, and
+    replaces `largest_latency_ms`.
     """
 
     by: Method = "create-time"
@@ -39,7 +39,7 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
-        """Return the columns of a group's new position."""
+        """Return the columns of a group's new offset."""
         import pyarrow as pa
 
         number, text = pa.int64(), pa.string()
@@ -61,7 +61,7 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
         ]
 
     def run(self, item: GroupPosition) -> PartitionFailover:
-        """Find where one group goes on in one partition; `FailoverError` where it can't."""
+        """Find where one group continues in one partition; may raise `FailoverError`."""
         latency_ms = self.largest_latency_ms
         if self.latency_by_topic is not None:
             known = self.latency_by_topic[item.key.topic]
@@ -103,7 +103,7 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
         }
 
     def place(self, item: GroupPosition) -> Row:
-        """Return where the partition is in cluster 1, the group, and its position there."""
+        """Return the partition's place in cluster 1, the group, and its committed offset there."""
         return {
             **item.columns(),
             "source_topic": item.key.topic,
@@ -129,32 +129,33 @@ def failover(
     check: bool = True,
     match: Match = "timestamp",
 ) -> Iterator[PartitionFailover]:
-    """Find where groups that consumed from one cluster go on in another.
+    """Find the offsets where consumer groups of one cluster continue in another.
 
     Parameters
     ----------
     source, target : path-like, list of path-like or LogStore
         Log directories of cluster 1 and of cluster 2.
     groups : sequence of str
-        Only these; none: all.
+        Report only these groups; all if empty.
     partitions : collection, optional
-        Only what is committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Only offsets committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
     offsets : mapping, optional
-        Positions by group, topic and partition. Default: the offsets committed in the source.
+        Committed offsets by group, topic and partition. Default: those committed in the source.
     by : "create-time" or "log-append-time"
-        How the bound is found; see `kafkastore.kip_33.failover`.
+        How to find the time bound; see `kafkastore.kip_33.failover`.
     largest_latency_ms : int, optional
-        For ``log-append-time``: no record takes longer from its creation to cluster 1. Default: the
-        largest that the partition itself shows.
+        For ``log-append-time``: the maximum time in ms from a record's creation to its append in
+        cluster 1. Default: the largest latency in the partition itself.
     clock_skew_ms : int
-        How far clocks may differ; taken off the bound. Needed where cluster 2 has LogAppendTime.
+        How far clocks may differ, in ms; subtracted from the bound. Needed if cluster 2 has
+        LogAppendTime.
     topic_prefix : str
-        What cluster 2 has before a topic's name, such as MirrorMaker 2's ``source.``.
+        The prefix of topic names in cluster 2, such as MirrorMaker 2's ``source.``.
     check : bool
-        Compare the records of both clusters; reads both partitions whole, and takes 40 bytes of
-        memory a record.
+        Whether to compare the records of both clusters; this reads both partitions completely and
+        needs 40 bytes of memory a record.
     match : "timestamp" or "content"
-        By what two records are the same: time, key and value, or key and value alone.
+        Two records are the same if time, key and value are equal, or only key and value.
 
     Yields
     ------
@@ -164,11 +165,11 @@ def failover(
     Raises
     ------
     NoCommittedOffsetsError
-        If no positions are given and the source has none.
+        If `offsets` is not given and the source has no committed offsets.
     FailoverError
         If a partition is not in both clusters, or no latency is known.
     KafkaStoreError
-        If a partition can't be read.
+        If a partition cannot be read.
     """
     job = FailoverJob(by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match)
     here, there = open_paths(source), open_paths(target)

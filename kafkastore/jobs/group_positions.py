@@ -1,4 +1,4 @@
-"""What consumer groups have committed, and where those partitions are: the items of two jobs."""
+"""Committed offsets of consumer groups with their partitions: the items of two jobs."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,10 +14,10 @@ from kafkastore.store.log_store import AnyPartition, LogStore
 
 
 class GroupPosition(NamedTuple):
-    """What a group has committed for a partition.
+    """A group's committed offset in a partition.
 
-    `copies` are the places of the partition, none where the store does not have it; `target` those
-    in another cluster.
+    `copies` are the places of the partition, empty if the store does not have it; `target` are
+    those in another cluster.
     """
 
     key: OffsetCommitKey
@@ -27,7 +27,7 @@ class GroupPosition(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of the logs in both clusters."""
+        """Size of the logs in both clusters, in bytes."""
         return weight(self.copies) + weight(self.target)
 
     def columns(self) -> Row:
@@ -48,7 +48,7 @@ def committed_positions(
     offsets: Mapping[OffsetCommitKey, int] | None = None,
     unreadable: dict[TopicPartition, CorruptionError] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
-    """Return what groups have committed, or `offsets` where they are given, for some partitions."""
+    """Return the committed offsets, or `offsets` if given, of some groups and partitions."""
     if offsets is None:
         committed = committed_offsets(store, groups, unreadable=unreadable)
     else:
@@ -75,7 +75,7 @@ def position_items(
     topic_prefix: str = "",
     is_weighed: bool = True,
 ) -> list[GroupPosition]:
-    """Find the partition of each position, also in another cluster that prefixes its topics."""
+    """Find the partition of each committed offset, also in a cluster that prefixes its topics."""
     items = []
     for key, each in committed.items():
         here = TopicPartition(key.topic, key.partition)

@@ -1,4 +1,4 @@
-"""What the segments of partitions hold: each partition is read once, in bounded memory."""
+"""Contents of the segments of partitions; each partition is read once, in bounded memory."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ from kafkastore.store.sample_times import sample_times
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Times that a partition is asked for at most, unless they are given.
+#: The maximum number of times to look up in a partition, unless they are given.
 MOST_TIMES = 200
-#: Records of a partition that are kept as samples, to draw its times.
+#: The maximum number of sampled records of a partition, to draw its times.
 MOST_SAMPLES = 256
 
 
 class SegmentInventory(NamedTuple):
-    """What one segment holds.
+    """The contents of one segment.
 
-    `last_modified_ms` and `size` are those of the ``.log``; `largest_timestamp` is None where no
-    record has one; `records` are counted without transaction markers, index entries without
-    padding, None where the file is missing.
+    `last_modified_ms` and `size` are those of the ``.log``; `largest_timestamp` is None if no
+    record has one. `records` excludes transaction markers; index entries exclude padding, and are
+    None if the file is missing.
     """
 
     base_offset: int
@@ -41,11 +41,11 @@ class SegmentInventory(NamedTuple):
 
 
 class PartitionInventory(NamedTuple):
-    """What one partition holds.
+    """The contents of one partition.
 
-    `readable_end` is the exclusive end of what can be read of a corrupt log, else None; `error`
-    says why it ends there. `samples` are timestamps and offsets of records spread over the log;
-    `times` are those to ask for, ms since 1970, rising; none of a partition that cannot be read.
+    `readable_end` is the exclusive end of the readable part of a corrupt log, else None; `error` is
+    the reason. `samples` are timestamps and offsets of records spread over the log; `times` are
+    those to look up, ms since 1970, in increasing order, empty if the partition cannot be read.
     """
 
     place: Place
@@ -61,10 +61,10 @@ class PartitionInventory(NamedTuple):
 
 @dataclass(frozen=True)
 class InventoryJob(PartitionJob[PartitionInventory]):
-    """Read each partition once; report what its segments hold, and how far it can be read.
+    """Read each partition once; report the contents of its segments, and how far it is readable.
 
-    With `spread_times`, times to ask for are chosen: so many spread over its records, the others
-    where answers can differ.
+    `spread_times` chooses times to look up: this many spread over the records, and others where
+    answers can differ.
     """
 
     spread_times: int = 0
@@ -80,7 +80,7 @@ class InventoryJob(PartitionJob[PartitionInventory]):
         return [(name, pa.int64()) for name in names]
 
     def run(self, item: Copies) -> PartitionInventory:
-        """Read a partition; one that cannot be read is a result with its error."""
+        """Read a partition; an unreadable one gives a result with its error."""
         if len(item) > 1:
             name = f"{item[0].topic}-{item[0].partition}"
             raise DuplicatePartitionError({name: [each.path for each in item]})
@@ -110,7 +110,7 @@ class InventoryJob(PartitionJob[PartitionInventory]):
         )
 
     def rows(self, result: PartitionInventory) -> Iterator[Row]:
-        """Yield a row for each segment; one more for an error, one alone where there is none."""
+        """Yield a row for each segment; one for an error, or if there are no segments."""
         of_partition = {
             "log_start_offset": result.log_start_offset,
             "log_end_offset": result.log_end_offset,
@@ -123,7 +123,7 @@ class InventoryJob(PartitionJob[PartitionInventory]):
 
 
 class _Reading:
-    """What is known of a partition while it is read."""
+    """The results so far while a partition is read."""
 
     def __init__(self) -> None:
         self.log_start_offset = self.next_offset = 0
@@ -136,15 +136,15 @@ class _Reading:
         self._seen, self._stride = 0, 1
 
     def read(self, log: PartitionLog) -> None:
-        """Read all records of a partition, as far as they can be read."""
+        """Read all records of a partition, as far as they are readable."""
         self._begin(log)
         for batch in log.to_arrow(["offset", "timestamp"]):
-            # Timestamps that do not fit Arrow's microseconds are null there.
+            # Timestamps outside the range of Arrow's microseconds are null there.
             stamps = batch.column(1).fill_null(-1000).cast("int64").to_numpy() // 1000
             self.add(batch.column(0).to_numpy(), stamps)
 
     def _begin(self, log: PartitionLog) -> None:
-        """Note what is known without reading the log."""
+        """Record what is known without reading the log."""
         self.log_start_offset = self.next_offset = log.log_start_offset
         bases = [segment.base_offset for segment in log.segments]
         self._bases = np.array(bases, np.int64)
@@ -181,11 +181,11 @@ class _Reading:
             self._stride *= 2
 
     def samples(self) -> tuple[tuple[int, int], ...]:
-        """Return timestamps and offsets of the records kept."""
+        """Return timestamps and offsets of the sampled records."""
         return tuple(zip(self._stamps.tolist(), self._offsets.tolist(), strict=True))
 
     def segments(self) -> tuple[SegmentInventory, ...]:
-        """Return what is known of the segments."""
+        """Return the inventory of the segments."""
         return tuple(
             SegmentInventory(
                 base, size, modified, largest if largest >= 0 else None, records, offsets, times

@@ -1,6 +1,6 @@
-"""What a job is: items of a store, a function of one item, and the rows of its results.
+"""The base class of jobs: items of a store, a function of one item, and the rows of its results.
 
-The Python API, the command line and Spark's tables are made of the same jobs. A runner
+The Python API, the command line and Spark's tables use the same jobs. A runner
 (`kafkastore.jobs.runner`, or `kafkastore.spark.spread`) calls `Job.run` for the items.
 """
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-#: Values by the names of columns; a column that is not named is null.
+#: Values by column name; a missing column is null.
 Row = Mapping[str, Any]
 
 
 class Job(ABC, Generic[ItemT, ResultT]):
-    """Work on many items, one after the other or in parallel.
+    """Work on many items, one after another or in parallel.
 
-    A subclass is a frozen dataclass of the job's options: it is pickled for Spark's executors.
+    A subclass is a frozen dataclass of the job's options, which is pickled for Spark's executors.
     """
 
     @abstractmethod
@@ -49,7 +49,7 @@ class Job(ABC, Generic[ItemT, ResultT]):
     @staticmethod
     @abstractmethod
     def columns() -> list[tuple[str, pa.DataType]]:
-        """Return the table's own columns: without those of every table, and ``error``."""
+        """Return the table's own columns, without those of every table and without ``error``."""
 
     @abstractmethod
     def place(self, item: ItemT) -> Row:
@@ -60,7 +60,7 @@ class Job(ABC, Generic[ItemT, ResultT]):
         """Return about how many bytes are read for an item."""
 
     def schema(self) -> pa.Schema:
-        """Return the columns of the job's table."""
+        """Return the schema of the job's table."""
         import pyarrow as pa
 
         return pa.schema([*place_fields(), *self.columns(), ("error", pa.string())])
@@ -68,15 +68,15 @@ class Job(ABC, Generic[ItemT, ResultT]):
     def outcomes(
         self, items: Sequence[ItemT], runner: Runner
     ) -> Iterator[tuple[ItemT, ResultT | Failed]]:
-        """Yield each item with its result; what is raised for an item does not stop the others."""
+        """Yield each item with its result; an error for one item does not stop the others."""
         return zip(items, runner(partial(attempt, self.run), items, weigh=self.weigh), strict=True)
 
     def results(self, items: Iterable[ItemT], runner: Runner) -> Iterator[ResultT]:
-        """Yield the result of each item; raise what is raised for one in its turn."""
+        """Yield the result of each item; an error for an item is raised at its turn."""
         return iter(runner(self.run, items, weigh=self.weigh))
 
     def rows_of(self, item: ItemT) -> Iterator[Row]:
-        """Yield the rows of an item's table; what fails is the ``error`` of the last one."""
+        """Yield the rows of an item's table; a failure is the ``error`` of the last row."""
         place = self.place(item)
         try:
             for row in self.rows(self.run(item)):
@@ -89,7 +89,7 @@ class Job(ABC, Generic[ItemT, ResultT]):
 
 
 class PartitionJob(Job[Copies, ResultT]):
-    """Work on each partition of a store, which `run` opens by `open_copies`."""
+    """Work on each partition of a store; `run` opens it by `open_copies`."""
 
     @staticmethod
     def items(
@@ -98,7 +98,7 @@ class PartitionJob(Job[Copies, ResultT]):
         *,
         is_weighed: bool = True,
     ) -> list[Copies]:
-        """List the partitions of a store, or some of them; see `chosen_copies`."""
+        """Return all or some partitions of a store; see `chosen_copies`."""
         return chosen_copies(store, partitions, is_weighed=is_weighed)
 
     def place(self, item: Copies) -> Row:

@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, in offsets, in records, and in time."""
+"""The lag of consumer groups in offsets, in records, and in time."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -92,7 +92,7 @@ class LagJob(Job[GroupPosition, PartitionLag]):
         }
 
     def place(self, item: GroupPosition) -> Row:
-        """Return where the partition is, the group, and its committed offset."""
+        """Return the partition's place, the group, and its committed offset."""
         return {**item.columns(), "offset": item.committed.offset}
 
     def weigh(self, item: GroupPosition) -> int:
@@ -110,27 +110,27 @@ def lag(
     isolation: Isolation = "read_uncommitted",
     on_corrupt: OnCorrupt = "raise",
 ) -> Iterator[PartitionLag]:
-    """Measure how far groups are behind.
+    """Measure the lag of consumer groups in offsets, in records, and in time.
 
     Parameters
     ----------
     path : path-like, list of path-like or LogStore
-        Log directories or partition directories of one broker; nothing is altered.
+        Log directories or partition directories of one broker; they are not changed.
     groups : sequence of str
-        Only these; none: all.
+        Report only these groups; all if empty.
     partitions : collection, optional
-        Only what is committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Only offsets committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
     offsets : mapping, optional
-        Committed offsets by group, topic and partition. Default: what the store's own
-        ``__consumer_offsets`` has.
+        Committed offsets by group, topic and partition. Default: those in the store's own
+        ``__consumer_offsets``.
     now : int, optional
-        ms since 1970, until when lag in time counts. Default: until the newest record of each
-        partition that was not read, which makes sense of a dead broker's disk.
+        ms since 1970, the end of the lag in time. Default: the newest unread record of each
+        partition, which is useful for the disk of a dead broker.
     isolation : str
-        "read_uncommitted", or "read_committed": no records of aborted transactions, up to the last
-        stable offset.
+        "read_uncommitted", or "read_committed": without records of aborted transactions, up to the
+        last stable offset.
     on_corrupt : "raise", "skip" or "stop"
-        As for `PartitionLog.batches`; what is skipped is in each `PartitionLag`.
+        As for `PartitionLog.batches`; each `PartitionLag` lists what is skipped.
 
     Yields
     ------
@@ -140,9 +140,9 @@ def lag(
     Raises
     ------
     NoCommittedOffsetsError
-        If no offsets are given and the store has none.
+        If `offsets` is not given and the store has no committed offsets.
     KafkaStoreError
-        If a partition can't be read.
+        If a partition cannot be read.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How long records take from their creation to the broker's log."""
+"""The time that records take from their creation to the broker's log."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,19 +27,19 @@ from kafkastore.store.log_store import AnyPartition, LogStore
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Columns of percentiles.
+#: Percentiles by column name.
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p99_ms": 99.0, "p99_9_ms": 99.9}
 
 
 class MeasuredPartition(NamedTuple):
-    """A partition, and the same one in another cluster, which may not have it."""
+    """A partition, and the same one in another cluster, if that has it."""
 
     copies: Copies
     created_in: Copies
 
     @property
     def topic(self) -> str:
-        """Its topic."""
+        """The partition's topic."""
         return self.copies[0].topic
 
 
@@ -47,7 +47,7 @@ class MeasuredPartition(NamedTuple):
 class LatencyJob(Job[MeasuredPartition, Latency]):
     """Measure the latency of each partition's records.
 
-    Create times are those that batches kept, those in a record header, or those of another cluster.
+    Create times come from the batches, from a record header, or from another cluster.
     """
 
     create_time_header: str | None = None
@@ -66,7 +66,7 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
         *,
         is_weighed: bool = True,
     ) -> list[MeasuredPartition]:
-        """Find partitions of a store in another cluster, too."""
+        """Return partitions of a store, each with the same one in another cluster."""
         return [
             MeasuredPartition(
                 copies_of(store, each, is_weighed=is_weighed),
@@ -107,7 +107,7 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
         }
 
     def place(self, item: MeasuredPartition) -> Row:
-        """Return where the partition is."""
+        """Return the columns that name the partition."""
         return columns_of(item.copies)
 
     def weigh(self, item: MeasuredPartition) -> int:
@@ -136,40 +136,40 @@ def latency(
     created_in: Paths | LogStore | None = None,
     on_corrupt: OnCorrupt = "raise",
 ) -> Iterator[Latency]:
-    """Measure the time from creation to append of records, topic by topic.
+    """Measure the time from creation to append of records, by topic.
 
     Parameters
     ----------
     path : path-like, list of path-like or LogStore
         Log directories or partition directories of one broker; every batch is read.
     topics : sequence of str
-        Only these; none: all that the store has.
+        Measure only these topics; all of the store if empty.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Measure only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     create_time_header : str, optional
         Name of a record header in which the producer wrote its time, as decimal digits or as 8
-        bytes, big-endian; ms since 1970. Default: what the batches have kept.
+        bytes, big-endian; ms since 1970. Default: the create times in the batches.
     created_in : path-like, list of path-like or LogStore, optional
-        Another cluster with the same topics and partitions, whose records have create times. They
-        are found by key and value, the first of equal ones for the first; takes 40 bytes of memory
-        a record.
+        Another cluster with the same topics and partitions, whose records have create times.
+        Records are matched by key and value, the first of equal ones with the first; this needs 40
+        bytes of memory a record.
     on_corrupt : "raise", "skip" or "stop"
-        As for `PartitionLog.batches`; what is skipped is in each `Latency`.
+        As for `PartitionLog.batches`; each `Latency` lists what is skipped.
 
     Yields
     ------
     Latency
-        In the order of topics, for those without any latency too.
+        In the order of topics, including topics without any latency.
 
     Raises
     ------
     KafkaStoreError
-        If a partition can't be read.
+        If a partition cannot be read.
 
     Notes
     -----
-    Memory: some 16 bytes for each latency in ms that occurs, and a few times that while they are
-    sorted; nothing grows with the number of records.
+    Memory: about 16 bytes for each distinct latency in ms, and a few times that during sorting; it
+    does not grow with the number of records.
     """
     check_collection("topics", topics)
     store = open_paths(path)

@@ -1,4 +1,4 @@
-"""Where partitions are: listed where a job is started, opened where its work is done."""
+"""Places of partitions: listed where a job starts, opened where its work is done."""
 from __future__ import annotations
 
 import os
@@ -18,17 +18,17 @@ from kafkastore.store.partition_log import PartitionLog
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a partition can fail with: our own errors, and those of the operating system.
+#: The errors that a partition can fail with: our own, and those of the operating system.
 FAILURES = (KafkaStoreError, OSError)
-#: One path or several, as every job takes them.
+#: One path or several, as every job accepts them.
 Paths = AnyPath | Sequence[AnyPath]
 
 
 class Place(NamedTuple):
-    """Where one partition is.
+    """The place of one partition.
 
-    `root` is the log directory around it, whose checkpoints bound it, or None; `path` the partition
-    directory; `bytes` the size of its ``.log`` files, by which work is shared out.
+    `root` is the log directory around it, whose checkpoints bound it, or None; `path` is the
+    partition directory; `bytes` is the size of its ``.log`` files, by which work is divided.
     """
 
     store: str
@@ -39,17 +39,17 @@ class Place(NamedTuple):
     bytes: int
 
 
-#: A partition in each directory that has it: in one only, unless it is duplicate.
+#: The places of one partition: more than one only if it is duplicate.
 Copies = tuple[Place, ...]
 
 
 def places_of(name: str, store: LogStore) -> list[Place]:
-    """List the partitions of a store, which is called `name` in the results."""
+    """Return the places of a store's partitions; results call the store `name`."""
     return [place_of(store.partitions[each])._replace(store=name) for each in store.partitions]
 
 
 def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
-    """Return the place of a partition, whose size is 0 unless it `is_weighed`."""
+    """Return the place of a partition; its size is 0 unless `is_weighed`."""
     root = None if log.log_dir is None else str(log.log_dir.path)
     size = 0
     if is_weighed:
@@ -63,7 +63,7 @@ def place_of(log: PartitionLog, *, is_weighed: bool = True) -> Place:
 def copies_of(
     store: LogStore, topic_partition: TopicPartition, *, is_weighed: bool = True
 ) -> Copies:
-    """Return the places of a partition, none where the store does not have it."""
+    """Return the places of a partition, empty if the store does not have it."""
     if topic_partition not in store.partitions:
         return ()
     logs = store.partitions.copies(topic_partition)
@@ -73,7 +73,7 @@ def copies_of(
 def chosen_copies(
     store: LogStore, partitions: Iterable[AnyPartition] | None = None, *, is_weighed: bool = True
 ) -> list[Copies]:
-    """Return the places of a store's partitions, or of some; `KeyError` for a missing one."""
+    """Return the places of all or some partitions; raise `KeyError` for a missing one."""
     chosen = list(store.partitions) if partitions is None else store.chosen(partitions)
     return [copies_of(store, each, is_weighed=is_weighed) for each in chosen]
 
@@ -86,7 +86,7 @@ def store_of(copies: Collection[Place]) -> LogStore:
 
 
 def open_copies(copies: Collection[Place]) -> PartitionLog:
-    """Open a partition; a duplicate one is a `DuplicatePartitionError`."""
+    """Open a partition; raise `DuplicatePartitionError` if it has several places."""
     store = store_of(copies)
     (topic_partition,) = store.partitions
     return store.partitions[topic_partition]
@@ -102,7 +102,7 @@ def open_place(place: Place) -> PartitionLog:
 
 
 def weight(copies: Iterable[Place]) -> int:
-    """Return how many bytes of log there are."""
+    """Return the total size of the logs in bytes."""
     return sum(place.bytes for place in copies)
 
 
@@ -118,7 +118,7 @@ def columns_of(copies: Sequence[Place]) -> Mapping[str, Any]:
 
 
 def place_fields() -> list[tuple[str, pa.DataType]]:
-    """Return the columns that every table begins with."""
+    """Return the first columns of every table."""
     import pyarrow as pa
 
     return [
@@ -130,7 +130,7 @@ def place_fields() -> list[tuple[str, pa.DataType]]:
 
 
 def open_paths(paths: Paths | LogStore) -> LogStore:
-    """Open one or several paths as a store; return a store as it is."""
+    """Open one or several paths as a store; return a store unchanged."""
     if isinstance(paths, LogStore):
         return paths
     if not isinstance(paths, str | os.PathLike) and not (
@@ -146,7 +146,7 @@ def listed(paths: Paths) -> list[AnyPath]:
 
 
 def store_around(path: Path, store: LogStore) -> str | None:
-    """Name the log directory that a file is in."""
+    """Return the log directory that contains a file."""
     for log_dir in store.log_dirs:
         if log_dir.path in path.parents:
             return str(log_dir.path)
@@ -170,5 +170,5 @@ def _states(root: Path) -> Iterator[tuple[int, int] | None]:
 
 @lru_cache(maxsize=16)
 def _log_dir(root: Path, _state: tuple[tuple[int, int] | None, ...]) -> LogDir:
-    """Parse checkpoints once for all partitions of a task, and again when they have changed."""
+    """Parse checkpoints once for all partitions of a task, and again after they change."""
     return LogDir(root)

@@ -1,6 +1,6 @@
-"""Plans of changes to a log directory whose partitions are read elsewhere, as by executors.
+"""Plans of changes to a log directory whose partitions are read elsewhere, such as by executors.
 
-They are the plans that this process would make by itself, change for change.
+The plans are the same, change for change, as those that this process would make alone.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kafkastore.versions import rules_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-#: Told of a partition that can't be read, and why; without it, the error is raised.
+#: Called with a partition that cannot be read, and its error; without it, the error is raised.
 Fail = Callable[[Place, Exception], None]
 
 
@@ -45,21 +45,10 @@ def survey(
     partitions: Collection[AnyPartition] | None = None,
     failed: Fail | None = None,
 ) -> Survey:
-    """Look at a log directory as `kafkastore.migration.survey` does.
+    """Survey a log directory as `kafkastore.migration.survey` does, with the same result.
 
-    Parameters
-    ----------
-    run : callable
-        Does the work on the partitions: `spread` with a session.
-    path, mtimes, index_interval_bytes, read_logs, partitions
-        As there.
-    failed : callable, optional
-        Told of each partition that can't be read, which is left out; by default that is raised.
-
-    Returns
-    -------
-    Survey
-        The same.
+    `run` does the work on the partitions, for example `spread` with a session. `failed` is called
+    for each partition that cannot be read, which is skipped; without it the error is raised.
     """
     places = places_in(path, partitions)
     found = migration.survey(path, index_interval_bytes=index_interval_bytes, partitions=())
@@ -81,18 +70,9 @@ def survey(
 def survey_place(
     asked: tuple[Place, Mapping[str, int]], *, read_logs: bool, index_interval_bytes: int
 ) -> PartitionSurvey:
-    """Look at one partition; see `kafkastore.migration.survey_partition`.
+    """Survey one partition; see `kafkastore.migration.survey_partition`.
 
-    Parameters
-    ----------
-    asked : tuple of Place and mapping of str to int
-        The partition, and what is known of its modification times.
-    read_logs, index_interval_bytes : bool, int
-        As there.
-
-    Returns
-    -------
-    PartitionSurvey
+    `asked` has the partition and its known modification times.
     """
     place, mtimes = asked
     found: PartitionSurvey = migration.survey_partition(
@@ -115,21 +95,9 @@ def plan_reindex(
     partitions: Collection[AnyPartition] | None = None,
     failed: Fail | None = None,
 ) -> ReindexPlan:
-    """Plan as `kafkastore.plan_reindex` does.
+    """Plan as `kafkastore.plan_reindex` does, with the same result.
 
-    Parameters
-    ----------
-    run : callable
-        Does the work on the partitions: `spread` with a session.
-    path, rules, index_interval_bytes, up_to_damage, partitions
-        As there.
-    failed : callable, optional
-        Told of each partition that can't be read, which is left out; by default that is raised.
-
-    Returns
-    -------
-    ReindexPlan
-        The same.
+    `run` and `failed` are as for `survey`.
     """
     rules_of(rules)
     interval = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
@@ -148,19 +116,7 @@ def plan_reindex(
 def reindex_place(
     place: Place, *, rules: str, index_interval_bytes: int, up_to_damage: bool
 ) -> ReindexedPartition:
-    """Plan one partition; see `kafkastore.checks.reindex`.
-
-    Parameters
-    ----------
-    place : Place
-        The partition.
-    rules, index_interval_bytes, up_to_damage : str, int, bool
-        As there.
-
-    Returns
-    -------
-    ReindexedPartition
-    """
+    """Plan one partition; see `kafkastore.checks.reindex`."""
     return reindex_partition(
         open_place(place), rules, index_interval_bytes, up_to_damage=up_to_damage
     )
@@ -172,28 +128,10 @@ def places_in(
     *,
     is_weighed: bool = True,
 ) -> list[Place]:
-    """List partitions of one log directory, each of which is in one place.
+    """Return partitions of a log directory, or of one partition directory, by topic and number.
 
-    Parameters
-    ----------
-    path : path-like
-        A log directory, or a partition directory.
-    partitions : collection, optional
-        Only these.
-    is_weighed : bool
-        As for `place_of`.
-
-    Returns
-    -------
-    list of Place
-        By topic and partition.
-
-    Raises
-    ------
-    NotALogDirectoryError
-        If the path is neither.
-    KeyError
-        If one of `partitions` is not there.
+    Each partition has one place. Raises `NotALogDirectoryError` if the path is neither, and
+    `KeyError` if one of `partitions` is missing.
     """
     root = to_path(os.path.abspath(open_path(path)))
     return [
@@ -202,17 +140,12 @@ def places_in(
 
 
 def directory_of(place: Place) -> str:
-    """Return a partition's directory relative to the log directory; empty where it is in none.
-
-    Parameters
-    ----------
-    place : Place
-    """
+    """Return a partition's directory relative to its log directory; empty if it is in none."""
     return "" if place.root is None else os.path.basename(place.path)
 
 
 def _check_within(place: Place, directories: Iterable[str]) -> None:
-    """Refuse what an executor sends for another partition than the one that it was given."""
+    """Raise an error if an executor's result is for another partition than the requested one."""
     for directory in directories:
         if directory != directory_of(place):
             raise InvalidPlanError(
@@ -227,7 +160,7 @@ def _told(
     place: Callable[[Item], Place],
     failed: Fail | None,
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield partitions and what comes of them; tell of those that can't be read."""
+    """Yield items and their results; report partitions that cannot be read to `failed`."""
     if failed is None:
         yield from zip(items, run(job, items, weigh=lambda each: place(each).bytes), strict=True)
         return

@@ -1,4 +1,4 @@
-"""What the next start of a broker does to log directories, partition by partition."""
+"""Prediction of what a broker's next start does to log directories, by partition."""
 from __future__ import annotations
 
 from collections import Counter
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class KnownPrediction(NamedTuple):
-    """What becomes of something that is no partition, and the log directory that it is in."""
+    """The prediction for a directory entry that is not a partition, and its log directory."""
 
     store: str | None
     prediction: Prediction
@@ -42,9 +42,9 @@ class KnownPrediction(NamedTuple):
 
 @dataclass(frozen=True)
 class PredictJob(Job[Place | KnownPrediction, Prediction]):
-    """Work out what a broker's next start does to each directory; options as for `predict_start`.
+    """Predict what a broker's next start does to each directory; options as for `predict_start`.
 
-    The bytes that files would get are in the result only `with_content`.
+    The result only has the bytes that files would get if `with_content`.
     """
 
     broker: str = "2.4"
@@ -61,7 +61,7 @@ class PredictJob(Job[Place | KnownPrediction, Prediction]):
         *,
         is_weighed: bool = True,
     ) -> list[Place | KnownPrediction]:
-        """List what is no partition, whatever was chosen, and then the partitions."""
+        """Return all entries that are not partitions, whatever was chosen, then the partitions."""
         logs = logs_to_predict(store, partitions)
         known = [
             KnownPrediction(store_around(each.path, store), each)
@@ -125,7 +125,7 @@ class PredictJob(Job[Place | KnownPrediction, Prediction]):
         yield row
 
     def place(self, item: Place | KnownPrediction) -> Row:
-        """Return where the directory is; topic and partition where it is one's."""
+        """Return the directory's columns; topic and partition if it is a partition."""
         if isinstance(item, Place):
             return columns_of([item])
         named = item.prediction.topic_partition
@@ -143,7 +143,7 @@ class PredictJob(Job[Place | KnownPrediction, Prediction]):
 
 @dataclass
 class PredictionSummary:
-    """What a start does to all directories together."""
+    """The predictions for all directories together."""
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     lost_bytes: int = 0
@@ -161,34 +161,34 @@ def predict_start(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
 ) -> Iterator[Prediction]:
-    """Work out what the next start of a broker does to log directories; nothing is altered.
+    """Predict what a broker's next start does to log directories; change nothing.
 
     Parameters
     ----------
     path : path-like, list of path-like or LogStore
-        Log directories or partition directories. One that lies in no log directory has no marker
-        and no checkpoints: all of it is recovered.
+        Log directories or partition directories. A partition directory outside a log directory has
+        no clean shutdown marker and no checkpoints: all of it is recovered.
     broker : str
-        Its version, such as ``2.4``.
+        The broker's version, such as ``2.4``.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``; what is no partition is told all
-        the same. Default: all.
+        Predict only for these partitions, each as ``("orders", 3)`` or ``"orders-3"``; entries that
+        are not partitions are always reported. Default: all.
 
     Yields
     ------
     Prediction
-        First what is no partition, then each partition, by topic and number.
+        First for entries that are not partitions, then for each partition, by topic and number.
 
     Raises
     ------
     NotALogDirectoryError
-        If a path is neither.
+        If a path is neither a log directory nor a partition directory.
     UnknownVersionError
-        If the version is none.
+        If `broker` is not a known version.
     KeyError
-        If one of `partitions` is not there.
+        If one of `partitions` does not exist.
     """
     job = PredictJob(broker, index_interval_bytes, with_content=True)
     yield from job.results(job.items(open_paths(path), partitions, is_weighed=False), run_here)

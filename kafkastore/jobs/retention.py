@@ -1,4 +1,4 @@
-"""Which segments a broker would delete, and what keeps the others."""
+"""The segments that a broker would delete, and the reasons why it keeps the others."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
@@ -81,22 +81,22 @@ def retention(
     now: int | None = None,
     version: str = NEWEST_VERSION,
 ) -> Iterator[PartitionRetention]:
-    """Tell what a broker's next look for old segments would do to each partition of a store.
+    """Find the segments that a broker's next retention check deletes.
 
     Parameters
     ----------
     path : path-like, list of path-like or LogStore
-        Log directories or partition directories of one broker; nothing is altered.
+        Log directories or partition directories of one broker; they are not changed.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     config : mapping, LogConfig or None
-        The topics' options by Kafka's names, such as ``{"retention.ms": 3600000}``; what is not
-        given has Kafka's default: ``retention.ms`` of 7 days. A mapping without ``cleanup.policy``
-        leaves Kafka's own topics compacted.
+        The topics' configuration by Kafka's names, such as ``{"retention.ms": 3600000}``. Missing
+        options have Kafka's defaults: ``retention.ms`` is 7 days. With a mapping without
+        ``cleanup.policy``, Kafka's own topics are still compacted.
     now : int, optional
         ms since 1970. Default: the clock.
     version : str
-        Of the broker.
+        The broker's version.
 
     Yields
     ------
@@ -106,11 +106,11 @@ def retention(
     Raises
     ------
     InvalidConfigError
-        If an option is none of a topic's, or has a value that Kafka refuses.
+        If an option is not a topic configuration, or has a value that Kafka rejects.
     UnknownVersionError
-        If the text is no version.
+        If `version` is not a known version.
     KafkaStoreError
-        If a partition can't be read.
+        If a partition cannot be read.
     """
     job = RetentionJob(config, now, version)
     items = job.items(open_paths(path), partitions, is_weighed=False)

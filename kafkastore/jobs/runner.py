@@ -1,4 +1,4 @@
-"""Who does the work of a job: this thread, or several threads. Spark's runner is `spark.spread`."""
+"""Runners of jobs: this thread, or several threads. `spark.spread` is the runner on Spark."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,13 +13,13 @@ Result = TypeVar("Result")
 
 
 class Failed(NamedTuple):
-    """What was raised for an item, as a value."""
+    """The error that was raised for an item, as a value."""
 
     error: Exception
 
 
 def attempt(work: Callable[[Item], Result], item: Item) -> Result | Failed:
-    """Call a function, and return what it raises."""
+    """Call a function; return its result, or its error as a value."""
     try:
         return work(item)
     except Exception as error:
@@ -30,7 +30,7 @@ def attempt(work: Callable[[Item], Result], item: Item) -> Result | Failed:
 def run_here(
     work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
 ) -> Iterator[Result]:
-    """Do the work in this thread, that for an item when its result is asked for."""
+    """Do the work in this thread, for each item when its result is requested."""
     return map(work, items)
 
 

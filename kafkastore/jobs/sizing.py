@@ -1,4 +1,4 @@
-"""How large indexes are, by interval and by time bucket."""
+"""Index sizes, by interval and by time bucket."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SizingJob(PartitionJob[Sizing]):
-    """Size the indexes of each partition; options as for `sizing`."""
+    """Compute the index sizes of each partition; options as for `sizing`."""
 
     intervals: Sequence[int] = INTERVALS
     buckets_ms: Sequence[int] = BUCKETS_MS
@@ -46,11 +46,11 @@ class SizingJob(PartitionJob[Sizing]):
         return [("kind", pa.string()), *((name, pa.int64()) for name in numbers)]
 
     def run(self, item: Copies) -> Sizing:
-        """Size one partition's indexes."""
+        """Compute the index sizes of one partition."""
         return sizing_of(open_copies(item), self.intervals, self.buckets_ms)
 
     def rows(self, result: Sizing) -> Iterator[Row]:
-        """Yield a row for each density: the indexes as they are, by interval, by time bucket."""
+        """Yield a row for each density: the existing indexes, by interval, by time bucket."""
         return sizing_rows(result)
 
 
@@ -72,7 +72,7 @@ def sizing_rows(found: Sizing) -> Iterator[Row]:
 
 
 def densities(found: Sizing) -> list[IndexSize]:
-    """List the indexes as they are, where there are some, and those by interval."""
+    """Return the sizes of the existing indexes, if any, and those by interval."""
     there = [] if found.as_it_is is None else [found.as_it_is]
     return [*there, *found.by_interval]
 
@@ -93,12 +93,12 @@ def sizing(
     buckets_ms: Sequence[int] = BUCKETS_MS,
     partitions: int = PARTITIONS,
 ) -> Sizing:
-    """Tell what indexes take: of a store, or by formula of a broker with so many partitions.
+    """Compute index sizes: of a store, or by formula for a number of partitions.
 
     Parameters
     ----------
     path : path-like, list of path-like or LogStore, optional
-        Log directories or partition directories: the headers of all batches are read. Without it,
+        Log directories or partition directories; the headers of all batches are read. Without it,
         each partition has 1 GiB of log, in one closed segment, with records in every second of one
         day.
     intervals : sequence of int
@@ -106,16 +106,17 @@ def sizing(
     buckets_ms : sequence of int
         Lengths of time buckets in ms.
     partitions : int
-        Without a path: how many.
+        The number of partitions, if `path` is not given.
 
     Returns
     -------
     Sizing
+        The sizes by interval and by time bucket.
 
     Raises
     ------
     TypeError, ValueError
-        If an interval or a bucket is no whole number, or less than 1.
+        If an interval or a bucket is not an int, or less than 1.
     CorruptionError
         As from `sizing_of`.
 

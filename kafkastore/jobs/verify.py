@@ -1,4 +1,4 @@
-"""Every file of a store checked against the others, partition by partition."""
+"""Checks of every file of a store against the others, by partition."""
 from __future__ import annotations
 
 import os
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 class PartitionToCheck(NamedTuple):
-    """A partition directory, and what is known of it by looking at others.
+    """A partition directory, and findings about it that come from other directories.
 
-    `duplicate` is a finding where another directory has the partition too, `topic_ids` those of a
-    topic id that differs from that of a partition before it.
+    `duplicate` is a finding if another directory has the partition too; `topic_ids` are findings if
+    its topic id differs from that of an earlier partition.
     """
 
     place: Place
@@ -50,7 +50,7 @@ class PartitionToCheck(NamedTuple):
 
 
 class CheckedFile(NamedTuple):
-    """What was found next to the partitions, and the log directory that it is in."""
+    """A finding next to the partitions, and its log directory."""
 
     store: str | None
     checked: CheckedPartition
@@ -64,7 +64,7 @@ def _never() -> bool:
 class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
     """Check all files of each partition; options as for `verify`.
 
-    `is_stopped` is asked before each segment whether to give up.
+    `is_stopped` is called before each segment; the check stops if it returns true.
     """
 
     sample: float = 1.0
@@ -83,7 +83,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
     ) -> Iterator[PartitionToCheck | CheckedFile]:
         """Yield what is next to the partitions, unless some were chosen, and then the partitions.
 
-        Topic ids that differ are found here where `has_topic_ids`, else by `with_topic_ids`.
+        Differing topic ids are found here if `has_topic_ids`, otherwise by `with_topic_ids`.
         """
         if chosen is None:
             yield from _next_to_partitions(store)
@@ -124,7 +124,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         return checked
 
     def rows(self, result: CheckedPartition) -> Iterator[Row]:
-        """Yield a row for each finding and failure; one without severity where there is none."""
+        """Yield a row for each finding and failure; one without severity if there are none."""
         counts = {}
         if result.topic_partition is not None:
             counts = {"segments": result.segments, "segments_read": result.segments_read}
@@ -136,7 +136,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
             yield counts
 
     def place(self, item: PartitionToCheck | CheckedFile) -> Row:
-        """Return where the partition is, or the file."""
+        """Return the columns that name the partition or the file."""
         if isinstance(item, PartitionToCheck):
             return columns_of([item.place])
         return {"store": item.store, "path": str(item.checked.path)}
@@ -170,7 +170,7 @@ def with_topic_ids(checked: Iterable[CheckedPartition]) -> Iterator[CheckedParti
 
 @dataclass
 class VerifySummary:
-    """What the check of a store comes to."""
+    """The totals of the check of a store."""
 
     findings: Counter[Severity] = field(default_factory=Counter)
     partitions: int = 0
@@ -195,37 +195,37 @@ def verify(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Finding]:
-    """Check every file of a store against the others; nothing is changed.
+    """Check every file of a store against the others; change nothing.
 
     Parameters
     ----------
     path : path-like, list of path-like or LogStore
         Log directories or partition directories.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``, and nothing beside them.
+        Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``, and nothing else.
     sample : float
-        Of how many segments the logs are read, above 0 and up to 1: names, small files and the
-        structure of indexes are checked of all. Chosen by their names, so that each run reads the
-        same ones, and always the last one of a partition.
+        The fraction of segments whose logs are read, above 0 and up to 1; names, small files and
+        the structure of indexes are always checked. The choice depends on the segments' names, so
+        that each run reads the same ones, and always includes the last segment of a partition.
     threads : int, optional
-        How many partitions are checked at once; by default as many as there are processors.
+        How many partitions to check in parallel. Default: the number of processors.
     progress : callable, optional
-        Called after each partition with how many are done, and of how many.
+        Called after each partition with the number of partitions done and their total number.
 
     Returns
     -------
     iterator of Finding
-        First of what is not of one partition, then in the order of partitions and segments. Its
-        `close` ends the threads before all is checked, and waits for them.
+        First the findings that do not belong to one partition, then in the order of partitions and
+        segments. Its `close` stops the check early, and waits for the threads.
 
     Raises
     ------
     NotALogDirectoryError
-        If a path is neither.
+        If a path is neither a log directory nor a partition directory.
     KeyError
-        If one of `partitions` is not there.
+        If one of `partitions` does not exist.
     OSError
-        If a file can't be opened; after the findings of its partition.
+        If a file cannot be opened; raised after the findings of its partition.
     """
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     stop = Stop()
@@ -240,7 +240,7 @@ def verify(
 
 
 class _Findings(Iterator[Finding]):
-    """Findings, and the threads that look for them; see `SideBySide` for how these end."""
+    """An iterator of findings, with the threads that find them; see `SideBySide` for their end."""
 
     def __init__(
         self, checked: SideBySide[Any, CheckedPartition], total: int, progress: Progress | None
@@ -256,7 +256,7 @@ class _Findings(Iterator[Finding]):
             raise
 
     def close(self) -> None:
-        """Look for no more, and wait for the threads; safe to repeat."""
+        """Stop the check and wait for the threads; safe to repeat."""
         self._findings = iter(())
         self._checked.close()
 
@@ -264,7 +264,7 @@ class _Findings(Iterator[Finding]):
 def _findings_of(
     checked: Iterable[CheckedPartition], total: int, progress: Progress | None
 ) -> Iterator[Finding]:
-    """Yield the findings of all partitions, and raise the first failure of one after its own."""
+    """Yield all findings; raise a partition's first failure after its findings."""
     done = 0
     for each in with_topic_ids(checked):
         yield from each.findings
@@ -276,7 +276,7 @@ def _findings_of(
 
 
 def _next_to_partitions(store: LogStore) -> Iterator[CheckedFile]:
-    """Yield the findings next to the partitions, and then the files that could not be opened."""
+    """Yield the findings next to the partitions, then the files that could not be opened."""
     failures: list[OSError] = []
     for finding in check_log_dirs(store.log_dirs, failures.append):
         checked = CheckedPartition(finding.path, [finding])
@@ -287,7 +287,7 @@ def _next_to_partitions(store: LogStore) -> Iterator[CheckedFile]:
 
 
 def _topic_id(log: PartitionLog) -> str | None:
-    """Read a partition's topic id; None where it has none, whatever the reason."""
+    """Return a partition's topic id; None if it has none, for whatever reason."""
     checking = check_topic_id(log)
     try:
         while True:

@@ -1,6 +1,6 @@
-"""Kafka log directories on Spark: a data source, jobs over partition directories, the pipeline.
+"""Kafka log directories on Spark: a data source, jobs over partition directories, a pipeline.
 
-Nothing is imported of Spark before it is used.
+Importing this package does not import PySpark.
 """
 from __future__ import annotations
 
@@ -16,7 +16,18 @@ __all__ = ["NoSparkError", "archive", "register", "session"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``kafkastore`` known to a session; see `data_source.register`."""
+    """Register the format ``kafkastore`` with a Spark session.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A classic session, or one of Spark Connect.
+
+    Notes
+    -----
+    If this package is installed, Spark finds the format by itself, through the module
+    `pyspark_kafkastore`.
+    """
     from kafkastore.spark.source import data_source
 
     data_source.register(spark)

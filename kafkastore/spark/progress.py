@@ -1,29 +1,28 @@
-"""How a long run tells what it is doing, for whoever draws it."""
+"""Progress of the pipeline, as a protocol for programs that show it."""
 from __future__ import annotations
 
 from typing import Protocol
 
 
 class PipelineProgress(Protocol):
-    """Told of each step of a run, in the thread that started the run.
+    """Callbacks for each step of a run, called in the thread that started the run.
 
-    A step is named by a few words (``verify``), told of when it starts, again and again while it
-    goes on, and when it is done; the next starts after that. A step that fails is not told of as
-    done.
+    A step has a short name (``verify``). It is reported when it starts, repeatedly while it runs,
+    and when it is done; then the next one starts. A step that fails is not reported as finished.
     """
 
     def step_started(self, step: str, unit: str, total: int | None) -> None:
-        """Take note of a step: what is counted, and how many there will be, if known."""
+        """Handle the start of a step that counts `unit`; `total` is None if not known yet."""
 
     def step_advanced(self, step: str, done: int, total: int | None) -> None:
-        """Take note of how many units are done so far; `total` may have become known, or grown."""
+        """Handle the number of units done so far; `total` may be known only now, or have grown."""
 
     def step_finished(self, step: str, seconds: float, summary: str) -> None:
-        """Take note of how long it took, and what came of it, in a few words."""
+        """Handle the end of a step: its duration and a short summary of its result."""
 
 
 class Silent:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
 
     def step_started(self, step: str, unit: str, total: int | None) -> None:
         """Do nothing."""

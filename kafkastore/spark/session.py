@@ -1,4 +1,4 @@
-"""A Spark session with everything set that the data source and the jobs rely on."""
+"""A Spark session with the settings that the data source and the jobs need."""
 from __future__ import annotations
 
 import atexit
@@ -28,7 +28,7 @@ GIBIBYTE = 1 << 30
 
 OF_ANY_SESSION = {
     "spark.sql.session.timeZone": "UTC",
-    # A reader that takes filters fails where this is off, and it is off by default.
+    # Off by default, and a data source whose reader accepts filters then fails.
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 
@@ -40,22 +40,22 @@ class NoSparkError(KafkaStoreError):
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(, *\d+)?\])?|local-cluster\[.+\]|(spark|k8s|sc)://.+|yarn"
 )
-#: Where masters listen that do not say so.
+#: Default ports, by URL scheme of the master.
 _PORTS = {"spark": 7077, "sc": 15002}
 _SECONDS_TO_ANSWER = 5.0
-#: Where an error of Java, or of gRPC, has what went wrong: not in its first line.
+#: Finds the reason in an error of Java or gRPC, which is not in the first line.
 _INNER_REASON = re.compile(r'(?:: |details = ")([^"].*?)"?$')
 _MASTERS = "name one like local[*], local[4], spark://host:7077 or sc://host:15002"
 
 
 class SparkStartError(KafkaStoreError):
-    """A Spark that does not start, or can't be reached."""
+    """Spark does not start, or its master cannot be reached."""
 
 
 def session(
     master: str = "local[*]", app_name: str = "kafkastore", **conf: str | int | bool
 ) -> SparkSession:
-    """Start a Spark session, or return the one that runs.
+    """Start a Spark session, or return the running one.
 
     Parameters
     ----------
@@ -65,29 +65,29 @@ def session(
     app_name : str
         The application's name.
     **conf
-        Spark's options by their own names; they win over those set here:
+        Spark options by their own names; they override those set here:
         ``session(**{"spark.driver.memory": "8g"})``.
 
     Returns
     -------
     SparkSession
-        Its time zone is UTC, its user interface and progress bar are off, it logs errors only, its
-        Python workers are this Python. A local one listens on 127.0.0.1 only. One that was already
-        running keeps its Java, its master and its other static options.
+        Its time zone is UTC, its user interface and progress bar are off, it logs errors only, and
+        its Python workers run this Python. A local session listens on 127.0.0.1 only. A session
+        that was already running keeps its Java, its master and its other static options.
 
     Raises
     ------
     NoSparkError
         If PySpark is not installed.
     NoJavaError
-        If there is no Java that Spark could run on.
+        If there is no Java that Spark can run on.
     SparkStartError
-        If the master is none, or can't be reached.
+        If `master` is invalid or cannot be reached.
 
     Notes
     -----
-    The environment of this process is as before afterwards; only Spark's own processes see the
-    variables that it takes.
+    The environment of this process does not change; only Spark's own processes get the environment
+    variables that they need.
     """
     try:
         from pyspark.sql import SparkSession
@@ -105,8 +105,8 @@ def session(
         builder = builder.config(name, value)
     with _environment(java_environment(find_java()) | _python_environment(is_local)):
         started = _started(builder, master)
-    # A thread that listens to Java prints a traceback when that ends; whoever waits for Java is
-    # told by an exception.
+    # A thread that listens to Java prints a traceback when Java ends; callers that wait for Java
+    # get an exception anyway.
     listener = getattr(started.sparkContext, "_accumulatorServer", None)
     if listener is not None:
         listener.handle_error = _say_nothing
@@ -114,11 +114,11 @@ def session(
 
 
 def _say_nothing(*_: object) -> None:
-    """Handle no error."""
+    """Ignore an error."""
 
 
 def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
-    """Make a session; say in a sentence why there is none."""
+    """Start a session; raise a `SparkStartError` with a one-sentence reason if that fails."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PySparkImportError
 
@@ -134,7 +134,7 @@ def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
 
 
 def _check_answers(master: str) -> None:
-    """Raise an `OSError` where nobody listens: Spark itself would go on trying for minutes."""
+    """Raise an `OSError` if nothing listens at the master; Spark itself would retry for minutes."""
     from pyspark import SparkContext
 
     scheme, _, places = master.partition("://")
@@ -145,7 +145,7 @@ def _check_answers(master: str) -> None:
         url = urlsplit(f"//{place}")
         host, port = url.hostname or "", url.port or _PORTS[scheme]
         if scheme == "sc" and getproxies() and not proxy_bypass(host):
-            return  # gRPC goes by way of the proxy
+            return  # gRPC connects through the proxy
         try:
             socket.create_connection((host, port), _SECONDS_TO_ANSWER).close()
         except OSError as error:
@@ -156,17 +156,9 @@ def _check_answers(master: str) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Return why Spark failed, of all that it tells.
+    """Return one line, without a full stop, that says why Spark failed.
 
-    Parameters
-    ----------
-    error : BaseException
-        As PySpark or Py4J raises it: with a stack of Java's, or of a worker's Python.
-
-    Returns
-    -------
-    str
-        One line, without a full stop.
+    `error` is an error of PySpark or Py4J, with a stack trace of Java or of a Python worker.
     """
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
@@ -179,7 +171,7 @@ def reason(error: BaseException) -> str:
 def _remote_session(
     master: str, app_name: str, conf: Mapping[str, str | int | bool]
 ) -> SparkSession:
-    """Connect to a server, with what a client may choose; the format is made known to it."""
+    """Connect to a server with the options that a client may set, and register the format."""
     from pyspark.errors import PySparkImportError
     from pyspark.sql import SparkSession
 
@@ -211,36 +203,36 @@ def _options(is_local: bool, chosen: Mapping[str, str]) -> Iterator[tuple[str, s
 
 
 def _local_options() -> Iterator[tuple[str, str]]:
-    """Yield what is right where everything runs on this machine."""
+    """Yield the options for a session in which everything runs on this machine."""
     yield "spark.driver.host", "127.0.0.1"
     yield "spark.driver.bindAddress", "127.0.0.1"
-    # In local mode the driver's heap is that of all tasks; Spark's own default is 1 GiB.
+    # In local mode all tasks share the driver's heap; Spark's own default is 1 GiB.
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     heap = min(max(memory // 4, GIBIBYTE), 4 * GIBIBYTE)
     yield "spark.driver.memory", f"{heap >> 20}m"
-    # Without these a table made on the way leaves spark-warehouse/, and with Hive's classes on the
-    # path metastore_db/ and derby.log as well, in the user's directory.
+    # Without these a temporary table leaves spark-warehouse/ in the user's directory, and also
+    # metastore_db/ and derby.log if Hive's classes are on the path.
     scratch = _scratch_folder()
     yield "spark.sql.catalogImplementation", "in-memory"
     yield "spark.sql.warehouse.dir", str(scratch / "warehouse")
-    # Between JVM and Python worker TCP loses 40 ms a task to delayed acknowledgements. The folder
-    # is ours alone, because the workers trust whoever reaches their socket.
+    # TCP between JVM and Python worker loses 40 ms a task to delayed acknowledgements. Only this
+    # user may access the folder, because workers trust every process that reaches their socket.
     if len(os.fsencode(scratch)) <= LONGEST_SOCKET_FOLDER:
         yield "spark.python.unix.domain.socket.enabled", "true"
         yield "spark.python.unix.domain.socket.dir", str(scratch)
 
 
 def _scratch_folder() -> Path:
-    """Make a folder for this process alone that goes when it ends."""
+    """Create a folder for this process only, deleted when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="kafkastore-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _python_environment(is_local: bool) -> dict[str, str]:
-    """Name the environment variables that choose workers' Python and a local driver's address."""
-    # Workers take python3 from PATH otherwise, which need not be the one with our packages. On a
-    # cluster this very path may not exist, so there a choice already made stands.
+    """Return the environment variables for the workers' Python and a local driver's address."""
+    # Otherwise workers run python3 from PATH, which may lack our packages. On a cluster this path
+    # may not exist, so an existing setting is kept there.
     python = sys.executable
     if is_local:
         return {
@@ -253,7 +245,7 @@ def _python_environment(is_local: bool) -> dict[str, str]:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
+    """Set environment variables in the `with` block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -267,5 +259,5 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _text(value: str | int | bool) -> str:
-    """Write an option as Spark does: ``true``, not ``True``."""
+    """Format an option as Spark does: ``true``, not ``True``."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What executors need of this package, as one archive that Spark carries to them."""
+"""An archive of this package and its libraries, which Spark copies to its executors."""
 from __future__ import annotations
 
 import importlib.util
@@ -12,44 +12,44 @@ from pathlib import Path
 from kafkastore.errors import KafkaStoreError
 
 FOLDER = "kafkastore-archive"
-#: PySpark's own workers cannot do without them, and they are large.
+#: PySpark's workers need them anyway, and they are large.
 ON_EXECUTORS = ("numpy", "pyarrow")
 OF_THE_COMMAND_LINE = ("click", "rich")
-#: In an editable installation these are not in the folder of the package.
+#: In an editable installation these are not in the package's folder.
 FOLDERS_ELSEWHERE = ("kafkastore.legacy", "kafkastore.migration")
 #: Only needed to compile, or to check types.
 SOURCES = (".pyx", ".pxd", ".h", ".pyi")
 
 
 class ArchiveError(KafkaStoreError):
-    """An archive for executors that can't be made."""
+    """An archive for executors cannot be built."""
 
 
 def archive(path: str | PathLike[str]) -> dict[str, str]:
-    """Write an archive of this package for executors that do not have it.
+    """Write an archive of this package for executors that do not have it installed.
 
     Parameters
     ----------
     path : path-like
-        The file to write, ``.zip``; one that is there is replaced.
+        The ``.zip`` file to write; an existing file is replaced.
 
     Returns
     -------
     dict
-        The options that make Spark carry it to its executors and put it on their path, for
-        `session` or for a builder of your own.
+        The options that make Spark copy the archive to its executors and put it on their Python
+        path, for `session` or for your own session builder.
 
     Raises
     ------
     ArchiveError
-        If the path does not end with ``.zip``, by which Spark knows what to unpack, or a library
-        can't be found.
+        If the path does not end with ``.zip``, which Spark needs to unpack it, or a library cannot
+        be found.
 
     Notes
     -----
-    In it are this package and the libraries it needs, as they are installed here, but numpy and
-    pyarrow, which the executors' Python must have. They are compiled: executors need the same
-    platform and the same version of Python.
+    The archive contains this package and the libraries it needs, as they are installed here, except
+    numpy and pyarrow, which the executors' Python must have. They are compiled: executors need the
+    same platform and the same version of Python.
 
     Examples
     --------
@@ -63,13 +63,13 @@ def archive(path: str | PathLike[str]) -> dict[str, str]:
             written.write(source, name)
     return {
         "spark.archives": f"{target}#{FOLDER}",
-        # Relative to an executor's own directory, where Spark unpacks it.
+        # Relative to the executor's working directory, where Spark unpacks the archive.
         "spark.executorEnv.PYTHONPATH": f"./{FOLDER}",
     }
 
 
 def _package() -> Iterator[tuple[str, Path]]:
-    """Yield the files of this package; nothing of it is imported for that."""
+    """Yield the files of this package without importing it."""
     yield from _files_of("kafkastore")
     for name in FOLDERS_ELSEWHERE:
         yield from _files_of(name)

@@ -1,9 +1,9 @@
-"""One function, many partition directories, few tasks: how Spark gets work.
+"""Distribution of work: one function, many partition directories, few Spark tasks.
 
-What is to be done is pickled into as many packs as there are tasks; a frame has one row for each,
-and `mapInArrow` calls the function for every item of a pack. So it is the same on Spark Connect,
-where there is neither an RDD nor an accumulator. Packs hold items in their order, and Spark hands
-out rows in the order of tasks: results need no sorting.
+The items are pickled into as many packs as there are tasks. A frame has one row for each pack, and
+`mapInArrow` calls the function for every item of a pack. This also works on Spark Connect, which
+has neither RDDs nor accumulators. Packs keep the order of the items, and Spark returns rows in the
+order of tasks, so results need no sorting.
 """
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
-#: What a worker does with one item: rows as mappings of columns.
+#: Returns the rows of one item, each a mapping of columns.
 Rows = Callable[[Any], Iterable[Row]]
 
-#: A task costs tens of ms; this many for each core even out what they have to do.
+#: A task costs tens of ms; several for each core even out the load.
 TASKS_PER_CORE = 4
-#: More to read is shared out to more tasks: what a lost machine takes with it is read again.
+#: Upper limit of one task's input: the tasks of a lost machine are read again.
 TASK_BYTES = 32 << 30
-#: How many rows a worker hands over at once.
+#: How many rows a worker returns at once.
 ROWS_IN_A_BATCH = 500
 
 
 class JobError(KafkaStoreError):
-    """An error of a job that can't travel between processes; its text could."""
+    """An error of a job that cannot be pickled; it has the error's text."""
 
 
 def spread(
@@ -51,28 +51,11 @@ def spread(
     weigh: Callable[[Item], int],
     progress: Progress | None = None,
 ) -> Iterator[Result]:
-    """Run a function over many items in few tasks, as `map` does in one process.
+    """Run a function over many items in few tasks; return the results in the order of `items`.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic, or of Spark Connect.
-    job : callable
-        A function of an importable module, or a `functools.partial` of one. Spark may call it twice
-        for an item, where a task is lost.
-    items : iterable
-        What it is called with.
-    weigh : callable
-        About how many bytes the job reads for an item.
-    progress : callable, optional
-        Called with about how many items are done, by whole tasks, and how many there are.
-
-    Returns
-    -------
-    iterator of object
-        The results, in the order of `items`. The work begins when the first is asked for; when that
-        comes all work is done, and Spark keeps the others until they are asked for, so that this
-        process need not hold them. What the job raised for an item is raised in its turn.
+    `job` must be importable, or a `functools.partial` of an importable function; it may run twice
+    for an item if a task is lost. `weigh` estimates the bytes that it reads. Work begins with the
+    first `next`, which returns when all work is done; an error for an item is raised at its turn.
     """
     import pyarrow as pa
 
@@ -86,7 +69,7 @@ def spread(
 
     def scale(done: int, tasks: int | None) -> None:
         nonlocal most
-        # One more task, known only when all others are done, adds up what they counted.
+        # A last task adds up the counts of the others, and is known only when they are done.
         most = max(most, len(items) * done // tasks if tasks else 0)
         if progress is not None:
             progress(most, len(items))
@@ -105,10 +88,10 @@ def spread(
 
 
 class _Kept(Iterator[Result]):
-    """Results that Spark keeps until they are asked for.
+    """Results that Spark keeps until they are requested.
 
-    Spark is told to drop them at the end, or by `close`. Not where the iterator is dropped: that
-    waits for an answer, and the garbage collector may run in any thread. The session's end does.
+    Spark drops them at the end, or by `close`, or with the session. There is no ``__del__``:
+    dropping waits for an answer, and the garbage collector may run in any thread.
     """
 
     def __init__(self, run: Callable[[], DataFrame]) -> None:
@@ -117,7 +100,7 @@ class _Kept(Iterator[Result]):
         self._rows: Iterator[Any] | None = None
 
     def __next__(self) -> Result:
-        """Return the next result; the first when all work is done."""
+        """Return the next result; the first call waits until all work is done."""
         try:
             if self._rows is None:
                 self._kept = self._run()
@@ -131,51 +114,27 @@ class _Kept(Iterator[Result]):
         return cast(Result, result)
 
     def close(self) -> None:
-        """Let Spark drop the results; safe to repeat."""
+        """Tell Spark to drop the results; safe to repeat."""
         self._rows, kept, self._kept = iter(()), self._kept, None
         if kept is not None:
             kept.unpersist()
 
 
 def table(spark: SparkSession, job: Job[Any, Any], items: Iterable[Any]) -> DataFrame:
-    """Make the table of a job; what fails for an item is the ``error`` of its last row.
+    """Return the table of a job; an error for an item is in the ``error`` of its last row.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic, or of Spark Connect.
-    job : Job
-        What is done with each item, and the rows that its results have.
-    items : iterable
-        As the job lists them.
-
-    Returns
-    -------
-    DataFrame
-        Nothing is run before the frame is used, and each use runs it again: `persist` one that is
-        used twice.
+    Nothing runs before the frame is used, and each use runs the job again: `persist` a frame that
+    is used twice.
     """
     return _frame(spark, job.rows_of, list(items), job.schema(), job.weigh)
 
 
 def even_packs(weights: Sequence[int], count: int) -> list[list[int]]:
-    """Share out items by weight, in their order.
+    """Divide items among at most `count` packs by weight (each above 0), in their order.
 
-    Parameters
-    ----------
-    weights : sequence of int
-        Each above 0.
-    count : int
-        How many packs at most.
+    Returns the items' numbers. No pack is empty, and none is heavier than an even share and the
+    heaviest item together.
 
-    Returns
-    -------
-    list of list of int
-        The items' numbers, rising from pack to pack; no pack is empty, and none heavier than an
-        even share and the heaviest item together.
-
-    Examples
-    --------
     >>> even_packs([5, 1, 1, 4, 3], 2)
     [[0, 1, 2], [3, 4]]
     """
@@ -194,7 +153,7 @@ def _frame(
     schema: pa.Schema,
     weigh: Callable[[Item], int],
 ) -> DataFrame:
-    """Make a frame of the rows of all items, a task for each pack."""
+    """Return a frame of the rows of all items, with a task for each pack."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     weights = [weigh(item) + 1 for item in items]
@@ -203,13 +162,13 @@ def _frame(
     packs = [pickle.dumps([items[number] for number in pack]) for pack in numbers]
     tasks = len(packs)
     work = _Work(rows_of, packs, schema, os.getcwd())
-    # As many slices as rows: each task has the row with the number of its pack.
+    # As many slices as rows: each task gets the row with the number of its pack.
     numbered = spark.range(0, tasks, 1, numPartitions=max(tasks, 1))
     return numbered.mapInArrow(work, from_arrow_schema(schema))
 
 
 class _Work:
-    """What a task does; called by a worker with the numbers of packs."""
+    """The function of a task; a worker calls it with the numbers of packs."""
 
     def __init__(
         self, rows_of: Rows, packs: list[bytes], schema: pa.Schema, directory: str
@@ -226,14 +185,14 @@ class _Work:
                     yield rows
 
     def _next(self, done: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """Go on in the driver's directory; back before the caller goes on, or drops the rest."""
+        """Compute the next batch in the driver's directory, then change back for the caller."""
         with _inside(self.directory):
             return next(done, None)
 
     def _pack(self, items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        # pyarrow 18 takes a map as pairs only.
+        # pyarrow 18 accepts a map only as pairs.
         maps = [each.name for each in self.schema if pa.types.is_map(each.type)]
         rows = (_with_pairs(row, maps) for item in items for row in self.rows_of(item))
         while batch := list(islice(rows, ROWS_IN_A_BATCH)):
@@ -241,13 +200,13 @@ class _Work:
 
 
 def _with_pairs(row: Row, maps: Sequence[str]) -> Row:
-    """Return a row with pairs for the mappings in some of its columns."""
+    """Return a row in which the mappings of some columns are lists of pairs."""
     return {**row, **{name: list(row[name].items()) for name in maps if row.get(name) is not None}}
 
 
 @contextlib.contextmanager
 def _inside(directory: str) -> Iterator[None]:
-    """Let relative paths mean what they mean to the driver, where its directory is here too."""
+    """Change to the driver's working directory, if it exists here, so that relative paths work."""
     try:
         before = os.getcwd()
         os.chdir(directory)
@@ -261,7 +220,7 @@ def _inside(directory: str) -> Iterator[None]:
 
 
 def _pickled(job: Callable[[Item], Result], item: Item) -> Iterator[Row]:
-    """Yield one row: whether the job raised, and what it raised or returned."""
+    """Yield one row: whether the job raised an error, and the error or the result."""
     try:
         yield {"result": dumps((False, job(item)))}
     except Exception as error:
@@ -275,17 +234,7 @@ def _pickled(job: Callable[[Item], Result], item: Item) -> Iterator[Row]:
 
 
 def dumps(value: object) -> bytes:
-    """Pickle a value; the errors in it keep their ``__cause__``, which `pickle` drops.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    bytes
-        For `pickle.loads`.
-    """
+    """Pickle a value; its errors keep their ``__cause__``, which `pickle` drops."""
     stream = io.BytesIO()
     _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(value)
     return stream.getvalue()
@@ -293,14 +242,14 @@ def dumps(value: object) -> bytes:
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:
-        """Return how an error that has a cause is made again."""
+        """Return how to rebuild an error that has a cause."""
         if isinstance(value, BaseException) and value.__cause__ is not None:
             return _caused, (value.__reduce_ex__(pickle.HIGHEST_PROTOCOL), value.__cause__)
         return NotImplemented
 
 
 def _caused(reduced: tuple[Any, ...], cause: BaseException) -> BaseException:
-    """Make an error again, and its cause."""
+    """Rebuild an error and set its cause."""
     make, arguments, *state = reduced
     error: BaseException = make(*arguments)
     if state and state[0]:
@@ -310,12 +259,12 @@ def _caused(reduced: tuple[Any, ...], cause: BaseException) -> BaseException:
 
 
 def _cores(spark: SparkSession) -> int:
-    """Count what can run at once."""
+    """Return how many tasks can run in parallel."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
     from pyspark.sql import functions
 
-    # A frame of numbers has as many slices as there are cores, if not told otherwise.
+    # By default a frame of numbers has as many slices as there are cores.
     slices = spark.range(1 << 20).select(functions.spark_partition_id().alias("slice"))
     (row,) = slices.agg(functions.max("slice")).collect()
     return int(row[0]) + 1

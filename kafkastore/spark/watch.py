@@ -1,4 +1,4 @@
-"""Spark jobs looked at while they run, and stopped at once when interrupted."""
+"""Spark jobs that report progress while they run, and stop at once when interrupted."""
 from __future__ import annotations
 
 import logging
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 SECONDS_BETWEEN_LOOKS = 0.1
-#: How long a stopped job may take to come back, before we no longer wait for it.
+#: How long to wait for a stopped job to return.
 SECONDS_TO_STOP = 10.0
 
 _WORKER_GONE = "Python worker exited unexpectedly"
 
 
 class SparkFailedError(KafkaStoreError):
-    """Spark itself fails, or a process of it is gone; what it was to do is not at fault."""
+    """Spark itself failed, or lost a process; the work is not at fault."""
 
 
 @contextmanager
 def failures_of_spark() -> Iterator[None]:
-    """Raise `SparkFailedError`, a sentence, for what Spark ends with in the `with` block.
+    """Raise `SparkFailedError`, with one sentence, for errors of Spark in the `with` block.
 
-    Errors of the work that Spark does, which `spread` raises as they are, are left alone.
+    Errors of the work itself, which `spread` raises unchanged, are not converted.
     """
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
@@ -54,33 +54,18 @@ def failures_of_spark() -> Iterator[None]:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Keep Py4J from telling with a traceback what its caller is told by an exception."""
+    """Suppress Py4J's tracebacks of errors that its caller gets as exceptions."""
     return "py4j" not in record.pathname
 
 
 def watch(
     spark: SparkSession, work: Callable[[], Result], progress: Progress | None = None
 ) -> Result:
-    """Do something with Spark, look at it meanwhile, and stop its jobs at once when interrupted.
+    """Run `work` in a thread of its own, report progress, and cancel its jobs when interrupted.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    work : callable
-        Runs Spark jobs; called in a thread of its own.
-    progress : callable, optional
-        Called in this thread with the tasks done and those known so far, again and again until the
-        work is done, and once after that.
-
-    Returns
-    -------
-    object
-        What `work` returned.
-
-    Notes
-    -----
-    PySpark's own answer to Ctrl-C leaves jobs running; so the work has a name by which it is
-    cancelled. Interrupts arrive in the main thread, which waits here.
+    `progress` is called in this thread with the tasks done and the tasks known so far, and once
+    more at the end. PySpark itself leaves jobs running after Ctrl-C, so the work gets a name by
+    which it is cancelled. Interrupts arrive in the main thread, which waits here.
     """
     jobs = _ConnectJobs(spark) if is_connect(spark) else _ClassicJobs(spark)
     results: list[Result] = []
@@ -112,32 +97,25 @@ def watch(
     if errors:
         raise errors[0]
     if progress is not None:
-        _, total = jobs.tasks_done()  # Spark counts a little later than it is done
+        _, total = jobs.tasks_done()  # Spark updates its counts a little late
         progress(total, total)
     return results[0]
 
 
-#: Where Java does no more than hand out work, its second compiler takes longer than it saves.
+#: If Java only distributes work, its second compiler takes longer than it saves.
 _QUICKLY_STARTED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
 @contextmanager
 def borrowed_session(master: str) -> Iterator[SparkSession]:
-    """Start a Spark session for a command, and stop it at the end if it was not there before.
+    """Start a Spark session for a command; stop it at the end if it was not running before.
 
-    Parameters
-    ----------
-    master : str
-        As for `kafkastore.spark.session`.
-
-    Yields
-    ------
-    SparkSession
+    `master` is as for `kafkastore.spark.session`.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # Each thread has an active session of its own, or none; a context is there for all of them.
+    # Active sessions are per thread; the context is shared by all threads.
     is_ours = (
         SparkSession.getActiveSession() is None and SparkContext._active_spark_context is None
     )
@@ -151,28 +129,28 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
         raise
     finally:
         if is_ours:
-            with suppress(SparkFailedError), failures_of_spark():  # which has been told before
+            with suppress(SparkFailedError), failures_of_spark():  # already reported
                 spark.stop()
 
 
 def _hush(spark: SparkSession) -> None:
-    """Let a JVM that is about to end do so in silence: its tasks complain of what is taken away."""
+    """Silence a JVM that is about to end; its tasks would report errors of the shutdown."""
     from py4j.protocol import Py4JError
 
     jvm = spark.sparkContext._jvm
     assert jvm is not None, "of a session that runs"
-    with suppress(ConnectionError, Py4JError):  # where the interrupt hit the JVM too
+    with suppress(ConnectionError, Py4JError):  # if the interrupt also reached the JVM
         spark.sparkContext.setLogLevel("OFF")
         jvm.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Tell whether a session speaks to a Spark Connect server."""
+    """Return whether a session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 class _ClassicJobs:
-    """The Spark jobs of one piece of work, where the driver is in this process."""
+    """The Spark jobs of one piece of work, with the driver in this process."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
@@ -205,13 +183,13 @@ class _ClassicJobs:
 
 
 class _ConnectJobs:
-    """The same, where a server runs them and tells of them."""
+    """The Spark jobs of one piece of work on a server, which reports them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._tag = f"kafkastore-{uuid.uuid4()}"
         self._done = 0, 0
-        # Declared as a class, but any function will do.
+        # Declared as a class, but any function works.
         spark.registerProgressHandler(self._look)  # type: ignore[arg-type]
 
     def _look(

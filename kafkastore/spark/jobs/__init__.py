@@ -1,6 +1,6 @@
-"""Jobs over every partition of a store, as tables of Spark, and those that change directories.
+"""Jobs over every partition of a store that return Spark tables, and jobs that change directories.
 
-``docs/jobs.md`` has their columns.
+``docs/jobs.md`` lists the columns of the tables.
 """
 from __future__ import annotations
 

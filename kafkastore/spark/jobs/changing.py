@@ -1,11 +1,11 @@
-"""Migrations and new indexes for whole stores: executors read and write, this process plans.
+"""Migrations and index rebuilds of whole stores: executors read and write, this process plans.
 
-1. Executors read the partitions; what each lacks comes together in one plan, here.
-2. Executors inspect all files of the plan; one that does not fit has the plan refused.
-3. This process locks the log directory and writes the plan into the undo area, and executors change
-   the files, with a journal for each partition; see `changes.apply`.
+1. Executors read the partitions; this process combines their results into one plan.
+2. Executors inspect all files of the plan; if one of them does not fit, the plan is refused.
+3. This process locks the log directory and writes the plan into the undo area; executors change
+   the files and write a journal for each partition (see `changes.apply`).
 
-So this process and the executors see the same storage under the same paths.
+This process and the executors must see the same storage under the same paths.
 """
 from __future__ import annotations
 
@@ -48,40 +48,40 @@ def migrate(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """Make the time indexes of log directories from before them, in place.
+    """Build the time indexes of log directories that predate them, in place.
 
     Parameters
     ----------
     spark : SparkSession
         Its executors see the storage under the same paths as this process.
     paths : path-like or sequence of path-like
-        Log directories, or partition directories; no broker has them open.
+        Log directories or partition directories. No broker may have them open.
     mode, entry_offset : str
         As for `kafkastore.migration.plan`.
     index_interval_bytes, mtimes : int, mapping of str to int
         As for `kafkastore.migration.survey`.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Migrate only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     undo_dir : path-like, optional
-        The directory in which undo areas are made; beside each log directory if left out.
+        The directory in which to create undo areas. Default: next to each log directory.
     resume : bool
-        Whether what an interrupted run left unfinished is finished first; otherwise it is refused.
+        Whether to finish an interrupted run first; otherwise such a run is an error.
     progress : callable, optional
-        Called with how many partitions are done, and of how many, in each of the steps.
+        Called in each step with the number of partitions done and their total number.
 
     Returns
     -------
     DataFrame
-        When all is done, a row for each partition: store, topic, partition, path, files and bytes
-        that were made, undo_area, error. A partition with an error is whole, and goes on where it
-        stopped with `resume`; `kafkastore.undo` goes back, area by area.
+        A row for each partition, when all is done: store, topic, partition, path, number of files
+        and bytes written, undo_area, error. A partition with an error is consistent, and `resume`
+        continues where it stopped; `kafkastore.undo` undoes the changes of one undo area.
 
     Raises
     ------
     ChangeRefusedError
-        If it is not safe; nothing has been changed then in that log directory.
+        If the change is not safe; nothing in that log directory has been changed.
     NotALogDirectoryError
-        If this process sees no log directory there.
+        If a path is not a log directory in this process.
     """
     run = partial(spread, spark, progress=progress)
 
@@ -113,32 +113,32 @@ def reindex(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """Make indexes anew where they are not what the logs give, in place.
+    """Rebuild indexes that do not match their logs, in place.
 
     Parameters
     ----------
     spark : SparkSession
         Its executors see the storage under the same paths as this process.
     paths : path-like or sequence of path-like
-        Log directories, or partition directories; no broker has them open.
+        Log directories or partition directories. No broker may have them open.
     rules, index_interval_bytes, up_to_damage : str, int, bool
         As for `kafkastore.plan_reindex`.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     undo_dir, resume, progress : path-like, bool, callable
         As for `migrate`.
 
     Returns
     -------
     DataFrame
-        As of `migrate`.
+        As for `migrate`.
 
     Raises
     ------
     ChangeRefusedError
-        If it is not safe; nothing has been changed then in that log directory.
+        If the change is not safe; nothing in that log directory has been changed.
     NotALogDirectoryError
-        If this process sees no log directory there.
+        If a path is not a log directory in this process.
     """
     run = partial(spread, spark, progress=progress)
 
@@ -157,7 +157,7 @@ def reindex(
 
 
 class _Outcome(NamedTuple):
-    """What came of a partition: a row of the frame."""
+    """The result for one partition: a row of the returned frame."""
 
     store: str
     topic: str
@@ -178,12 +178,12 @@ def _change(
     *,
     resume: bool,
 ) -> list[_Outcome]:
-    """Plan and change one log directory after the other; tell of every partition."""
+    """Plan and change one log directory after another; return the outcome of every partition."""
     for each in listed(paths):
         refuse_remote(each)
     roots = [Path(os.path.abspath(each)) for each in listed(paths)]
     _check_apart(roots)
-    # Complains before all. What they weigh is looked at when they are surveyed.
+    # Invalid paths fail here, before any change. The survey reads the sizes of the partitions.
     places = {root: places_in(root, partitions, is_weighed=False) for root in roots}
     done = (
         _change_one(run, root, places[root], planned, undo_dir, resume=resume) for root in roots
@@ -238,14 +238,14 @@ def _change_one(
 
 
 def _below(root: Path, journal: Journal, directory: str) -> str:
-    """Name a directory of a plan as below another root: a plan may be of one partition alone."""
+    """Return a plan's directory relative to `root`; a plan may be of one partition only."""
     path = os.path.join(os.path.realpath(journal.plan.root), directory)
     below = os.path.relpath(path, os.path.realpath(root))
     return "" if below == os.curdir else below
 
 
 def _check_apart(roots: Sequence[Path]) -> None:
-    """Refuse a directory given twice, and a partition of one that is given, too."""
+    """Raise an error if a directory is given twice, or together with one of its partitions."""
     seen: dict[str, Path] = {}
     for root in sorted(roots, key=os.path.realpath):
         real = os.path.realpath(root)
@@ -261,7 +261,7 @@ def _outcomes(
     journals: Sequence[Journal],
     errors: Mapping[str, Exception],
 ) -> Iterator[_Outcome]:
-    """Sum up each partition: what its files became, in the runs that were resumed too."""
+    """Yield the outcome of each partition, including files changed by resumed runs."""
     made: dict[str, tuple[int, int, str | None]] = {}
     for journal in journals:
         for change in journal.plan.changes:
@@ -283,7 +283,7 @@ def _outcomes(
 
 
 def _frame(spark: SparkSession, outcomes: Sequence[_Outcome]) -> DataFrame:
-    """Make a frame of what came of each partition."""
+    """Return a frame with a row for each outcome."""
     import pyarrow as pa
 
     schema = pa.schema(

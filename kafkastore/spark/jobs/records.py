@@ -1,4 +1,4 @@
-"""All records of partitions as Parquet."""
+"""Export of all records of partitions as Parquet."""
 from __future__ import annotations
 
 import json
@@ -36,13 +36,13 @@ COLUMNS = "key,value,topic,partition,offset,timestamp,timestampType,headers,lead
 LATEST = -1
 DAY_US = 86_400_000_000
 
-#: More than the partitions that one task reads (see `slices`).
+#: Greater than the number of partitions that one task reads (see `slices`).
 MOST_FILES_AT_ONCE = 300
 SETTINGS = {
-    # Rows come in the order of their offsets. With a file open for each partition they stay so, and
-    # need no sort, which takes longer than everything else.
+    # Rows come in offset order. One open file for each partition keeps that order without a sort,
+    # which would take longer than everything else.
     "spark.sql.maxConcurrentOutputFileWriters": str(MOST_FILES_AT_ONCE),
-    # Timestamps as int64 with statistics instead of the old int96; any that fits is taken as it is.
+    # int64 timestamps have statistics, the old int96 has none; values are written unchanged.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
@@ -62,29 +62,31 @@ def records_to_parquet(
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
-        Log directories or partition directories, of one broker.
+        Log directories or partition directories of one broker.
     out : path-like
-        The folder to make, as Spark names it: ``topic=orders/date=2017-07-14/*.parquet``.
+        The folder to write, in Spark's layout: ``topic=orders/date=2017-07-14/*.parquet``.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Export only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     overwrite : bool
-        Whether `out` may be there, and is replaced.
+        Whether to replace `out` if it exists.
     progress : callable, optional
-        Called with the partitions read so far and their number, then with the tasks of writing.
+        Called with the number of partitions read and their total number, then with the tasks that
+        write.
 
     Returns
     -------
     DataFrame
-        A row for each partition, of what was written; see ``docs/jobs.md``.
+        A row for each partition with what was written; see ``docs/jobs.md``.
 
     Raises
     ------
     ChangeRefusedError
-        If `out` lies in a log directory, or is there.
+        If `out` is inside a log directory, or exists and `overwrite` is false.
     """
     store = open_store(listed(paths))
-    # Spark's own folder may be another one than this process's.
+    # Spark's working directory may differ from this process's.
     sources, folder = [_absolute(each) for each in listed(paths)], _absolute(out)
     for log_dir in store.log_dirs:
         _check_outside(folder, log_dir.path)
@@ -111,9 +113,9 @@ def records_of(
     *,
     assign: bool,
 ) -> DataFrame:
-    """Return the records of partitions that have some, as far as they can be read.
+    """Return the records of non-empty partitions, as far as they can be read.
 
-    Without `assign`, all of `paths` is read where no partition is corrupt.
+    Without `assign`, reads all of `paths` if no partition is corrupt.
     """
     register(spark)
     reader = spark.read.format("kafkastore").option("columns", COLUMNS)
@@ -139,7 +141,7 @@ def write(
     out: str,
     progress: Progress | None,
 ) -> None:
-    """Write records as Parquet, by the columns in `folders`; those of a file rise by offset."""
+    """Write records as Parquet, by the columns in `folders`, each file in offset order."""
     with _settings(spark):
         watch(spark, lambda: writer.partitionBy(*folders).parquet(out), progress)
 
@@ -155,18 +157,18 @@ def written_schema() -> pa.Schema:
 
 
 def _reach(copies: Copies) -> PartitionInventory:
-    """Find out how far a partition can be read; without what takes memory."""
+    """Return how far a partition can be read, without the fields that need much memory."""
     return InventoryJob().run(copies)._replace(segments=(), samples=())
 
 
 def _absolute(path: AnyPath) -> str:
-    """Return a path from the root on; a URL as it is."""
+    """Return a path as absolute; a URL unchanged."""
     text = path if is_url(path) else str(to_path(path))
     return text if is_url(text) else os.path.abspath(text)
 
 
 def _check_outside(out: str, log_dir: Path) -> None:
-    """Refuse to write into a log directory."""
+    """Raise an error if `out` is inside a log directory."""
     target, real = Path(os.path.realpath(out)), Path(os.path.realpath(log_dir))
     if target == real or target in real.parents or real in target.parents:
         raise ChangeRefusedError(
@@ -175,7 +177,7 @@ def _check_outside(out: str, log_dir: Path) -> None:
 
 
 def _date() -> Column:
-    """Return the UTC date of a record, whatever the session's time zone; null without timestamp."""
+    """Return the UTC date of a record in any session time zone; null without a timestamp."""
     from pyspark.sql import functions as f
 
     micros = "unix_micros(timestamp)"
@@ -186,7 +188,7 @@ def _date() -> Column:
 
 
 def _rows_by_partition(spark: SparkSession, out: str) -> dict[tuple[str, int], int]:
-    """Count what was written."""
+    """Count the written rows of each partition."""
     files = spark.read.schema("partition int, topic string").parquet(out)
     counts = files.groupBy("topic", "partition").count().collect()
     return {(row[0], row[1]): row[2] for row in counts}
@@ -195,7 +197,7 @@ def _rows_by_partition(spark: SparkSession, out: str) -> dict[tuple[str, int], i
 def _written_row(
     copies: Copies, found: PartitionInventory | Failed, written: Mapping[tuple[str, int], int]
 ) -> dict[str, Any]:
-    """Return the row of a partition."""
+    """Return the row of one partition."""
     row = dict(columns_of(copies))
     if isinstance(found, Failed):
         return row | {"rows": 0, "error": str(found.error)}
@@ -220,7 +222,7 @@ def _as_arrow(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
-    """Change settings of a session for a while."""
+    """Change settings of a session in the `with` block."""
     before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in SETTINGS}
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)

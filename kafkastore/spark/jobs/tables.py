@@ -1,4 +1,4 @@
-"""The jobs of `kafkastore.jobs` as tables of Spark; their columns are in ``docs/jobs.md``."""
+"""The jobs of `kafkastore.jobs` as Spark tables; ``docs/jobs.md`` lists their columns."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
 def inventory(
     spark: SparkSession, paths: Paths, *, partitions: Collection[AnyPartition] | None = None
 ) -> DataFrame:
-    """Read each partition once and list what its segments hold; a table.
+    """Read each partition once and list its segments, as a Spark table.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
         Log directories or partition directories.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Read only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
 
     Returns
     -------
@@ -62,23 +63,25 @@ def verify(
     partitions: Collection[AnyPartition] | None = None,
     sample: float = 1.0,
 ) -> DataFrame:
-    """Check every file of a store against the others, as `kafkastore.verify`; a table of findings.
+    """Check every file of a store against the others, as `kafkastore.verify` does.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
-        Log directories or partition directories, of one broker.
+        Log directories or partition directories of one broker.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``, and nothing beside them.
+        Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``, and nothing else.
     sample : float
-        Of how many segments the logs are read, above 0 and up to 1.
+        The fraction of segments whose logs are read, above 0 and up to 1.
 
     Returns
     -------
     DataFrame
-        See ``docs/jobs.md``. A partition in which nothing is found has one row without severity.
-        Checkpoints, topic ids and what is no partition are looked at now, by the driver.
+        A row for each finding; see ``docs/jobs.md``. A partition without findings has one row
+        without a severity. The driver checks checkpoints, topic ids and directories that are not
+        partitions, in this call.
     """
     job, store = VerifyJob(sample), open_paths(paths)
     chosen = None if partitions is None else set(store.chosen(partitions))
@@ -86,19 +89,19 @@ def verify(
 
 
 def verify_summary(found: DataFrame) -> DataFrame:
-    """Sum up a table of findings.
+    """Summarize a table of findings.
 
     Parameters
     ----------
     found : DataFrame
-        As from `verify`. It is run; `persist` it if it is used again.
+        As returned by `verify`. This call runs it; `persist` it if it is used again.
 
     Returns
     -------
     DataFrame
         One row: `partitions` that were checked without failure, `segments` and `segments_read` of
-        them all, the findings of each severity (`data_loss_risk`, `wrong_answers`, `slow`,
-        `style`), and `failures`.
+        all of them, the number of findings of each severity (`data_loss_risk`, `wrong_answers`,
+        `slow`, `style`), and `failures`.
     """
     from pyspark.sql import functions as f
 
@@ -127,19 +130,20 @@ def predict(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
 ) -> DataFrame:
-    """Work out what a broker's next start does, as `kafkastore.predict_start`; a table.
+    """Predict what a broker's next start does, as `kafkastore.predict_start` does.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
-        Log directories or partition directories, of one broker.
+        Log directories or partition directories of one broker.
     broker : str
-        Its version.
+        The broker's version.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
     partitions : collection, optional
-        Only these; what is no partition is told all the same.
+        Predict only for these partitions; directories that are not partitions are always listed.
 
     Returns
     -------
@@ -163,22 +167,23 @@ def compare(
     legacy_rules: str = "2.4",
     whole_seconds: bool = False,
 ) -> DataFrame:
-    """Ask for times in three ways, as `kafkastore.legacy.compare`; a table.
+    """Look up times in three ways, as `kafkastore.legacy.compare` does.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
-        Log directories or partition directories, of one broker.
+        Log directories or partition directories of one broker.
     times : sequence of int
-        ms since 1970. None: `samples` times, half of them spread over each partition's records,
+        ms since 1970. If empty: `samples` times, half of them spread over each partition's records,
         the others where answers can differ.
     samples : int
-        How many at most.
+        The maximum number of times to choose if `times` is empty.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Compare only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     now, mtimes, broker_rules, legacy_rules, whole_seconds
-        As for `kafkastore.legacy.compare`; `now` is the driver's clock if left out.
+        As for `kafkastore.legacy.compare`; `now` defaults to the driver's clock.
 
     Returns
     -------
@@ -207,19 +212,21 @@ def lag(
     now: int | None = None,
     isolation: Isolation = "read_uncommitted",
 ) -> DataFrame:
-    """Tell how far groups are behind, as `kafkastore.lag`; a table.
+    """Compute the lag of consumer groups, as `kafkastore.lag` does.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
-        Log directories or partition directories, of one broker.
+        Log directories or partition directories of one broker.
     groups : sequence of str
-        Only these; none: all.
+        Report only these groups; all if empty.
     partitions : collection, optional
-        Only what is committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Only offsets committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
     offsets, now, isolation
-        As for `kafkastore.lag`. Without `offsets` the driver reads ``__consumer_offsets``, now.
+        As for `kafkastore.lag`. Without `offsets` the driver reads ``__consumer_offsets`` in this
+        call.
 
     Returns
     -------
@@ -239,25 +246,26 @@ def latency(
     create_time_header: str | None = None,
     created_in: Paths | None = None,
 ) -> DataFrame:
-    """Measure the time from creation to append of records, as `kafkastore.latency`; a table.
+    """Measure the latency from creation to append, as `kafkastore.latency` does.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
-        Log directories or partition directories, of one broker.
+        Log directories or partition directories of one broker.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Measure only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     create_time_header : str, optional
-        Name of a record header in which the producer wrote its time.
+        Name of a record header in which the producer wrote the creation time.
     created_in : path-like or list of path-like, optional
         Log directories of another cluster, whose records have create times.
 
     Returns
     -------
     DataFrame
-        A row for each partition; see ``docs/jobs.md``. Percentiles of topics can't be made from
-        those of partitions, but from ``histogram``.
+        A row for each partition; see ``docs/jobs.md``. Percentiles of a topic cannot be computed
+        from those of its partitions, but from ``histogram``.
     """
     job = LatencyJob(create_time_header, created_in is not None)
     store = open_paths(paths)
@@ -281,28 +289,29 @@ def failover(
     check: bool = True,
     match: Match = "timestamp",
 ) -> DataFrame:
-    """Find where groups go on in another cluster, as `kafkastore.failover`; a table.
+    """Find where groups continue in another cluster, as `kafkastore.failover` does.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths, target : path-like or list of path-like
         Log directories of cluster 1 and of cluster 2.
     groups : sequence of str
-        Only these; none: all.
+        Report only these groups; all if empty.
     partitions : collection, optional
-        Only what is committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Only offsets committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
     offsets : mapping, optional
-        Positions by group, topic and partition. Default: those committed in cluster 1, which the
-        driver reads, now.
+        Committed offsets by group, topic and partition. Default: those committed in cluster 1,
+        which the driver reads in this call.
     by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match
         As for `kafkastore.failover`.
 
     Returns
     -------
     DataFrame
-        A row for each group and partition; see ``docs/jobs.md``. A position that can't be carried
-        over has an ``error``.
+        A row for each group and partition; see ``docs/jobs.md``. The row of an offset that cannot
+        be translated has an ``error``.
     """
     job = FailoverJob(by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match)
     store, other = open_paths(paths), open_paths(target)
@@ -321,17 +330,18 @@ def retention(
     now: int | None = None,
     version: str = NEWEST_VERSION,
 ) -> DataFrame:
-    """Judge which segments a broker would delete, as `kafkastore.retention`; a table.
+    """Find the segments that a broker would delete, as `kafkastore.retention` does.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
-        Log directories or partition directories, of one broker.
+        Log directories or partition directories of one broker.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     config, now, version
-        As for `kafkastore.retention`; `now` is the driver's clock if left out.
+        As for `kafkastore.retention`; `now` defaults to the driver's clock.
 
     Returns
     -------
@@ -350,15 +360,16 @@ def sizing(
     intervals: Sequence[int] = INTERVALS,
     buckets_ms: Sequence[int] = BUCKETS_MS,
 ) -> DataFrame:
-    """Size the indexes of partitions, as `kafkastore.sizing`; a table.
+    """Compute the index sizes of partitions, as `kafkastore.sizing` does.
 
     Parameters
     ----------
     spark : SparkSession
+        A classic session, or one of Spark Connect.
     paths : path-like or list of path-like
-        Log directories or partition directories, of one broker.
+        Log directories or partition directories of one broker.
     partitions : collection, optional
-        Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+        Measure only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     intervals, buckets_ms : sequence of int
         As for `kafkastore.sizing`.
 

@@ -1,4 +1,4 @@
-"""A store in the few numbers that the report shows, however large it is."""
+"""The numbers of a store that the report shows, few however large the store is."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -15,21 +15,16 @@ from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.pipeline.results import NOTHING, RULES, StoreResult, column
 
 MIB = 1 << 20
-#: Distances between entries are counted by powers of two, the last for all from there on.
+#: Distances between entries are counted by powers of two; the last includes all larger ones.
 LEAST_POWER, MOST_POWER = 6, 24
 _NONE = -1
 
 
 class Size(NamedTuple):
-    """A partition, a topic, or what is left of a list.
+    """The size of a partition, of a topic, or of the rest of a list.
 
-    Attributes
-    ----------
-    name : str
-    partitions, segments, records, bytes : int
-        How many, and of what size the logs are.
-    offset_spacing, time_spacing : float or None
-        Bytes of log for one entry of the offset and of the time indexes; None without entries.
+    `offset_spacing` and `time_spacing` are bytes of log per entry of the offset and of the time
+    indexes; None without entries.
     """
 
     name: str
@@ -42,19 +37,11 @@ class Size(NamedTuple):
 
 
 class Density(NamedTuple):
-    """How close the entries of a store's indexes of one kind stand.
+    """How dense the entries of a store's indexes of one kind are.
 
-    Attributes
-    ----------
-    kind : {"offset", "time"}
-    files, missing : int
-        Segments with the index file and without.
-    entries, bytes : int
-        In those files, and of those segments' logs.
-    small : int
-        Segments with the file whose log is no larger than one interval.
-    counts : tuple of int
-        Segments with entries, by bytes of log for one entry: from 2**(`LEAST_POWER` + i) on.
+    `files` and `missing` count segments with and without the index, `small` those with it and a log
+    of at most one interval; `bytes` are the logs of `files`. `counts[i]` segments have
+    2**(`LEAST_POWER` + i) bytes of log per entry, up to the next power; both ends are open.
     """
 
     kind: str
@@ -67,30 +54,22 @@ class Density(NamedTuple):
 
     @property
     def per_mib(self) -> float | None:
-        """Entries for one MiB of log."""
+        """Entries per MiB of log."""
         return self.entries * MIB / self.bytes if self.bytes else None
 
     @property
     def spacing(self) -> float | None:
-        """Bytes of log for one entry."""
+        """Bytes of log per entry."""
         return self.bytes / self.entries if self.entries else None
 
 
 class Differences(NamedTuple):
-    """How the answers of one rule differ from the correct ones.
+    """How the answers of one rule differ from the correct ones, in numbers of times.
 
-    Attributes
-    ----------
-    rule, moment : str
-        As people know it; "before" or "after" the migration, or "" where it makes no difference.
-    asked, right : int
-        Times asked, and those with the correct answer.
-    early, late : int
-        Answers before the correct one (records are read again) and behind it (records are missed).
-    unanswered, needless : int
-        No answer where there is a correct one, and an answer where there is none.
-    most_early, most_late : int
-        The largest distance, in offsets.
+    `early` answers are before the correct one (records are read again), `late` ones after it
+    (records are missed); `unanswered` have no answer although there is a correct one, `needless`
+    the reverse. `most_early` and `most_late` are offsets; `moment` is "before" or "after" the
+    migration, or "".
     """
 
     rule: str
@@ -106,7 +85,7 @@ class Differences(NamedTuple):
 
 
 class FindingGroup(NamedTuple):
-    """Findings that say the same of different places."""
+    """Findings with the same text except for numbers and places."""
 
     severity: Severity
     what: str
@@ -117,7 +96,7 @@ class FindingGroup(NamedTuple):
 
 
 class SeverityRow(NamedTuple):
-    """How many findings of one severity there are, before the migration and after it."""
+    """The number of findings of one severity, before the migration and after it."""
 
     severity: Severity
     before: int
@@ -125,16 +104,7 @@ class SeverityRow(NamedTuple):
 
 
 def sizes_by_topic(store: StoreResult) -> list[Size]:
-    """Add up partitions topic by topic, the largest first.
-
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    list of Size
-    """
+    """Return the total size of each topic, largest first."""
     topics: dict[str, list[PartitionInventory]] = {}
     for row in store.partitions:
         topics.setdefault(row.place.topic, []).append(row)
@@ -142,16 +112,7 @@ def sizes_by_topic(store: StoreResult) -> list[Size]:
 
 
 def sizes_by_partition(store: StoreResult) -> list[Size]:
-    """List partitions, the largest first.
-
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    list of Size
-    """
+    """Return the size of each partition, largest first."""
     return _by_size(size_of(name_of(row), [row]) for row in store.partitions)
 
 
@@ -160,18 +121,7 @@ def _by_size(sizes: Iterable[Size]) -> list[Size]:
 
 
 def size_of(name: str, rows: Sequence[PartitionInventory]) -> Size:
-    """Add up partitions.
-
-    Parameters
-    ----------
-    name : str
-        What they are called together.
-    rows : sequence of PartitionInventory
-
-    Returns
-    -------
-    Size
-    """
+    """Return the total size of partitions, under a common name."""
     offset, time = densities(rows)
     return Size(
         name,
@@ -185,39 +135,18 @@ def size_of(name: str, rows: Sequence[PartitionInventory]) -> Size:
 
 
 def largest(store: StoreResult, most: int) -> list[PartitionInventory]:
-    """Choose partitions by the size of their logs.
-
-    Parameters
-    ----------
-    store : StoreResult
-    most : int
-        How many at most.
-
-    Returns
-    -------
-    list of PartitionInventory
-        In the order of the store.
-    """
+    """Return at most `most` partitions with the largest logs, in the order of the store."""
     order = sorted(range(len(store.partitions)), key=lambda at: -store.partitions[at].place.bytes)
     return [store.partitions[at] for at in sorted(order[:most])]
 
 
 def name_of(row: PartitionInventory) -> str:
-    """Return what a partition is called."""
+    """Return the name of a partition."""
     return f"{row.place.topic}-{row.place.partition}"
 
 
 def densities(rows: Iterable[PartitionInventory]) -> tuple[Density, Density]:
-    """Count index entries against bytes of log, for the offset and for the time indexes.
-
-    Parameters
-    ----------
-    rows : iterable of PartitionInventory
-
-    Returns
-    -------
-    offset, time : Density
-    """
+    """Return the densities of the offset and of the time indexes."""
     segments = [segment for row in rows for segment in row.segments]
     sizes = np.array([each.size for each in segments], np.int64)
 
@@ -248,14 +177,7 @@ def densities(rows: Iterable[PartitionInventory]) -> tuple[Density, Density]:
 def differences(store: StoreResult) -> list[Differences]:
     """Count how the answers of each rule differ from the correct ones.
 
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    list of Differences
-        Modification times and what is correct are the same before the migration and after it.
+    Modification times and correct answers are the same before and after the migration.
     """
     before, after = list(store.before.values()), list(store.after.values())
     found = []
@@ -288,18 +210,9 @@ def _differences(
 
 
 def distances(store: StoreResult, rule: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the times before the migration at which a rule gives another offset than is correct.
+    """Return the times (ms since 1970) and distances of a rule's wrong offsets before migration.
 
-    Parameters
-    ----------
-    store : StoreResult
-    rule : str
-        Of `RULES`.
-
-    Returns
-    -------
-    timestamps, distances : numpy.ndarray of int64, shape (n,)
-        ms since 1970; the offset given less the correct one.
+    A distance is the offset that the rule gave minus the correct one; missing answers do not count.
     """
     given, correct, stamps = (
         column(store.before.values(), name) for name in (rule, "correct", "asked_timestamp")
@@ -309,17 +222,7 @@ def distances(store: StoreResult, rule: str) -> tuple[NDArray[np.int64], NDArray
 
 
 def severities(store: StoreResult) -> list[SeverityRow]:
-    """Count findings by severity, the worst first.
-
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    list of SeverityRow
-        All severities, those without findings too.
-    """
+    """Count findings by severity, worst first, including severities without findings."""
     return [
         SeverityRow(
             severity,
@@ -331,16 +234,9 @@ def severities(store: StoreResult) -> list[SeverityRow]:
 
 
 def grouped(store: StoreResult) -> list[FindingGroup]:
-    """Put findings together that differ in nothing but numbers and places, the worst first.
+    """Group findings that differ only in numbers and places, worst first.
 
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    list of FindingGroup
-        A group says what its first finding says.
+    A group has the text of its first finding.
     """
     groups: dict[tuple[str, str], list[tuple[Finding, bool]]] = {}
     findings = [(each, False) for each in store.findings_before]

@@ -1,7 +1,7 @@
-"""The pipeline's migration: copies, plans that come of surveys by executors, changes by executors.
+"""The pipeline's migration: copies, plans from surveys by executors, and changes by executors.
 
-What was planned is kept before anything is changed: a run that resumes applies the same plans, and
-so finishes them.
+Plans are saved before anything is changed; a resumed run applies the same plans and so finishes
+them.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNDO_FOLDER = "undo"
 
 
 class Finished(NamedTuple):
-    """What was made of a store by finishing what an earlier run began."""
+    """The files of a store that were built by finishing an earlier run."""
 
     files: int
     bytes: int
@@ -46,10 +46,9 @@ class Finished(NamedTuple):
 
 
 def copy_stores(run: Run) -> None:
-    """Copy every store into the output, modification times and all.
+    """Copy every store into the output, with modification times.
 
-    A copy appears under its name when it is whole; one that the run that is resumed has finished is
-    taken as it is.
+    A copy gets its name when it is complete. Copies that a resumed run had finished are reused.
     """
     stores = run.result.stores
     files = [sum(len(names) for _, _, names in os.walk(to_path(store.path))) for store in stores]
@@ -68,7 +67,7 @@ def copy_stores(run: Run) -> None:
 
 
 def _copy(store: StoreResult, target: Path, progress: Progress) -> int:
-    """Copy a store unless there is its copy; return the size of what is in it."""
+    """Copy a store unless its copy exists; return the size of the copy."""
     if target.exists():
         return sum(
             os.stat(os.path.join(folder, name)).st_size
@@ -84,20 +83,9 @@ def finish_other_plans(
     plans: Sequence[Plan] | None,
     undo_dir: str | os.PathLike[str] | None,
 ) -> list[Finished]:
-    """Finish in place what was interrupted and is none of the plans that are known.
+    """Finish interrupted changes in place that do not belong to `plans`, those of the resumed run.
 
-    Parameters
-    ----------
-    stores : sequence of StoreResult
-    plans : sequence of Plan or None
-        Those of the run that is resumed.
-    undo_dir : path-like or None
-        Where undo areas are.
-
-    Returns
-    -------
-    list of Finished
-        For each store.
+    Returns the result for each store.
     """
     known = set() if plans is None else {plan.id for plan in plans}
     found = []
@@ -116,14 +104,9 @@ def finish_other_plans(
 def migrate_stores(
     run: Run, spark: SparkSession, undo_dir: str | os.PathLike[str] | None
 ) -> None:
-    """Work out the migration of every store, and apply it.
+    """Plan the migration of every store and apply it.
 
-    Parameters
-    ----------
-    run : Run
-    spark : SparkSession
-    undo_dir : path-like or None
-        Where undo areas go; of copies, whose originals are there, they are removed again.
+    Undo areas are in `undo_dir`; those of copies are removed again, because the originals exist.
     """
     if run.is_copied:
         undo_dir = run.working / UNDO_FOLDER
@@ -137,7 +120,7 @@ def migrate_stores(
 
         areas: list[str | None] = step.result(work, list)
         if step.saved is not None and not run.is_copied:
-            areas = work()  # somebody may have undone it
+            areas = work()  # the change may have been undone meanwhile
         for store, plan, area in zip(run.result.stores, plans, areas, strict=True):
             store.files_made += len(plan.changes)
             store.bytes_made += plan.new_bytes
@@ -151,7 +134,7 @@ def migrate_stores(
 
 
 def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]:
-    """Survey by executors what lacks time indexes, and plan, store by store."""
+    """Survey stores without time indexes by executors, and plan, store by store."""
     total = len(run.places())
     with run.step("plan", "partitions", total) as step:
         plans: list[Plan] = [] if known is None else known
@@ -182,7 +165,7 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
 def _plan_of(
     run: Run, store: StoreResult, work: Runner
 ) -> tuple[Plan, list[str], list[tuple[str, str]]]:
-    """Plan one store; return the plan, warnings, and which partitions failed and why."""
+    """Plan one store; return the plan, warnings, and the failed partitions with reasons."""
     failures: list[tuple[str, str]] = []
 
     def failed(place: Place, error: Exception) -> None:
@@ -204,7 +187,7 @@ def _apply(
     undo_dir: str | os.PathLike[str] | None,
     step_progress: Progress,
 ) -> Iterator[str | None]:
-    """Apply plans one after the other; yield the undo areas."""
+    """Apply plans one after another; yield the undo areas."""
     total = sum(_directories(plan) for plan in plans)
     before = 0
     for plan in plans:
@@ -217,7 +200,7 @@ def _apply(
             weigh: Callable[[Item], int],
             progress: Progress = progress,
         ) -> Iterator[Result]:
-            # The inspection before is not what the step counts.
+            # The step does not count the inspection before.
             shown = progress if job is apply_partition else None
             return spread(spark, job, items, weigh=weigh, progress=shown)
 
@@ -234,13 +217,8 @@ def _directories(plan: Plan) -> int:
 
 
 def behind(progress: Progress, before: int, total: int) -> Progress:
-    """Return the progress of one store, after others.
+    """Return the progress of one store within that of all stores.
 
-    Parameters
-    ----------
-    progress : callable
-        Called with how many units are done in all stores, and of how many.
-    before, total : int
-        How many are done in other stores, and how many there are in all.
+    `before` units are done in other stores, of `total` in all.
     """
     return lambda done, _: progress(min(before + done, total), total)

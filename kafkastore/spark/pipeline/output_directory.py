@@ -1,8 +1,7 @@
-"""The pipeline's output directory: made beside its place, and moved there when it is whole.
+"""The pipeline's output directory, written next to its place and moved there when complete.
 
-So a reader finds the last finished run or the next, never half of one, and a run that was killed
-leaves only a hidden directory that the next one takes over or removes. Nothing that is not ours is
-ever replaced.
+Readers find the last finished run or the next one, never part of one. A killed run leaves only a
+hidden directory, which the next run resumes or removes. Files of others are never replaced.
 """
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
 
 MARK = ".kafkastore-pipeline"
-#: Holds what only a run that resumes this one needs; gone when the output has appeared.
+#: For a run that resumes this one; removed when the output is complete.
 STEPS = ".steps"
-#: What a run leaves; with anything else in it an output is not replaced.
+#: The files of a run; an output with any other file is not replaced.
 _OURS = {MARK, STEPS, "records", "migrated", "report.html", "result.json"}
 
 
@@ -28,26 +27,11 @@ _OURS = {MARK, STEPS, "records", "migrated", "report.html", "result.json"}
 def output_directory(
     out: str | os.PathLike[str], inputs: Sequence[Path], *, resume: bool = False
 ) -> Iterator[Path]:
-    """Make a directory that takes the place of `out` when the block ends well.
+    """Yield a working directory that replaces `out` when the block ends without an error.
 
-    Parameters
-    ----------
-    out : path-like
-        Missing, empty, or the output of an earlier run, which is replaced.
-    inputs : sequence of Path
-        Directories that must neither lie in it nor around it.
-    resume : bool
-        Whether what an interrupted run left is kept, to be taken over; otherwise it is removed.
-
-    Yields
-    ------
-    Path
-        Where to write meanwhile; on the same file system.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If `out` holds something else, cannot be replaced, or another run is writing it.
+    `out` may be missing, empty, or the output of an earlier run; no input may be inside it or
+    contain it. With `resume` the files of an interrupted run are kept. Raises `ChangeRefusedError`
+    if `out` has other files, cannot be replaced, or is being written by another run.
     """
     target = Path(os.path.realpath(out))
     _check_place(target, inputs)
@@ -55,7 +39,7 @@ def output_directory(
     old = target.with_name(f".{target.name}.kafkastore-old")
     target.parent.mkdir(parents=True, exist_ok=True)
     with _claimed(working, target):
-        if old.exists():  # a run was killed between the two renames below, or just behind them
+        if old.exists():  # a run was killed between the two renames below, or just after them
             if target.exists():
                 shutil.rmtree(old)
             else:
@@ -73,7 +57,7 @@ def output_directory(
 
 
 def _check_place(target: Path, inputs: Sequence[Path]) -> None:
-    """Refuse a place that is not ours to replace."""
+    """Raise an error for a place that may not be replaced."""
     for path in inputs:
         real = Path(os.path.realpath(path))
         if target == real or target in real.parents or real in target.parents:
@@ -100,7 +84,7 @@ def _check_place(target: Path, inputs: Sequence[Path]) -> None:
 
 
 def _check_only_ours(target: Path) -> None:
-    """Refuse to replace an output that somebody has put something into."""
+    """Raise an error for an output that contains files of others."""
     strangers = sorted({path.name for path in target.glob("*")} - _OURS)
     if strangers:
         raise ChangeRefusedError(
@@ -111,7 +95,7 @@ def _check_only_ours(target: Path) -> None:
 
 @contextmanager
 def _claimed(working: Path, target: Path) -> Iterator[None]:
-    """Keep other runs off for the length of the block; make the directory if it is missing."""
+    """Create the directory if it is missing, and keep other runs out during the block."""
     working.mkdir(exist_ok=True)
     mark = working / MARK
     descriptor = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -122,7 +106,7 @@ def _claimed(working: Path, target: Path) -> Iterator[None]:
             if error.errno != errno.EWOULDBLOCK:
                 raise
             raise ChangeRefusedError(f"another run is writing {target}") from None
-        # A run that ended meanwhile has taken the directory away.
+        # A run that ended meanwhile has removed the directory.
         if not mark.exists() or not os.path.samestat(os.stat(mark), os.fstat(descriptor)):
             raise ChangeRefusedError(f"another run has just written {target}")
         yield

@@ -1,4 +1,4 @@
-"""Drawings as elements of the report's page, in its colours."""
+"""Drawings as SVG elements of the report's page, in the page's colours."""
 from __future__ import annotations
 
 import html
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours to draw with, and the page's variables that take their place: one page, light or dark.
+#: Placeholder colours, replaced by the page's variables, so that one page can be light or dark.
 DRAWN = Palette("#010101", "#020202", "#030303", "#040404", "#050505")
 COLOURS: Mapping[str, str] = {
     getattr(DRAWN, name): f"var(--{name})" for name in Palette._fields
 }
-#: Inches; as wide as a phone is, so that text keeps its size there and grows elsewhere.
+#: Inches; the width of a phone, so that text keeps its size there and is larger elsewhere.
 WIDTH, HEIGHT = 3.9, 2.6
-#: Width of a letter below an axis, in points.
+#: Width of a letter in the labels below an axis, in points.
 LETTER = 5.5
 
 
@@ -29,20 +29,10 @@ LETTER = 5.5
 def figure_in_page(
     identity: str, what: str, height: float = HEIGHT
 ) -> Iterator[tuple[Figure, Axes, list[str]]]:
-    """Give axes to draw on; the element is in the list when the block has ended.
+    """Yield axes to draw on and a list, which has the element after the block.
 
-    Parameters
-    ----------
-    identity : str
-        What no other element of the page is called.
-    what : str
-        What is seen, for those who do not see it.
-    height : float
-        Inches.
-
-    Yields
-    ------
-    matplotlib.figure.Figure, matplotlib.axes.Axes, list of str
+    `identity` is unique on the page, `what` is the text for screen readers, and `height` is in
+    inches.
     """
     svg: list[str] = []
     with time_axes(DRAWN, (WIDTH, height), identity) as (figure, axes):
@@ -54,22 +44,14 @@ def figure_in_page(
 
 
 def write_times_and_legend(figure: Figure, axes: Axes, columns: int = 1) -> None:
-    """Write times below what was drawn, and its legend above.
-
-    Parameters
-    ----------
-    figure, axes : Figure, Axes
-        Of `figure_in_page`.
-    columns : int
-        Of the legend.
-    """
+    """Write times below a drawing, and its legend of some columns above."""
     write_times(figure, axes)
     figure.legends[0].remove()
     figure.legend(loc="outside upper left", ncols=columns)
 
 
 def _lay_out(figure: Figure, axes: Axes) -> None:
-    """Give all its place, for good, and leave no more ticks than there is room for."""
+    """Fix the layout, with no more ticks than fit."""
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
@@ -82,7 +64,7 @@ def _lay_out(figure: Figure, axes: Axes) -> None:
 
 
 def _part_of_page(text: str, identity: str, what: str) -> str:
-    """Make an SVG file an element of a page: no prolog, the page's colours, ids of its own."""
+    """Convert an SVG file to an element of a page: no prolog, the page's colours, unique ids."""
     svg = text[text.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
@@ -99,5 +81,5 @@ def _part_of_page(text: str, identity: str, what: str) -> str:
 
 
 def _rounded(attribute: re.Match[str]) -> str:
-    """Leave two digits behind the point: hundredths of a point are enough."""
+    """Round to two decimals; hundredths of a point are enough."""
     return attribute[1] + re.sub(r"(\.\d\d)\d+", r"\1", attribute[2])

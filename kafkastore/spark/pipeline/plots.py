@@ -1,4 +1,4 @@
-"""What the report draws of a store and of a partition."""
+"""The report's drawings of a store and of a partition."""
 from __future__ import annotations
 
 import re
@@ -27,7 +27,7 @@ from kafkastore.time_axes import LAST_DATE_MS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: What one plot shows at most: of more points every so manieth, of more segments some as one bar.
+#: Limits of one plot: more points are thinned, more segments are combined into bars.
 MOST_POINTS, MOST_ROWS, MOST_BARS, MOST_LETTERS = 300, 12, 60, 16
 MARKS = {
     "legacy": (DRAWN.legacy, "."),
@@ -37,24 +37,14 @@ MARKS = {
 
 
 class Bar(NamedTuple):
-    """A segment's span of time, or that of successive ones."""
+    """The time span of a segment, or of several successive ones."""
 
     first: int
     last: int
 
 
 def timeline(store: StoreResult) -> str | None:
-    """Draw the segments of a store's largest partitions over time.
-
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    str or None
-        An ``<svg>`` element; None if no time is known.
-    """
+    """Draw the segments of a store's largest partitions over time; None if no time is known."""
     rows = [row for row in store.partitions if row.records]
     timed = [row for row in rows if row.samples]
     colour = DRAWN.correct if timed else DRAWN.mtime
@@ -67,7 +57,7 @@ def timeline(store: StoreResult) -> str | None:
     height = 0.7 + 0.22 * len(spans)
     with figure_in_page(_identity("timeline", store.name), what, height) as (figure, axes, svg):
         for number, (_, bars) in enumerate(spans):
-            for side in (0, 1):  # the next segment stands lower, so that both are seen
+            for side in (0, 1):  # the next segment is drawn lower, so that both are visible
                 _draw_bars(axes, bars[side::2], number - 0.38 + 0.38 * side, 0.38, colour)
         axes.set_ylim(len(spans) - 0.4, -0.6)
         first = min(bar.first for _, bars in spans for bar in bars)
@@ -82,7 +72,7 @@ def timeline(store: StoreResult) -> str | None:
 
 
 def _bars(row: PartitionInventory) -> list[Bar]:
-    """Return from when to when each segment has records; without timestamps, was written to."""
+    """Return the time span of each segment's records, or without timestamps that of its writes."""
     stamps = np.array(_samples(row), np.int64).reshape(2, -1)
     places = np.searchsorted([each.base_offset for each in row.segments], stamps[1], "right") - 1
     bars: list[Bar] = []
@@ -123,14 +113,7 @@ def _shortened(name: str) -> str:
 def density(store: StoreResult) -> str | None:
     """Draw how many segments have an index entry every so many bytes.
 
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    str or None
-        An ``<svg>`` element; None if no segment is large enough.
+    Returns None if no segment is large enough.
     """
     offset, time = densities(store.partitions)
     if not sum(offset.counts) + sum(time.counts):
@@ -169,16 +152,9 @@ def _bytes(power: int) -> str:
 
 
 def differences_over_time(store: StoreResult) -> str | None:
-    """Draw how far from the correct offset each rule answers, before the migration.
+    """Draw how far each rule's answers were from the correct offset before the migration.
 
-    Parameters
-    ----------
-    store : StoreResult
-
-    Returns
-    -------
-    str or None
-        An ``<svg>`` element; None if no answer is wrong.
+    Returns None if no answer is wrong.
     """
     found = {rule: distances(store, rule) for rule in MARKS}
     if not any(np.any(_is_date(stamps)) for stamps, _ in found.values()):
@@ -202,17 +178,7 @@ def differences_over_time(store: StoreResult) -> str | None:
 
 
 def segments_over_time(row: PartitionInventory) -> str:
-    """Draw a partition's records by time and offset, its segments, and when each was last modified.
-
-    Parameters
-    ----------
-    row : PartitionInventory
-
-    Returns
-    -------
-    str
-        An ``<svg>`` element.
-    """
+    """Draw a partition's records by time and offset, its segments, and their modification times."""
     identity = _identity("segments", row.place.store, name_of(row))
     what = f"Records and segments of {name_of(row)} by time and offset"
     with figure_in_page(identity, what) as (figure, axes, svg):
@@ -240,20 +206,9 @@ def segments_over_time(row: PartitionInventory) -> str:
 
 
 def staircase(row: PartitionInventory, answers: Sequence[AnswerRow], now: int) -> str:
-    """Draw which offset answers which time: by modification times, in truth, and wrong ones.
+    """Draw the offset for each time: by modification times, the correct one, and wrong answers.
 
-    Parameters
-    ----------
-    row : PartitionInventory
-    answers : sequence of AnswerRow
-        Before the migration.
-    now : int
-        The clock of the legacy rules, ms since 1970.
-
-    Returns
-    -------
-    str
-        An ``<svg>`` element.
+    `answers` are those before the migration; `now` is the clock of the legacy rules, ms since 1970.
     """
     identity = _identity("staircase", row.place.store, name_of(row))
     what = f"Offsets that {name_of(row)} answers for times"
@@ -300,7 +255,7 @@ def _legacy_steps(row: PartitionInventory, now: int) -> tuple[list[int], list[in
 
 
 def _draw_dots(axes: Axes, times: Sequence[int], offsets: Sequence[int], label: str) -> None:
-    """Draw points as one path of strokes without length, which takes a tenth of the bytes."""
+    """Draw points as one path of zero-length strokes, which needs a tenth of the bytes."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -331,7 +286,7 @@ def _draw_marks(
 
 
 def _thinned(values: Sequence[int]) -> list[int]:
-    """Leave the first, the last and every so manieth."""
+    """Return the first, the last and every n-th value."""
     return [values[at] for at in _with_last(np.arange(len(values))).tolist()]
 
 

@@ -1,4 +1,4 @@
-"""The pipeline's records: every store through the data source to Parquet, and counted."""
+"""The pipeline's records: every store is written to Parquet by the data source, and counted."""
 from __future__ import annotations
 
 import os
@@ -22,13 +22,8 @@ FOLDERS = ("store", "topic", "partition")
 def write_records(run: Run, spark: SparkSession) -> None:
     """Write the records of every store to Parquet, and compare their number with the survey's.
 
-    Partitions that the survey could not read to their end are written as far as it came. Rows of a
-    file rise by offset.
-
-    Parameters
-    ----------
-    run : Run
-    spark : SparkSession
+    Partitions that the survey could not read completely are written up to that point. The rows of a
+    file are in offset order.
     """
     folder = run.working / "records"
     with run.step("records to Parquet", "tasks") as step:
@@ -38,7 +33,7 @@ def write_records(run: Run, spark: SparkSession) -> None:
             if frames:
                 whole = reduce(lambda one, other: one.unionAll(other), frames)
                 write(spark, whole.write.mode("overwrite"), FOLDERS, str(folder), step.progress)
-                _make_durable(folder)  # before the step counts as done
+                _make_durable(folder)  # before the step is recorded as done
             return bool(frames)
 
         step.result(make, bool)
@@ -50,7 +45,7 @@ def write_records(run: Run, spark: SparkSession) -> None:
 
 
 def _make_durable(folder: Path) -> None:
-    """Flush what was written, and its names."""
+    """Flush the written files and their directory entries to disk."""
     fs = FileSystem()
     for place, _, names in os.walk(folder, topdown=False):
         for name in names:
@@ -75,14 +70,7 @@ def _frame(run: Run, spark: SparkSession, store: StoreResult) -> DataFrame:
 def rows_in(folder: Path) -> dict[tuple[str, TopicPartition], int]:
     """Count the rows of Parquet files by store, topic and partition, from their footers.
 
-    Parameters
-    ----------
-    folder : Path
-        Holds ``store=.../topic=.../partition=.../*.parquet``, or nothing.
-
-    Returns
-    -------
-    dict of (str, TopicPartition) to int
+    `folder` has ``store=.../topic=.../partition=.../*.parquet``, or is empty.
     """
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""The report: one page of HTML that needs nothing else, for a desk or a phone, light or dark."""
+"""The report: one self-contained HTML page, for a desktop or a phone, light or dark."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 TEMPLATE = "report.html.jinja"
-#: Rows of one table, bars of one list and rows of one partition's answers; the rest is in JSON.
+#: Rows of a table, bars of a list, and rows of a partition's answers; JSON has the rest.
 MOST_ROWS, MOST_SIZES, MOST_ANSWERS = 100, 12, 60
-#: Problems that are seen at once.
+#: Problems that are visible at first.
 FEW_ROWS = 10
-#: Stores that are shown, partitions of each that are drawn, and that have a table of answers: fewer
-#: of more stores.
+#: Stores that are shown, partitions of each that are drawn, and that have a table of answers;
+#: with many stores, fewer of each.
 MOST_STORES, MOST_DRAWN, MOST_TABLES = 12, 6, 20
 
 
 class Drawn(NamedTuple):
-    """A partition's plots."""
+    """The plots of a partition."""
 
     name: str
     segments: Markup
@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
 
 
 class AnswerTable(NamedTuple):
-    """A partition's answers, before and after the migration: those that differ before others."""
+    """A partition's answers before and after the migration; differing ones are preferred."""
 
     name: str
     rows: list[tuple[AnswerRow, AnswerRow]]
@@ -46,7 +46,7 @@ class AnswerTable(NamedTuple):
 
 
 class SizeList(NamedTuple):
-    """The largest of some topics or partitions, and all others as one."""
+    """The largest topics or partitions, and the total of all others."""
 
     what: str
     shown: list[digest.Size]
@@ -54,7 +54,7 @@ class SizeList(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What the page has of one store."""
+    """The parts of the page about one store."""
 
     store: StoreResult
     severities: list[digest.SeverityRow]
@@ -73,18 +73,9 @@ class Section(NamedTuple):
 
 
 def render(result: PipelineResult) -> str:
-    """Write the report.
+    """Return the report of a finished run as HTML, without scripts or external references.
 
-    Parameters
-    ----------
-    result : PipelineResult
-        A finished run.
-
-    Returns
-    -------
-    str
-        A page of HTML: no script, and no reference to anything outside of it. Its size has a bound
-        that neither partitions nor segments nor findings move.
+    Its size is bounded, however many partitions, segments and findings there are.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -165,12 +156,7 @@ def _most_segments(rows: Iterable[PartitionInventory]) -> list[PartitionInventor
 
 
 def drop_samples(store: StoreResult) -> None:
-    """Forget the records sampled of partitions that won't be drawn, but for the first of each.
-
-    Parameters
-    ----------
-    store : StoreResult
-    """
+    """Drop the sampled records of partitions that will not be drawn, except the first of each."""
     drawn = _most_segments(row for row in store.partitions if row.records)[:MOST_DRAWN]
     kept = {row.place for row in drawn}
     store.partitions[:] = [
@@ -191,10 +177,8 @@ def _size_list(what: str, store: StoreResult, sizes: list[digest.Size]) -> SizeL
 
 
 def moment(timestamp: int) -> str:
-    """Write a time as a person reads it, to the ms.
+    """Format a time for people, to the ms.
 
-    Examples
-    --------
     >>> moment(1500000000123)
     '2017-07-14 02:40:00.123 UTC'
     >>> moment(1 << 62)
@@ -207,10 +191,8 @@ def moment(timestamp: int) -> str:
 
 
 def size(count: int) -> str:
-    """Write a number of bytes.
+    """Format a number of bytes.
 
-    Examples
-    --------
     >>> size(999), size(20_480), size(3 << 30)
     ('999 B', '20.0 KiB', '3.0 GiB')
     """
@@ -228,18 +210,10 @@ def _latest(times: Iterable[int | None]) -> str:
 
 
 def answer_tables(store: StoreResult, most: int = MOST_TABLES) -> list[AnswerTable]:
-    """Set answers before and after the migration side by side, partition by partition.
+    """Compare answers before and after the migration, partition by partition.
 
-    Parameters
-    ----------
-    store : StoreResult
-    most : int
-        How many partitions at most: those with the most differing answers.
-
-    Returns
-    -------
-    list of AnswerTable
-        In the order of the store.
+    Returns at most `most` partitions, those with the most differing answers, in the order of the
+    store.
     """
     tables = nlargest(most, enumerate(_tables(store)), key=lambda each: each[1].differing)
     return [table for _, table in sorted(tables, key=lambda each: each[0])]
@@ -251,7 +225,7 @@ def _tables(store: StoreResult) -> Iterator[AnswerTable]:
         pairs = list(zip(store.before.get(key, ()), rows, strict=False))
         if pairs:
             differs = [len(_answers(*pair)) > 1 for pair in pairs]
-            # Stable: of those that differ, and of the others, the first.
+            # The sort is stable: the first ones of those that differ, then the first of the others.
             order = sorted(range(len(pairs)), key=lambda at: not differs[at])[:MOST_ANSWERS]
             shown = [pairs[at] for at in sorted(order)]
             yield AnswerTable(str(TopicPartition(*key)), shown, len(pairs), sum(differs))
@@ -268,5 +242,5 @@ def _key(row: PartitionInventory) -> TopicPartition:
 
 
 def _is_untimed(store: StoreResult) -> bool:
-    """Whether there are records, and none with a timestamp."""
+    """Return whether there are records, but none with a timestamp."""
     return store.records > 0 and not any(row.samples for row in store.partitions)

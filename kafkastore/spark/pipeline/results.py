@@ -1,4 +1,4 @@
-"""What a pipeline run found and made, as plain values: for the report, the terminal and JSON."""
+"""The results of a pipeline run as plain values, for the report, the terminal and JSON."""
 from __future__ import annotations
 
 import json
@@ -20,10 +20,10 @@ from kafkastore.jobs.verify import finding_row
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
 
-#: Stands for None in columns of numbers.
+#: Represents None in columns of numbers.
 NOTHING = INT64_MIN
 
-#: The rules that are set side by side, as fields of `AnswerRow` and as people know them.
+#: The rules to compare: fields of `AnswerRow`, and names for people.
 RULES: Mapping[str, str] = {
     "legacy": "legacy",
     "kip_33": "kip-33",
@@ -33,16 +33,9 @@ RULES: Mapping[str, str] = {
 
 
 class AnswerColumns(Sequence[AnswerRow]):
-    """Answers of one partition, in a fraction of the memory.
+    """Answers of one partition, stored compactly as columns.
 
-    Parameters
-    ----------
-    rows : sequence of AnswerRow
-
-    Attributes
-    ----------
-    numbers : numpy.ndarray of int64, shape (n, 7)
-        The fields of each; `NOTHING` for None.
+    `numbers` is an int64 array of shape (n, 7) with the fields of each answer; `NOTHING` is None.
     """
 
     def __init__(self, rows: Sequence[AnswerRow]) -> None:
@@ -70,19 +63,7 @@ def _answer_row(numbers: Iterable[int]) -> AnswerRow:
 
 
 def column(answers: Iterable[Sequence[AnswerRow]], name: str) -> NDArray[np.int64]:
-    """Return one column of the answers of some partitions.
-
-    Parameters
-    ----------
-    answers : iterable of sequence of AnswerRow
-    name : str
-        A field of `AnswerRow`.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (n,)
-        `NOTHING` for None.
-    """
+    """Return the field `name` of the answers of some partitions; `NOTHING` is None."""
     at = AnswerRow._fields.index(name)
     columns = [
         (rows if isinstance(rows, AnswerColumns) else AnswerColumns(rows)).numbers[:, at]
@@ -92,7 +73,7 @@ def column(answers: Iterable[Sequence[AnswerRow]], name: str) -> NDArray[np.int6
 
 
 class Step(NamedTuple):
-    """A step of the run, how long it took, and what came of it."""
+    """A step of the run, its duration, and a summary of its result."""
 
     name: str
     seconds: float
@@ -100,7 +81,7 @@ class Step(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How many of the times asked have the right answer by each rule."""
+    """How many of the requested times have the correct answer by each rule."""
 
     asked: int
     legacy: int
@@ -109,24 +90,24 @@ class Agreement(NamedTuple):
 
 
 class SummaryRow(NamedTuple):
-    """One store, in numbers.
+    """One store in numbers.
 
     Attributes
     ----------
     store : str
         Its name.
     partitions, segments, bytes, records : int
-        What is in it.
+        Its contents.
     damaged, not_asked : int
-        Partitions that can't be read to their ends, and partitions not asked for offsets.
+        Partitions that cannot be read to their ends, and partitions without lookups.
     findings_before, findings_after : int
         Findings above ``style``.
     files_made, bytes_made : int
-        By the migration.
+        Files that the migration wrote, and their size in bytes.
     before, after : Agreement
-        Right answers of the partitions asked, before the migration and after it.
+        Correct answers before the migration and after it.
     problems : int
-        What went wrong on the way.
+        Number of problems during the run.
     """
 
     store: str
@@ -147,32 +128,32 @@ class SummaryRow(NamedTuple):
 
 @dataclass
 class StoreResult:
-    """One store on its way.
+    """One store during a run.
 
     Parameters
     ----------
     name : str
-        What it is called in the output.
+        Its name in the output.
     path : str
-        Where it was read.
+        Its source.
     migrated : str
         Where it is with time indexes: a copy in the output, or `path` itself.
     undo_area : str or None
-        Where replaced files are kept, if it was migrated in place and something was changed.
+        The undo area with the replaced files, if it was migrated in place and changed.
     partitions : list of PartitionInventory
         The survey.
     findings_before, findings_after : list of Finding
-        Around the migration.
+        Findings before the migration and after it.
     warnings : list of str
-        What to know before relying on the migration.
+        Caveats of the migration.
     files_made, bytes_made : int
-        By the migration.
+        Files that the migration wrote, and their size in bytes.
     before, after : dict of TopicPartition to answers
-        Offsets for times, around the migration.
+        Offsets for times, before the migration and after it.
     rows_written : dict of TopicPartition to int
         Rows in Parquet.
     problems : list of str
-        One sentence each for what could not be done.
+        One sentence for each thing that could not be done.
     """
 
     name: str
@@ -192,21 +173,21 @@ class StoreResult:
 
     @property
     def records(self) -> int:
-        """Records that can be read."""
+        """Number of readable records."""
         return sum(row.records for row in self.partitions)
 
     @property
     def bytes(self) -> int:
-        """Size of the ``.log`` files."""
+        """Size of the ``.log`` files in bytes."""
         return sum(row.place.bytes for row in self.partitions)
 
     @property
     def segments(self) -> int:
-        """How many segments there are."""
+        """Number of segments."""
         return sum(len(row.segments) for row in self.partitions)
 
     def _is_not_asked(self, row: PartitionInventory) -> bool:
-        """Whether a partition can't be read, or gave no answers."""
+        """Return whether a partition cannot be read, or gave no answers."""
         key = TopicPartition(row.place.topic, row.place.partition)
         return row.error is not None or (bool(row.segments) and not self.after.get(key))
 
@@ -237,14 +218,16 @@ class PipelineResult:
     Parameters
     ----------
     out : Path
-        The output directory: ``report.html``, ``result.json``, ``records/``, and, unless it was
-        done in place, ``migrated/``.
+        The output directory: ``report.html``, ``result.json``, ``records/``, and, unless the
+        migration was in place, ``migrated/``.
     mode : str
-        How it was migrated.
+        The mode of the migration.
     now : int
         The clock of the legacy rules, ms since 1970.
     stores : list of StoreResult
+        The stores, in the order of the paths.
     steps : list of Step
+        The steps, in order.
     """
 
     out: Path
@@ -265,12 +248,12 @@ class PipelineResult:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the directories themselves were migrated, and not copies."""
+        """Whether the directories themselves were migrated instead of copies."""
         return all(store.path == store.migrated for store in self.stores)
 
     @property
     def problems(self) -> list[str]:
-        """What could not be done, in all stores."""
+        """The problems of all stores."""
         return [f"{store.name}: {problem}" for store in self.stores for problem in store.problems]
 
     def summary(self) -> list[SummaryRow]:
@@ -278,11 +261,11 @@ class PipelineResult:
         return [store.summary() for store in self.stores]
 
     def to_json(self) -> str:
-        """Return everything as JSON; offsets and times are numbers, no answer is null."""
+        """Return everything as JSON; offsets and times are numbers, a missing answer is null."""
         return "".join(self.json_parts())
 
     def json_parts(self) -> Iterator[str]:
-        """Yield that piece by piece: of a large store it is much larger than what it tells of."""
+        """Yield the JSON in pieces, because for a large store it is much larger than its values."""
         whole = {
             "out": str(self.out),
             "mode": self.mode,
@@ -307,18 +290,7 @@ class PipelineResult:
 
 
 def agreement(answers: Iterable[Sequence[AnswerRow]]) -> Agreement:
-    """Count the right answers.
-
-    Parameters
-    ----------
-    answers : iterable of sequence of AnswerRow
-        Of some partitions.
-
-    Returns
-    -------
-    Agreement
-        `correct` is right by definition.
-    """
+    """Count the correct answers of some partitions; `correct` is always right."""
     listed = list(answers)
     correct = column(listed, "correct")
     right = (column(listed, rule) == correct for rule in ("legacy", "kip_33", "broker"))
@@ -326,7 +298,7 @@ def agreement(answers: Iterable[Sequence[AnswerRow]]) -> Agreement:
 
 
 def by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:
-    """Count findings by severity, the worst first; those without any left out."""
+    """Count findings by severity, worst first, without severities that have none."""
     counts = dict.fromkeys(reversed(Severity), 0)
     for finding in findings:
         counts[finding.severity] += 1
@@ -340,7 +312,7 @@ def _above_style(findings: Iterable[Finding]) -> int:
 def _with_list(
     whole: Mapping[str, Any], name: str, items: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """Yield a JSON object, and in it a last member: a list, whose items come piece by piece."""
+    """Yield a JSON object whose last member is a list with items in pieces."""
     yield f'{json.dumps(whole)[:-1]}, "{name}": ['
     for number, item in enumerate(items):
         yield ", " if number else ""

@@ -1,4 +1,4 @@
-"""One run of the pipeline while it goes on: where things are, what was found, who is told."""
+"""The state of one pipeline run: paths, results, and progress."""
 from __future__ import annotations
 
 import os
@@ -21,21 +21,10 @@ Result = TypeVar("Result")
 
 
 class RunningStep:
-    """The step that goes on.
+    """The current step.
 
-    Parameters
-    ----------
-    progress : callable
-        To be called with how many units are done, and of how many.
-    saved : mapping or None
-        What the step came to in the run that is resumed.
-
-    Attributes
-    ----------
-    summary : str
-        To be set to what came of it.
-    kept : object
-        What is kept for a run that resumes this one; None if nothing is.
+    `saved` is its result in the resumed run, if any. The step sets `summary`, a short text, and
+    `kept`, the value to save for a run that resumes this one.
     """
 
     def __init__(self, progress: Progress, saved: Mapping[str, Any] | None) -> None:
@@ -45,19 +34,9 @@ class RunningStep:
         self.kept: Any = None
 
     def result(self, make: Callable[[], Result], unpack: Callable[[Any], Result]) -> Result:
-        """Do the step's work, or take over what came of it.
+        """Return the result of `make`, or the saved one.
 
-        Parameters
-        ----------
-        make : callable
-            Does it; what it returns can be written as JSON.
-        unpack : callable
-            Makes that again of values as JSON has them.
-
-        Returns
-        -------
-        object
-            The same whether it was done now or before.
+        `make` returns a value that can be written as JSON; `unpack` rebuilds it from JSON values.
         """
         if self.saved is not None:
             return unpack(self.saved["result"])
@@ -66,18 +45,10 @@ class RunningStep:
 
 
 class Run:
-    """What the steps of a run have in common.
+    """The state that the steps of a run share.
 
-    Parameters
-    ----------
-    result : PipelineResult
-        Filled in by the steps; paths in it are those after the run.
-    working : Path
-        Where the output directory is while the run goes on.
-    saved : SavedSteps
-        The results of steps that are done.
-    progress : PipelineProgress or None
-        Told of the steps.
+    Steps fill in `result`, whose paths are those after the run; `working` is the output directory
+    during the run.
     """
 
     def __init__(
@@ -97,7 +68,7 @@ class Run:
 
     @contextmanager
     def step(self, name: str, unit: str, total: int | None = None) -> Iterator[RunningStep]:
-        """Time a step, tell of it, and keep what came of it."""
+        """Time a step, report it, and save its result."""
         began = time.monotonic()
         self.progress.step_started(name, unit, total)
         told: list[tuple[int, int | None]] = [(0, total)]
@@ -122,19 +93,19 @@ class Run:
         return self._stores[place.store]
 
     def location(self, store: StoreResult) -> Path:
-        """Return where a store is to be read now: its source, or, once there is one, its copy."""
+        """Return where to read a store now: its copy if there is one, else its source."""
         return self.copy_of(store) if self.is_copied else to_path(store.path)
 
     def copy_of(self, store: StoreResult) -> Path:
-        """Return where a store's copy is while the run goes on."""
+        """Return the path of a store's copy during the run."""
         return self.working / Path(store.migrated).relative_to(self.result.out)
 
     def copied(self) -> None:
-        """From here on, stores are read from their copies."""
+        """Read stores from their copies from now on."""
         self.is_copied = True
 
     def places(self) -> list[Place]:
-        """List the partitions of all stores."""
+        """Return the partitions of all stores."""
         return [
             place
             for store in self.result.stores
@@ -142,15 +113,15 @@ class Run:
         ]
 
     def final(self, text: str) -> str:
-        """Name places in the output as they are called when the run is done."""
+        """Replace paths in the working directory by those after the run."""
         return text.replace(f"{self.working}{os.sep}", f"{self.result.out}{os.sep}")
 
     def fail_partition(self, place: Place, error: str, what: str) -> None:
-        """Note what could not be done with a partition."""
+        """Record a failure of one partition."""
         self.fail(self.store(place), f"{place.topic}-{place.partition}", error, what)
 
     def fail(self, store: StoreResult, whose: str, error: str, what: str) -> None:
-        """Note what could not be done; the same fault, met again in the copy too, only once."""
+        """Record a failure; the same fault in the copy is recorded only once."""
         fault = self.final(error).replace(store.migrated, store.path)
         failed = self._failures.setdefault((store.name, whose, fault), {})
         before = _problem(whose, failed, fault)

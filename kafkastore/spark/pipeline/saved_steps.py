@@ -1,10 +1,10 @@
-"""What the steps of a run came to, kept in its working directory, so that another can go on.
+"""Results of a run's steps, saved in its working directory so that another run can resume.
 
-One file for each step that is done, and one that says of what they are the results: the options,
-and how every file of the stores was.  With other options, or when a file has another size or
-modification time since, nothing is taken over.  In place, the files that the run's own plans name
-are left out of that: whether those are as planned the migration finds out, file by file.  So how
-all other files were is kept with the plans, if nothing had changed until then.
+There is one file for each finished step, and one that says what the results depend on: the options,
+and the size and modification time of every file of the stores. If any of these differ, nothing is
+reused. In place, files that the run's own plans name do not count, because the migration itself
+checks them file by file. So the state of all other files is saved with the plans, if nothing had
+changed until then.
 """
 from __future__ import annotations
 
@@ -32,32 +32,17 @@ _PLANS = "plans"
 
 
 class SavedSteps:
-    """The results of a run's steps so far.
-
-    Parameters
-    ----------
-    working : Path
-        The run's working directory.
-    """
+    """The saved results of a run's steps, in its working directory."""
 
     def __init__(self, working: Path) -> None:
         self._working = working
         self._folder = working / STEPS
 
     def take_over(self, options: Mapping[str, Any], stores: Sequence[str]) -> dict[str, Any] | None:
-        """Find out whether what an earlier run has left is still good; remove it if it is not.
+        """Return what `start` was given as `also`, if the saved results are still valid.
 
-        Parameters
-        ----------
-        options : mapping
-            What results depend on, besides the stores.
-        stores : sequence of str
-            Where the stores are read.
-
-        Returns
-        -------
-        dict or None
-            What was given to `start` beside that; None if there is nothing to take over.
+        If not, remove them and return None. Results depend on `options` and on the files of
+        `stores`.
         """
         started = self.read(_STARTED)
         if started is not None and started["options"] == _plain(options):
@@ -71,7 +56,7 @@ class SavedSteps:
         return None
 
     def discard(self) -> None:
-        """Remove what an earlier run has left."""
+        """Remove the saved results of an earlier run."""
         for path in self._working.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -79,18 +64,14 @@ class SavedSteps:
     def start(
         self, options: Mapping[str, Any], stores: Sequence[str], also: Mapping[str, Any]
     ) -> None:
-        """Note of what the results will be that are kept from here on."""
+        """Record what the results saved from now on depend on."""
         states = _states(stores)
         self.write(_STARTED, {"options": options, "states": states, "also": also})
 
     def write_plans(self, plans: Sequence[Plan], stores: Sequence[str]) -> None:
-        """Keep the plans, durable, before any of them is applied.
+        """Save the plans, flushed to disk, before any of them is applied.
 
-        Parameters
-        ----------
-        plans : sequence of Plan
-        stores : sequence of str
-            Where the stores are that change: those of the plans; none, where copies do.
+        `stores` are the stores that the plans change; empty if copies are changed.
         """
         others = None
         started = self.read(_STARTED)
@@ -98,17 +79,14 @@ class SavedSteps:
             paths = [[change.path for change in plan.changes] for plan in plans]
             others = {"paths": paths, "states": _states(stores, paths)}
             if _states(stores) != started["states"]:
-                others = None  # nor will they be when the plans are applied
+                others = None  # files have changed since the start, so results are not reusable
         texts = [plan.to_json() for plan in plans]
         self.write(_PLANS, {"others": others, "plans": texts})
 
     def read_plans(self, roots: Sequence[Path]) -> list[Plan] | None:
-        """Return the plans that were kept, each of the store that it is to be applied to.
+        """Return the saved plans, checked against the stores to which they are applied.
 
-        Raises
-        ------
-        ChangeRefusedError
-            If one is of another directory.
+        Raises `ChangeRefusedError` if a plan is of another directory.
         """
         value = self.read(_PLANS)
         if value is None:
@@ -121,19 +99,17 @@ class SavedSteps:
         return plans
 
     def write(self, name: str, value: object) -> None:
-        """Keep a value of JSON's types, whole and durable."""
+        """Save a JSON value atomically and flush it to disk."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         check_own(self._folder, os.lstat(self._folder), is_directory=True)
         text = json.dumps(value, default=_listed)
         FileSystem().replace_content(self._path(name), text.encode())
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return what was kept under a name.
+        """Return a saved value.
 
-        Raises
-        ------
-        ChangeRefusedError
-            If others than this user and root may have written it, or it is not what a run keeps.
+        Raises `ChangeRefusedError` if users other than this one and root may have written it, or if
+        it is not a value that a run saves.
         """
         path = self._path(name)
         try:
@@ -155,19 +131,9 @@ class SavedSteps:
 
 
 def state_of(root: Path, left_out: Collection[str] = frozenset()) -> str:
-    """Digest the names, sizes and modification times of the files of a store.
+    """Return a hexadecimal digest of the names, sizes and modification times of a store's files.
 
-    Parameters
-    ----------
-    root : Path
-        The directory.
-    left_out : collection of str
-        Relative paths that do not count.
-
-    Returns
-    -------
-    str
-        Hexadecimal.
+    `left_out` are relative paths that do not count.
     """
     digest = hashlib.sha256(kafkastore.__version__.encode())
     for path, *state in _files(root, ""):
@@ -177,10 +143,10 @@ def state_of(root: Path, left_out: Collection[str] = frozenset()) -> str:
 
 
 def _files(root: Path, inner: str) -> Iterator[tuple[str, int, int]]:
-    """List files by name, as deep as partitions have any: path, size, modification time.
+    """Yield path, size and modification time of files by name, as deep as partitions have files.
 
-    Those that a killed job was still writing are not the store's. What can't be looked at counts by
-    its error, which the steps tell of.
+    Partial files of a killed job do not count. For an unreadable file its error counts; the steps
+    report it.
     """
     try:
         with os.scandir(root / inner) as entries:
@@ -214,7 +180,7 @@ def _states(
 
 
 def _listed(value: object) -> object:
-    """Return a value of a type that JSON does not have as one that it has."""
+    """Convert a value that JSON cannot represent to one that it can."""
     return list(value) if isinstance(value, Sequence) else str(value)
 
 

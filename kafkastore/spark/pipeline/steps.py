@@ -1,11 +1,11 @@
-"""The whole way on Spark: survey, verify, migrate, records to Parquet, offsets for times, report.
+"""The whole pipeline on Spark: survey, verify, migrate, records to Parquet, lookups, report.
 
 1. Survey: each partition is read once.
-2. Verify what is there, and ask it for offsets by times.
-3. Copy each store into the output (or leave it in place), work out the migration, apply it.
-4. Verify again, and ask again.
-5. Records to Parquet, through the data source, and counted.
-6. ``report.html`` and ``result.json``; the output directory appears.
+2. Verify the stores, and look up offsets for times.
+3. Copy each store into the output (unless it is migrated in place), plan the migration, apply it.
+4. Verify and look up again.
+5. Write the records to Parquet through the data source, and count them.
+6. Write ``report.html`` and ``result.json``, and move the output directory to its place.
 """
 from __future__ import annotations
 
@@ -74,48 +74,47 @@ def run_pipeline(
     progress: PipelineProgress | None = None,
     spark: SparkSession | None = None,
 ) -> PipelineResult:
-    """Take Kafka log directories the whole way.
+    """Survey, verify, migrate and export Kafka log directories, and write a report.
 
     Parameters
     ----------
     paths : path-like or sequence of path-like
-        Log directories, or partition directories; each a store of its own.
+        Log directories or partition directories; each is a separate store.
     out : path-like
-        The output directory: missing, empty, or of an earlier run, which is replaced when this one
-        is done.
+        The output directory: missing, empty, or that of an earlier run, which is replaced when this
+        run is done.
     in_place : bool
-        Whether the directories themselves are migrated, what is replaced going to an undo area,
-        instead of copies in the output.
+        Whether to migrate the directories themselves, with replaced files in an undo area, instead
+        of copies in the output.
     mode : {"auto", "kip-33", "rebuild", "empty"}
         See `kafkastore.migration.plan`.
     master : str
-        The Spark to run on, if `spark` is not given.
+        The Spark master to use if `spark` is not given.
     sample_times : int or sequence of int
-        How many times spread over the records of each partition are asked for, besides those around
-        its segments' times; or just these times, ms since 1970, for all.
+        How many times spread over the records of each partition to look up, besides those around
+        its segments' times; or exactly these times, ms since 1970, for all partitions.
     resume : bool
-        Whether to go on with what an interrupted run left: its copies, or, in place, its unfinished
-        changes.
+        Whether to continue an interrupted run: reuse its copies, or, in place, finish its changes.
     undo_dir : path-like, optional
-        In place: the directory for undo areas; beside each log directory if left out.
+        In place: the directory for undo areas. Default: next to each log directory.
     progress : PipelineProgress, optional
-        Told what is going on.
+        Receives the progress of each step.
     spark : SparkSession, optional
-        A session to use. Neither it nor one that is made here is stopped.
+        A session to use. This function does not stop it, nor one that it starts.
 
     Returns
     -------
     PipelineResult
-        Partitions that failed are among its problems; the others went the whole way.
+        Partitions that failed are among its problems; all others are complete.
 
     Raises
     ------
     NotALogDirectoryError
-        If a path is no log directory.
+        If a path is not a log directory.
     ChangeRefusedError
-        If `out` is something else, a broker has a directory open, or files change meanwhile.
+        If `out` has other files, a broker has a directory open, or files change during the run.
     SparkFailedError
-        If Spark fails; what was done is kept for a run with `resume`.
+        If Spark fails; finished steps are saved for a run with `resume`.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if undo_dir is not None and not in_place:
@@ -168,25 +167,11 @@ def run_pipeline(
 
 
 def store_names(paths: Sequence[Path]) -> list[str]:
-    """Name stores after their directories, and, where that is not enough, those above.
+    """Return unique names for stores: their directories', with parent names where needed.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Absolute.
+    `paths` are absolute; the names are valid file names. Raises `ChangeRefusedError` if a path is
+    given twice.
 
-    Returns
-    -------
-    list of str
-        All different, and fit for a file's name.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If a path is given twice.
-
-    Examples
-    --------
     >>> store_names([Path("/disks/a/kafka-logs"), Path("/disks/b/kafka-logs"), Path("/old logs")])
     ['a-kafka-logs', 'b-kafka-logs', 'old_logs']
     """
@@ -206,7 +191,7 @@ def store_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _plain(parts: Sequence[str]) -> str:
-    """Join parts of a path to a name without anything that Spark or a shell reads otherwise."""
+    """Join parts of a path to a name without characters that are special to Spark or a shell."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(part.strip("/") for part in parts))
     return name.strip("-._") or "store"
 
@@ -219,7 +204,7 @@ def _take_over(
     *,
     resume: bool,
 ) -> None:
-    """Go on where an interrupted run stopped, or begin."""
+    """Resume an interrupted run, or start a new one."""
     paths = [store.path for store in result.stores]
     finished: list[Finished] = []
     also = None
@@ -229,7 +214,7 @@ def _take_over(
             plans = saved.read_plans(list(map(Path, paths)))
             finished = finish_other_plans(result.stores, plans, undo_dir)
         if any(each.files for each in finished):
-            saved.discard()  # found and planned when those files were half done
+            saved.discard()  # these results are from when the files were only partly changed
             also = None
     if also is None:
         also = {"now": result.now, "finished": finished}
@@ -240,13 +225,13 @@ def _take_over(
 
 
 def _copy(target: Path, name: str, source: Path) -> Path:
-    """Choose where a store is copied to; a partition directory keeps its name, which counts."""
+    """Return the path of a store's copy; a partition directory must keep its name."""
     folder = target / "migrated" / name
     return folder / source.name if is_partition_directory(source) else folder
 
 
 def _inventory_of(run: Run, spark: SparkSession, sample_times: int | Sequence[int]) -> None:
-    """Read each partition once, and choose the times to ask it for unless they are given."""
+    """Read each partition once, and choose the times to look up unless they are given."""
     items = [(place,) for place in run.places()]
     with run.step("inventory", "partitions", len(items)) as step:
         job = InventoryJob(sample_times if isinstance(sample_times, int) else 0)
@@ -265,7 +250,7 @@ def _inventory_of(run: Run, spark: SparkSession, sample_times: int | Sequence[in
 
 
 def _inventory(value: list[Any]) -> PartitionInventory:
-    """Read a row back."""
+    """Rebuild a row from JSON values."""
     row = PartitionInventory(*value)
     return row._replace(
         place=Place(*row.place),
@@ -296,7 +281,7 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
 
 
 class _Checked(NamedTuple):
-    """What was found in a store, and which partitions could not be looked at and why."""
+    """The findings of a store, and the partitions that could not be checked with the reasons."""
 
     findings: list[Finding]
     failures: list[tuple[str, str]]
@@ -305,7 +290,7 @@ class _Checked(NamedTuple):
 def _checked(
     run: Run, spark: SparkSession, progress: Progress, total: int
 ) -> Iterator[_Checked]:
-    """Check store by store."""
+    """Check one store after another."""
     before = 0
     job = VerifyJob()
     for store in run.result.stores:
@@ -324,12 +309,12 @@ def _checked(
 
 
 def _finding(severity: str, path: str, *rest: Any) -> Finding:
-    """Read a finding back."""
+    """Rebuild a finding from JSON values."""
     return Finding(Severity(severity), to_path(path), *rest)
 
 
 def _times(run: Run, sample_times: int | Sequence[int]) -> dict[tuple[str, str], Sequence[int]]:
-    """Return the times to ask each partition for that can be read, by store and its name."""
+    """Return the times to look up in each readable partition, by store and partition name."""
     return {
         _key(row.place): row.times if isinstance(sample_times, int) else sample_times
         for row in run.surveyed()
@@ -344,7 +329,7 @@ def _key(place: Place) -> tuple[str, str]:
 def _ask(
     run: Run, spark: SparkSession, times: dict[tuple[str, str], Sequence[int]], *, after: bool
 ) -> None:
-    """Ask each partition for offsets by times, before the migration or after it."""
+    """Look up times in each partition, before the migration or after it."""
     asked = [
         AskedPartition(place, times[_key(place)])
         for place in run.places()

@@ -2,9 +2,9 @@
 
 >>> records = spark.read.format("kafkastore").load("/kafka-logs")      # doctest: +SKIP
 
-Planning (`planning`) lists directories and looks up the offsets that are asked for by time; tasks
-read slices of logs (`slices`) into Arrow batches (`slice_reading`). Everything a read can leave out
-is told by options; filters are only understood where the option `pushFilters` asks for it.
+Planning (`planning`) lists directories and looks up offsets for timestamps; tasks read slices of
+logs (`slices`) into Arrow batches (`slice_reading`). Options choose what is read; filters only
+reduce it if the option `pushFilters` is set.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMAT = "kafkastore"
 
 
 class KafkaStoreDataSource(DataSource):
-    """What `spark.read.format("kafkastore")` makes; its options are those of `options`."""
+    """The data source behind `spark.read.format("kafkastore")`; its options are in `options`."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,7 +45,7 @@ class KafkaStoreDataSource(DataSource):
 
     @short_errors()
     def schema(self) -> StructType:
-        """Return the frame's schema, out of the options; nothing but directory names is read."""
+        """Return the frame's schema; only options and directory names are needed for it."""
         options = parse_options(self.options, is_stream=None)
         open_store(list(options.paths))
         if options.table != RECORDS:
@@ -55,7 +55,7 @@ class KafkaStoreDataSource(DataSource):
         return spark_schema(options.columns, include_headers=options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader for a schema, ours or the caller's choice of columns."""
+        """Return a reader for a schema: ours, or the caller's choice of columns."""
         options = parse_options(self.options)
         accept_far_times()
         if options.table != RECORDS:
@@ -67,34 +67,27 @@ class KafkaStoreDataSource(DataSource):
         return kind(options, check_schema(schema, options.columns))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what writes a frame as a new log directory."""
+        """Return a writer that writes a frame as a new log directory."""
         from kafkastore.spark.source.writing.writer import writer_of
 
         return writer_of(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Refuse to be the sink of a stream."""
+        """Raise an error: streams cannot be written."""
         raise OptionError(
             "kafkastore is no sink of streams, for no log is appended to: write each batch into a "
             "directory of its own, with foreachBatch and a path that has the batch's number"
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader that follows logs as they grow."""
+        """Return a reader that follows growing logs."""
         from kafkastore.spark.source.streaming.stream_reader import KafkaStoreStreamReader
 
         return KafkaStoreStreamReader(self.options, schema)
 
 
 class RecordsReader(DataSourceReader):
-    """Plans a read, and carries it out in tasks.
-
-    Parameters
-    ----------
-    options : ReadOptions
-    columns : tuple of str
-        The columns to yield, in order.
-    """
+    """Plans a read of `columns`, and executes it in tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self.options = options
@@ -103,39 +96,38 @@ class RecordsReader(DataSourceReader):
 
     @short_errors()
     def partitions(self) -> list[InputPartition]:
-        """Cut what was asked for into pieces of work."""
+        """Divide the requested offsets into tasks."""
         return list(plan(self.options, self.limits))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one piece of work."""
-        if isinstance(partition, SlicePack):  # Spark asks for one partition where there is none
+        """Yield the records of one task."""
+        if isinstance(partition, SlicePack):  # Spark reads one partition even if none is planned
             with short_errors():
                 yield from read_slices(partition.slices, self.columns, self.options, self.limits)
 
 
 class PushingReader(RecordsReader):
-    """A reader that leaves out what filters exclude, for the option `pushFilters`.
+    """A reader that skips records that filters exclude, for the option `pushFilters`.
 
-    Only for that, because Spark 4.2 and 4.3 keep what was planned for one query's filters and use
-    it for whatever is asked of the same frame next, without filters or with others; and so do two
-    uses within one query. `docs/spark.md` shows it.
+    It is optional because Spark 4.2 and 4.3 reuse the plan of one query's filters for the next
+    query on the same frame, whatever its filters, and for two uses within one query; see
+    `docs/spark.md`.
 
     Source: Spark 4.3 ``PythonScanBuilder.pushFilters``, ``PythonDataSourceV2.setReadInfo``.
     """
 
     @property
     def pushFilters(self) -> _TakesFilters:
-        """What Spark calls with the filters, where the session lets it."""
+        """The callable to which Spark passes the filters, if the session allows it."""
         return _TakesFilters(self.limits)
 
 
 class _TakesFilters:
-    """`pushFilters`, as something Spark takes for not overridden.
+    """A `pushFilters` that Spark does not recognize as overridden.
 
-    With ``spark.sql.python.filterPushdown.enabled`` off, its default, Spark fails every scan of a
-    reader that overrides `pushFilters`, and a reader is not told the setting. Spark finds out by
-    comparing ``reader.pushFilters.__func__`` with the base class's; so this has the base class's
-    there, is never called with the setting off, and is called with it on.
+    With ``spark.sql.python.filterPushdown.enabled`` off (the default) Spark fails every scan of a
+    reader that overrides `pushFilters`, which it detects by ``reader.pushFilters.__func__``;
+    readers cannot see the setting. This object has the base class's, and is only called with it on.
 
     Source: Spark 4.3 ``plan_data_source_read.py``, ``data_source_pushdown_filters.py``.
     """
@@ -145,21 +137,11 @@ class _TakesFilters:
         self.__func__: Callable[..., Iterable[Filter]] = DataSourceReader.pushFilters
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
-        """Take in the filters; all are returned, for Spark to apply once more."""
+        """Use the filters, and return all of them, so that Spark applies them again."""
         self._limits.add(filters)
         return filters
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``kafkastore`` known to a session.
-
-    Parameters
-    ----------
-    spark : SparkSession
-
-    Notes
-    -----
-    Where the package is installed, Spark finds the format by itself, through the module
-    `pyspark_kafkastore`.
-    """
+    """Register the format ``kafkastore`` with a session; see `kafkastore.spark.register`."""
     spark.dataSource.register(KafkaStoreDataSource)

@@ -1,7 +1,6 @@
-"""What Spark's filters on topic, partition, offset and timestamp let a read leave out.
+"""Limits of a read from Spark's filters on topic, partition, offset and timestamp.
 
-Nothing here is ever the last word: Spark filters the rows again, so a filter that is not
-understood, or only in part, costs time and nothing else.
+Spark filters the rows again, so a filter that is not understood, or only in part, only costs time.
 """
 from __future__ import annotations
 
@@ -34,18 +33,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
-#: Where PySpark reads filters, in the process that plans.
+#: The module with which PySpark reads filters in the process that plans.
 _PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def accept_far_times() -> None:
-    """Let filters name times after the year 9999, which make no limit.
+    """Let filters contain times after the year 9999, which then set no limit.
 
-    PySpark makes a `datetime` of each time before it asks any reader, and so such a query could not
-    even be planned.
+    PySpark converts each time to a `datetime` before it calls a reader, so planning such a query
+    would otherwise fail.
 
-    Notes
-    -----
     Source: Spark 4.2 ``data_source_pushdown_filters.deserializeVariant``, ``VariantUtils``.
     """
     planner: Any = sys.modules.get(_PLANNER)
@@ -58,7 +55,7 @@ def _literal(stored: Mapping[str, str]) -> _Literal:
 
 
 class _Literal(VariantVal):
-    """A filter's value; None where Python has none like it."""
+    """A filter's value; None if Python cannot represent it."""
 
     def toPython(self) -> Any:
         try:
@@ -69,14 +66,9 @@ class _Literal(VariantVal):
 
 @dataclass
 class Limits:
-    """What can't be left out: every record that passes the filters lies within these.
+    """Bounds that contain every record that passes the filters; None for no bound.
 
-    Attributes
-    ----------
-    start_offset, end_offset : int or None
-        Inclusive, exclusive; None where nothing limits.
-    start_timestamp, end_timestamp : int or None
-        ms since 1970; inclusive, exclusive.
+    Starts are inclusive and ends exclusive; timestamps are in ms since 1970.
     """
 
     start_offset: int | None = None
@@ -87,13 +79,7 @@ class Limits:
     _of_partitions: list[Filter] = field(default_factory=list)
 
     def add(self, filters: Iterable[Filter]) -> None:
-        """Narrow by filters that all hold.
-
-        Parameters
-        ----------
-        filters : iterable of Filter
-            As Spark's `pushFilters` gets them.
-        """
+        """Narrow the limits by filters that must all hold."""
         for each in filters:
             match _column_of(each):
                 case "topic":
@@ -110,7 +96,7 @@ class Limits:
                     self.end_timestamp = _smaller(self.end_timestamp, _whole_ms(end))
 
     def include(self, topic_partition: TopicPartition) -> bool:
-        """Whether records of a partition may pass."""
+        """Return whether records of a partition may pass."""
         topic, partition = topic_partition
         return all(_holds(each, topic) is not False for each in self._of_topics) and all(
             _holds(each, partition) is not False for each in self._of_partitions
@@ -118,7 +104,7 @@ class Limits:
 
 
 def _column_of(each: Filter) -> str | None:
-    """Return the column that a filter is about; None where it is about part of one."""
+    """Return the column of a filter; None if the filter is on a nested field."""
     inner = each
     while isinstance(inner, Not):
         inner = inner.child
@@ -127,7 +113,7 @@ def _column_of(each: Filter) -> str | None:
 
 
 def _range(each: Filter, kind: type) -> tuple[int | None, int | None]:
-    """Return the numbers a filter lets pass: start inclusive, end exclusive, None for no limit."""
+    """Return the accepted numbers: start inclusive, end exclusive, None for no limit."""
     match each:
         case EqualTo(_, value) | EqualNullSafe(_, value) if _is(value, kind):
             return _number(value), _number(value) + 1
@@ -146,7 +132,7 @@ def _range(each: Filter, kind: type) -> tuple[int | None, int | None]:
 
 
 def _is(value: object, kind: type) -> bool:
-    """Whether a literal is a whole number, or an instant; a timestamp without zone is none."""
+    """Return whether a literal is an int or a time; a timestamp without a time zone is neither."""
     if isinstance(value, datetime):
         return kind is datetime and value.tzinfo is not None
     return kind is int and type(value) is int
@@ -158,7 +144,7 @@ def _number(value: int | datetime) -> int:
 
 
 def _whole_ms(microseconds: int | None) -> int | None:
-    """Return a bound in ms, rounded up: right for either end of [start, end), for whole ms."""
+    """Return a bound in ms, rounded up, which is correct for both ends of [start, end)."""
     return None if microseconds is None else -(-microseconds // 1000)
 
 
@@ -171,7 +157,7 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 
 def _holds(each: Filter, value: Any) -> bool | None:
-    """Evaluate a filter on a value that is not null; None where it is not understood."""
+    """Evaluate a filter on a value that is not null; None if the filter is not understood."""
     if isinstance(each, Not):
         held = _holds(each.child, value)
         return None if held is None else not held

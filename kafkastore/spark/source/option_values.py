@@ -1,4 +1,4 @@
-"""The values that options have, out of texts by names in lower case, and what is wrong there."""
+"""Parsers of option values, which come as texts by lower-case names, and their errors."""
 from __future__ import annotations
 
 import json
@@ -10,26 +10,23 @@ from typing import Any
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import KafkaStoreError
 
-#: Where Spark Connect has a session's Python work; it goes with the session.
+#: The working directory of a Spark Connect session's Python, deleted with the session.
 _FOLDER_OF_A_SESSION = re.compile(r"/(userFiles|artifacts)-[0-9a-f-]{36}(/|$)")
 
 
 class OptionError(KafkaStoreError, ValueError):
-    """An option that is not known, cannot be read, or contradicts another."""
+    """An option is unknown, cannot be parsed, or contradicts another one."""
 
 
 def must_be(name: str, like: str, given: str) -> OptionError:
-    """Say what an option's value looks like."""
+    """Return the error that says what an option's value must look like."""
     return OptionError(f"option {name} must be {like}, not {given or 'empty'}")
 
 
 def absolute(path: str) -> str:
-    """Return a path as tasks find it, which may run in another folder than the planner.
+    """Return an absolute path, because tasks may run in another working directory than the planner.
 
-    Raises
-    ------
-    OptionError
-        If it is relative to a folder that nobody chose, and that is removed.
+    Raises `OptionError` if the path is relative to a temporary folder of a Spark Connect session.
     """
     if not os.path.isabs(path) and _FOLDER_OF_A_SESSION.search(os.getcwd()):
         raise OptionError(
@@ -40,9 +37,9 @@ def absolute(path: str) -> str:
 
 
 def json_value(options: Mapping[str, str], name: str, like: str, default: str | None = None) -> Any:
-    """Read an option that is JSON, such as `like`."""
+    """Parse an option that is JSON, such as `like`."""
     text = options.get(name.lower(), default)
-    assert text is not None  # the caller looked
+    assert text is not None  # the caller has checked
     try:
         return json.loads(text)
     except ValueError:
@@ -50,12 +47,12 @@ def json_value(options: Mapping[str, str], name: str, like: str, default: str | 
 
 
 def words(text: str) -> list[str]:
-    """Read words by commas."""
+    """Split a text at commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """Read an option that is one of some words; the first where it is not given."""
+    """Return an option that is one of `choices`; the first of them if it is not given."""
     value = options.get(name.lower(), choices[0]).strip().lower()
     if value not in choices:
         raise OptionError(f"option {name} must be {' or '.join(choices)}, not {value}")
@@ -63,13 +60,13 @@ def choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> s
 
 
 def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Read an option that is true or false."""
+    """Parse an option that is true or false."""
     choices = ("true", "false") if default else ("false", "true")
     return choice(options, name, choices) == "true"
 
 
 def integer(options: Mapping[str, str], name: str, *, smallest: int) -> int:
-    """Read an option that is a whole number."""
+    """Parse an option that is an integer."""
     text = options[name.lower()].strip()
     try:
         value = int(text)
@@ -81,5 +78,5 @@ def integer(options: Mapping[str, str], name: str, *, smallest: int) -> int:
 
 
 def at_least_one(options: Mapping[str, str], name: str) -> int | None:
-    """Read an option that is a whole number from 1 on; None where it is not given."""
+    """Parse an option that is an integer of at least 1; None if it is not given."""
     return integer(options, name, smallest=1) if name.lower() in options else None

@@ -1,23 +1,23 @@
-"""The data source's options: those of Spark's Kafka source, by its names and its precedence.
+"""The data source's options, with the names and the precedence of Spark's Kafka source.
 
 Which partitions
-    One of `subscribe` (topics, by commas), `subscribePattern` (a regular expression, found anywhere
-    in a topic's name; never an internal topic) and `assign` (JSON, ``{"orders": [0, 1]}``). Without
-    any: all partitions there are.
+    One of `subscribe` (topics, separated by commas), `subscribePattern` (a regular expression that
+    may match anywhere in a topic's name; internal topics never match) and `assign` (JSON,
+    ``{"orders": [0, 1]}``). Without any of them: all partitions.
 Which offsets
-    The first that is given of ``startingTimestamp`` (ms, for all partitions),
+    The first given one of ``startingTimestamp`` (ms, for all partitions),
     ``startingOffsetsByTimestamp`` (JSON, ``{"orders": {"0": 1500000000000}}``) and
-    ``startingOffsets`` (``earliest``, or JSON with offsets,
-    -2 earliest); the same with ``ending``, exclusive, where ``latest`` and -1 are the log's end. A
-    timestamp stands for the offset that a broker of the Kafka version `rules` answers to it, or
-    ``correct``: that of the first record in the log that has it or a later one, which time indexes
-    help to find as far as `indexes` says.
+    ``startingOffsets`` (``earliest``, or JSON with offsets, where -2 is earliest); likewise
+    ``ending``, exclusive, where ``latest`` and -1 are the log end offset. A timestamp means the
+    offset that a broker of the Kafka version `rules` returns for it, or with ``correct`` that of
+    the first record in the log with this or a later timestamp; `indexes` says how far time indexes
+    are trusted to find it.
 Which of their records
-    `isolation`, or ``kafka.isolation.level``: ``read_committed`` leaves out what was aborted, and
-    what is not decided.
+    `isolation`, or ``kafka.isolation.level``: ``read_committed`` omits records of aborted and of
+    undecided transactions.
 
 Options that only say how to reach a broker, or only concern streams, are accepted and have no
-effect; those that the Kafka source refuses are refused.
+effect. Options that the Kafka source refuses are refused.
 
 Source: Spark 4.2 ``KafkaSourceProvider``, ``KafkaOffsetReaderAdmin``, ``ConsumerStrategy``.
 """
@@ -91,7 +91,7 @@ TABLES = (
     "transactions",
     "committed_offsets",
 )
-#: What can be said of any table; all other options are about records.
+#: Options of every table; all others are only for records.
 OF_ANY_TABLE = (
     "path",
     "paths",
@@ -105,10 +105,10 @@ OF_ANY_TABLE = (
     "table",
 )
 OF_A_BROKER = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
-#: Options of streams, and of writing, that the Kafka source's batches do not look at.
+#: Options of streams and of writing, which batch reads of the Kafka source ignore.
 IGNORED = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "topic")
 ISOLATION_LEVEL = "kafka.isolation.level"
-#: What to do instead, by the option of the consumer that the Kafka source refuses.
+#: Consumer options that the Kafka source refuses, and what to do instead.
 REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets",
     "kafka.key.deserializer": "keys are bytes: convert them after reading",
@@ -119,7 +119,7 @@ REFUSED = {
 
 
 class ReadOptions(NamedTuple):
-    """What a read was asked for; see the module's text."""
+    """The parsed options of a read; see the module's docstring."""
 
     paths: tuple[str, ...]
     selection: Selection
@@ -141,27 +141,11 @@ class ReadOptions(NamedTuple):
 
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -> ReadOptions:
-    """Read the options of a load.
+    """Parse the options of a load; names may be in any case.
 
-    Parameters
-    ----------
-    given : mapping of str to str
-        As Spark hands them over; names in any case.
-    is_stream : bool or None
-        Whether a stream is loaded, which begins at the latest offset by default and has no end;
-        None where that is not known yet.
+    A stream (`is_stream`) starts at the latest offset by default and has no end; None means that it
+    is not known yet. Raises `OptionError` if an option is unknown, invalid, or contradicts another.
 
-    Returns
-    -------
-    ReadOptions
-
-    Raises
-    ------
-    OptionError
-        If an option is not known, cannot be read, or contradicts another.
-
-    Examples
-    --------
     >>> options = parse_options({"PATH": "/kafka-logs", "subscribe": "orders, payments"})
     >>> options.paths, sorted(options.selection.topics)
     (('/kafka-logs',), ['orders', 'payments'])
@@ -196,7 +180,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
         == "latest",
         fail_on_data_loss=(fails := boolean(options, "failOnDataLoss", default=True)),
         on_corrupt=(on_corrupt := _on_corrupt(options, fails=fails)),
-        # By itself failOnDataLoss=false stops a task only, lest each partition is one.
+        # failOnDataLoss=false alone only stops a task; otherwise each partition would be one task.
         stops_partitions=(stops := "oncorrupt" in options and on_corrupt == "stop"),
         columns=columns,
         include_headers=include_headers,
@@ -205,7 +189,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
         isolation=(isolation := _isolation(options)),
         rules=_rules(options, isolation),
         indexes=known_indexes(choice(options, "indexes", INDEXES)),
-        # Filters may leave out what is corrupt, and so where a log ends.
+        # Filters could exclude the corrupt bytes at which a partition must stop.
         push_filters=boolean(options, "pushFilters", default=False) and not stops,
         table=_table(options),
     )
@@ -266,7 +250,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _on_corrupt(options: Mapping[str, str], *, fails: bool) -> OnCorrupt:
-    """Return what is done at corrupt bytes; without failOnDataLoss they end a task's range."""
+    """Return what to do at corrupt bytes; without failOnDataLoss they end a task's range."""
     if "oncorrupt" not in options:
         return "raise" if fails else "stop"
     chosen = choice(options, "onCorrupt", get_args(OnCorrupt))
@@ -288,7 +272,7 @@ def _isolation(options: Mapping[str, str]) -> Isolation:
 
 
 def _rules(options: Mapping[str, str], isolation: Isolation) -> str:
-    # The Kafka source gets its offsets from a broker, so the default is a broker, too.
+    # The Kafka source gets its offsets from a broker, so the default is a broker's rules.
     rules = options.get("rules", NEWEST_VERSION).strip()
     try:
         check_isolation_is_known(LookupChoice(rules, isolation), broker_rules(rules))

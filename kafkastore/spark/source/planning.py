@@ -1,10 +1,9 @@
-"""What a read has to look at: partitions and offsets by its options, less by pushed filters.
+"""Plan of a read: the partitions and offsets that the options choose, reduced by pushed filters.
 
-Options are exact, as the Kafka source's; filters are not the last word. What of a segment lies
-before a filter's first time is found as lookups find it where time indexes are trusted; without
-that each task looks at the headers of the segments that it reads whole. Nothing says of records
-what time they have at least, so that only batches themselves tell what lies behind a filter's last
-time.
+Options are exact, as in the Kafka source; filters only reduce the work. If time indexes are
+trusted, planning finds the first offset in a segment that can reach a filter's start time, as
+lookups do; otherwise each task checks the headers of whole segments. No index gives a minimum
+timestamp, so only the batches themselves show which records are past a filter's end time.
 """
 from __future__ import annotations
 
@@ -39,26 +38,19 @@ from kafkastore.store.log_store import LogStore, open_store
 from kafkastore.store.partition_log import PartitionLog
 
 LOG = logging.getLogger("kafkastore.spark")
-#: Spark's workers have it where Spark gathers what they log.
+#: Set in Spark's workers if Spark collects their logs.
 GATHERED = "PYSPARK_SPARK_SESSION_UUID"
 
 
 def warn(path: str | Path, what: object) -> None:
-    """Log a warning of what is wrong with a file or a partition."""
+    """Log a warning about a file or a partition."""
     LOG.warning("%s: %s", path, what)
 
 
 class Range(NamedTuple):
-    """Offsets of one partition, to be read.
+    """Offsets of one partition to read: start inclusive, end exclusive.
 
-    Attributes
-    ----------
-    log : PartitionLog
-        The partition.
-    start_offset, end_offset : int
-        Inclusive, exclusive; `END`: to the end of the log, as it is when it is read.
-    log_end_offset : int
-        The end of the log, as it is now.
+    `END` means the end of the log when it is read; `log_end_offset` is its end at planning time.
     """
 
     log: PartitionLog
@@ -68,24 +60,10 @@ class Range(NamedTuple):
 
 
 def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
-    """Cut what was asked for into pieces of work.
+    """Divide the requested records into tasks.
 
-    Parameters
-    ----------
-    options : ReadOptions
-        Of the load.
-    limits : Limits
-        Of the filters.
-
-    Returns
-    -------
-    list of SlicePack
-        Together every record that was asked for, and of others few.
-
-    Raises
-    ------
-    OptionError
-        If what the options name is not there.
+    The tasks read every requested record, and few others. Raises `OptionError` if a partition or an
+    offset that the options name does not exist.
     """
     tell_doubtful_units(options)
     store = open_store(list(options.paths))
@@ -99,8 +77,8 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     total = sum(each.log.beside_changes(partial(log_bytes, *each[:3])) for each in ranges)
     size = task_bytes(total + OPENING_BYTES * len(ranges), options.min_partitions)
     largest = max(min(size, total // options.min_partitions), 1)
-    # What was aborted is found out once a slice, maybe by all of the log; and what follows corrupt
-    # bytes is not read, however many cores there are.
+    # Each slice has to find the aborted transactions, perhaps by reading the whole log; and nothing
+    # after corrupt bytes may be read, however many cores there are.
     if options.isolation == "read_committed" or options.stops_partitions:
         largest = END
     slices = [part for each in ranges for part in _cut(each, largest)]
@@ -117,13 +95,7 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
 
 
 def tell_doubtful_units(options: ReadOptions) -> None:
-    """Warn of times that are plausible in another unit than ms; they are read as ms all the same.
-
-    Parameters
-    ----------
-    options : ReadOptions
-        Of the load.
-    """
+    """Warn of times that look like another unit than ms; they are still read as ms."""
     for bound in (options.start, options.end):
         numbers = {bound.everywhere, *bound.each.values()} if bound.by_timestamp else ()
         for number in numbers:
@@ -136,24 +108,10 @@ def tell_doubtful_units(options: ReadOptions) -> None:
 
 
 def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
-    """Return the partitions that were asked for.
+    """Return the chosen partitions.
 
-    Parameters
-    ----------
-    store : LogStore
-        Where they are.
-    options : ReadOptions
-        Which.
-
-    Returns
-    -------
-    list of TopicPartition
-
-    Raises
-    ------
-    OptionError
-        If one is not there (one of `assign` is left out where `failOnDataLoss` is false), or an
-        option names a partition that is not read.
+    Raises `OptionError` if one does not exist (one of `assign` is skipped if `failOnDataLoss` is
+    false), or if an option names a partition that is not read.
     """
     selection = options.selection
     there = ", ".join(sorted({each.topic for each in store.partitions})) or "no topics"
@@ -182,24 +140,9 @@ def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
 
 
 def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
-    """Find where to begin.
+    """Return the first offset to read, inclusive; `END` if nothing that exists now is read.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    options : ReadOptions
-        Of the load.
-
-    Returns
-    -------
-    int
-        Inclusive; `END` where nothing of what is there is read.
-
-    Raises
-    ------
-    OptionError
-        If there is nothing to begin with, or it is not there.
+    Raises `OptionError` if there is no such offset, or it is not in the log.
     """
     start = _offset(log, options.start, options)
     if start is None:
@@ -216,7 +159,7 @@ def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
 
 
 def _range(log: PartitionLog, options: ReadOptions) -> Range:
-    """Find where to begin, inclusive, and to end, exclusive."""
+    """Find the start (inclusive) and the end (exclusive) of a partition."""
     start, end = starting_offset(log, options), _offset(log, options.end, options)
     if end is None:
         end = END
@@ -226,7 +169,7 @@ def _range(log: PartitionLog, options: ReadOptions) -> Range:
 
 
 def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None:
-    """Find the offset that a bound means; None for a time after the last record."""
+    """Return the offset that a bound means; None for a time after the last record."""
     number = bound.of(log.topic_partition)
     if bound.by_timestamp:
         found = log.list_offset(
@@ -242,7 +185,7 @@ def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None
 
 
 def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadOptions) -> None:
-    """Raise where an offset that was named is not there, as the Kafka source does in its tasks."""
+    """Raise an error if a named offset is not in the log; the Kafka source does so in its tasks."""
     if bound.by_timestamp or not options.fail_on_data_loss:
         return
     committed = options.isolation == "read_committed"
@@ -256,14 +199,14 @@ def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadO
 
 
 def _cut(each: Range, largest: int) -> list[LogSlice]:
-    """Cut a range, whatever is deleted meanwhile: the task that reads it tells what is gone."""
+    """Divide a range into slices; if records are deleted meanwhile, the task reports it."""
     return each.log.beside_changes(
         lambda: list(cut(*each[:3], largest, each.log_end_offset))
     )
 
 
 def _narrowed(asked: Range, limits: Limits, indexes: Indexes) -> Iterator[Range]:
-    """Leave out what filters exclude."""
+    """Yield the parts of a range that filters do not exclude."""
     start, end = asked.start_offset, asked.end_offset
     if limits.start_offset is not None:
         start = max(start, limits.start_offset)
@@ -275,7 +218,7 @@ def _narrowed(asked: Range, limits: Limits, indexes: Indexes) -> Iterator[Range]
     if since is not None and until is not None and since >= until:
         return
     parts = [(start, end)]
-    # A record without timestamp has -1.
+    # The timestamp of a record without one is -1.
     if indexes == "trust" and since is not None and since >= 0:
         parts = asked.log.beside_changes(lambda: list(_since(asked.log, start, end, since)))
     for part in parts:
@@ -283,7 +226,7 @@ def _narrowed(asked: Range, limits: Limits, indexes: Indexes) -> Iterator[Range]
 
 
 def _since(log: PartitionLog, start: int, end: int, since: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of offsets that together have every record that reaches a time."""
+    """Yield ranges of offsets that together contain every record at or after a time."""
     begun = None
     for segment in log.segments_between(start, end):
         first = _first_since(segment, since, start)
@@ -297,9 +240,9 @@ def _since(log: PartitionLog, start: int, end: int, since: int) -> Iterator[tupl
 
 
 def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
-    """Find the first offset to read of a segment; None: nothing in it reaches the time.
+    """Return the first offset to read in a segment; None if no record reaches the time.
 
-    Without an index that can be believed the whole segment is read, by a task.
+    Without a trusted index a task reads the whole segment.
     """
     everything = max(segment.base_offset, start)
     try:
@@ -310,12 +253,12 @@ def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
             return None
         found = segment.find_offset_by_timestamp(since, start, "trust")
     except CorruptionError:
-        return everything  # the task that reads it tells
+        return everything  # the task that reads it reports the error
     return None if found is None else found.offset
 
 
 def _is_far(segment: LogSegment, offset: int) -> bool:
-    """Whether passing over a segment's beginning spares more than opening it once more costs."""
+    """Return whether skipping a segment's beginning saves more than a second open costs."""
     last = segment.next_base_offset or segment.next_offset
     count = max(last - segment.base_offset, 1)
     return segment.size * (offset - segment.base_offset) // count > OPENING_BYTES
@@ -324,7 +267,7 @@ def _is_far(segment: LogSegment, offset: int) -> bool:
 def _told(
     store: LogStore, asked: list[TopicPartition], ranges: list[Range], task_count: int
 ) -> str:
-    """Say what is read of what there is, and what of it is left out."""
+    """Return a description of what is read and what is skipped."""
     logs = {each.log.topic_partition: each.log for each in ranges}
     all_logs = [logs.get(each) or store.partitions[each] for each in asked]
     segments = {segment.log_path: segment.size for log in all_logs for segment in log.segments}

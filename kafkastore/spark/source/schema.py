@@ -6,13 +6,13 @@ column                                                        in a frame
 key binary, value binary, topic string, partition int,
 offset long, timestamp timestamp, timestampType int           always
 headers array<struct<key string, value binary>>               with ``includeHeaders``; null, never
-                                                              empty, where a record has none
+                                                              empty, if a record has none
 leader_epoch int, producer_id long, producer_epoch int,
-is_transactional boolean, is_control boolean                  only where named
+is_transactional boolean, is_control boolean                  only if named
 ============================================================  ====================================
 
-Every column may be null, as Spark's Kafka source declares them.  `timestampType` is Kafka's id: -1
-no timestamp, 0 CreateTime, 1 LogAppendTime.
+Every column is nullable, as Spark's Kafka source declares it. `timestampType` is Kafka's id: -1 no
+timestamp, 0 CreateTime, 1 LogAppendTime.
 
 Source: Spark 4.2 ``KafkaRecordToRowConverter``, ``KafkaOffsetReader``.
 """
@@ -27,33 +27,18 @@ from pyspark.sql.types import StructType
 from kafkastore.log import records_as_arrow
 from kafkastore.spark.source.options import OptionError
 
-#: Every column there is, in order.
+#: All columns, in order.
 COLUMNS: StructType = from_arrow_schema(pa.schema(list(records_as_arrow.COLUMN_TYPES.items())))
 
 
 def spark_schema(
     columns: Sequence[str] | None = None, *, include_headers: bool = False
 ) -> StructType:
-    """Return a frame's schema.
+    """Return a frame's schema, in the source's order whatever the order of `columns`.
 
-    Parameters
-    ----------
-    columns : sequence of str, optional
-        Names to choose, in any order; the schema keeps the source's. Default: the Kafka source's.
-    include_headers : bool
-        Whether `headers` follows where `columns` is not given.
+    The default is the columns of the Kafka source, with `headers` if `include_headers`. Raises
+    `OptionError` if a name is unknown.
 
-    Returns
-    -------
-    StructType
-
-    Raises
-    ------
-    OptionError
-        If a name is not known.
-
-    Examples
-    --------
     >>> spark_schema(["offset", "key"]).simpleString()
     'struct<key:binary,offset:bigint>'
     """
@@ -67,26 +52,10 @@ def spark_schema(
 def check_schema(
     schema: StructType, asked: Sequence[str] | None, columns: StructType = COLUMNS
 ) -> tuple[str, ...]:
-    """Check a schema that the caller gave, and return its columns' names.
+    """Check a caller's schema, some of `columns` in any order, and return its names in its order.
 
-    Parameters
-    ----------
-    schema : StructType
-        Some of the columns, in any order.
-    asked : sequence of str or None
-        What the option ``columns`` names.
-    columns : StructType
-        Those that there are.
-
-    Returns
-    -------
-    tuple of str
-        In the order of the schema.
-
-    Raises
-    ------
-    OptionError
-        If a name is not known, has another type than ours, or the option names others.
+    Raises `OptionError` if a name is unknown, if its type differs, or if the names in the option
+    ``columns`` (`asked`) differ.
     """
     if asked is not None and {*asked} != {*schema.fieldNames()}:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""Which partitions and which of their offsets are read, as the options of Spark's Kafka source say.
+"""The choice of partitions and offsets, as in the options of Spark's Kafka source.
 
 See `options` for the options; source: Spark 4.2 ``KafkaSourceProvider``, ``ConsumerStrategy``.
 """
@@ -14,23 +14,16 @@ from kafkastore.spark.source.option_values import OptionError, integer, json_val
 
 EARLIEST = -2
 LATEST = -1
-#: What brokers list as internal, or not at all.
+#: Topics that brokers list as internal, or do not list.
 INTERNAL_TOPICS = (
     "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"
 )
 
 
 class Selection(NamedTuple):
-    """Which partitions are read; all where nothing is given.
+    """The partitions to read; all if none of the three options is given.
 
-    Attributes
-    ----------
-    topics : frozenset of str or None
-        From `subscribe`.
-    pattern : str or None
-        From `subscribePattern`.
-    assigned : frozenset of TopicPartition or None
-        From `assign`.
+    The fields come from `subscribe`, `subscribePattern` and `assign`.
     """
 
     topics: frozenset[str] | None = None
@@ -38,7 +31,7 @@ class Selection(NamedTuple):
     assigned: frozenset[TopicPartition] | None = None
 
     def includes(self, topic_partition: TopicPartition) -> bool:
-        """Whether a partition is read."""
+        """Return whether a partition is read."""
         if self.assigned is not None:
             return topic_partition in self.assigned
         if self.topics is not None:
@@ -50,18 +43,10 @@ class Selection(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """One end of what is read of each partition.
+    """One end of the read range of each partition, from the option `option`.
 
-    Attributes
-    ----------
-    option : str
-        The option that it came from.
-    everywhere : int or None
-        For all partitions; None where each has its own.
-    each : mapping of TopicPartition to int
-        Offsets, or timestamps.
-    by_timestamp : bool
-        Whether the numbers are timestamps (ms) or offsets (`EARLIEST` and `LATEST` among them).
+    `everywhere` is for all partitions; if it is None, `each` has one number for each partition. The
+    numbers are timestamps (ms) if `by_timestamp`, else offsets, `EARLIEST` and `LATEST` among them.
     """
 
     option: str
@@ -72,10 +57,7 @@ class Bound(NamedTuple):
     def of(self, topic_partition: TopicPartition) -> int:
         """Return a partition's number.
 
-        Raises
-        ------
-        OptionError
-            If the option names partitions, but not this one.
+        Raises `OptionError` if the option names partitions, but not this one.
         """
         if self.everywhere is not None:
             return self.everywhere
@@ -88,7 +70,7 @@ class Bound(NamedTuple):
 
 
 def selection_of(options: Mapping[str, str]) -> Selection:
-    """Read the options that choose partitions, of which one may be given."""
+    """Parse the options that choose partitions; at most one may be given."""
     chosen = [n for n in ("subscribe", "subscribePattern", "assign") if n.lower() in options]
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(chosen)} contradict each other: give one of them")
@@ -127,7 +109,10 @@ def _assigned(options: Mapping[str, str]) -> list[TopicPartition]:
 
 
 def bound_of(options: Mapping[str, str], prefix: str, default: int, refused: int | None) -> Bound:
-    """Read the options for one end, ``starting`` or ``ending``; the other end's word is refused."""
+    """Parse the options for one end, ``starting`` or ``ending``.
+
+    `refused` is the other end's word, which is an error here.
+    """
     name = f"{prefix}Timestamp"
     if name.lower() in options:
         return Bound(name, integer(options, name, smallest=0), by_timestamp=True)
@@ -153,10 +138,8 @@ def bound_of(options: Mapping[str, str], prefix: str, default: int, refused: int
 
 
 def check_order(start: Bound, end: Bound) -> None:
-    """Check the two ends where both name each partition, as the Kafka source does before reading.
+    """Check the order of two ends that both name each partition, before reading.
 
-    Notes
-    -----
     Source: Spark 4.2 ``KafkaSourceProvider.checkOffsetLimitValidity``.
     """
     if start.everywhere is not None or end.everywhere is not None:

@@ -1,4 +1,4 @@
-"""Errors as Spark's users see them: a sentence, without the way it took through this package."""
+"""Errors for Spark's users: one sentence, without the traceback through this package."""
 from __future__ import annotations
 
 from contextlib import ContextDecorator
@@ -9,14 +9,15 @@ from kafkastore.paths import name_url
 
 
 class short_errors(ContextDecorator):
-    """Let errors that are raised within name URLs, and leave their frames and causes out.
+    """Remove the frames and causes of a `KafkaStoreError` raised in the block.
 
     Spark prints a worker's whole traceback with each error, once in its log and once in the
-    exception. Errors that are no `KafkaStoreError` keep theirs.
+    exception. Other errors keep theirs; those of the operating system name the URL instead of a
+    local file.
     """
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Do nothing."""
 
     def __exit__(
         self,
@@ -24,7 +25,7 @@ class short_errors(ContextDecorator):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Shorten what was raised."""
+        """Shorten the error."""
         if error is not None:
             name_url(error)
         if isinstance(error, KafkaStoreError):

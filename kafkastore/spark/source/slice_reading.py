@@ -1,4 +1,4 @@
-"""What a task does: slices of logs to Arrow batches, and whether all that was planned was there."""
+"""Reading of slices in a task, into Arrow batches, with checks that all planned records exist."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,27 +19,20 @@ from kafkastore.spark.source.planning import LOG, warn
 from kafkastore.spark.source.slices import END, LogSlice
 from kafkastore.store.partition_log import PartitionLog
 
-#: Batches of fewer rows and bytes are put together before they go to the JVM.
+#: Batches with fewer rows and bytes are combined before they are sent to the JVM.
 ENOUGH_ROWS = BATCH_ROWS // 2
 ENOUGH_BYTES = 4 << 20
 
 
 class DataLossError(KafkaStoreError):
-    """Records that were there when a read was planned are not there any more."""
+    """Records that existed when a read was planned no longer exist."""
 
 
 class Skipped:
-    """What reading a slice skips, and what of that was reported.
+    """The bytes that reading a slice skips, and which of them were reported.
 
-    Parameters
-    ----------
-    each : LogSlice
-        A slice. On the way to its start more may be skipped, which is reported where it is read.
-
-    Attributes
-    ----------
-    found : list of SkippedBytes
-        For readers to add to.
+    Readers add to `found`. Bytes skipped on the way to the slice's start are reported by the task
+    that reads them.
     """
 
     def __init__(self, each: LogSlice) -> None:
@@ -48,7 +41,7 @@ class Skipped:
         self._reported = 0
 
     def report(self) -> None:
-        """Log a warning for each of those that were found since the last time."""
+        """Log a warning for each skipped range found since the last call."""
         for corrupt in self.found[self._reported :]:
             end = corrupt.end_offset
             if end is None or end > self._slice.start_offset:
@@ -64,32 +57,11 @@ def read_slices(
     *,
     are_decided: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Read slices one after the other.
+    """Yield the records of slices, one after another, in batches of about `BATCH_ROWS` rows.
 
-    Parameters
-    ----------
-    slices : iterable of LogSlice
-        As planned.
-    columns : sequence of str
-        The columns to yield, in order.
-    options : ReadOptions
-        Of the load.
-    limits : Limits
-        Of the filters.
-    are_decided : bool
-        Whether they are known to end at or before the last stable offset.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-        Of about `BATCH_ROWS` rows.
-
-    Raises
-    ------
-    DataLossError
-        If records that were planned are not there, unless `failOnDataLoss` is false.
-    CorruptionError
-        At corrupt bytes, unless `onCorrupt` says otherwise.
+    With `are_decided` all slices end at or before the last stable offset. Raises `DataLossError` if
+    planned records are missing, unless `failOnDataLoss` is false, and `CorruptionError` at corrupt
+    bytes, unless `onCorrupt` says otherwise.
     """
     batches = (
         batch
@@ -129,16 +101,16 @@ def _read(
             known_end_offset=each.known_end_offset if is_known else None,
         )
         for batch in batches:
-            skipped.report()  # before its rows: whoever takes them may want no more
+            skipped.report()  # before the rows: the caller may stop after them
             yield batch
         skipped.report()
-        if checks and log.segments is not listed:  # one was gone when its turn came
+        if checks and log.segments is not listed:  # a segment was deleted before it was read
             _check_start(each, log)
         if checks:
             _check_end(each)
     except (CorruptionError, SegmentGoneError, NotALogDirectoryError) as error:
         if checks and isinstance(error, CorruptionError):
-            _check_end(each)  # what was cut since then is told as that
+            _check_end(each)  # reports truncation as data loss, not as corruption
         if options.fail_on_data_loss:
             raise
         skipped.report()
@@ -150,7 +122,7 @@ def _read(
 
 
 def _check_start(each: LogSlice, log: PartitionLog) -> None:
-    """Raise where segments were deleted, as the first of a log are before all others."""
+    """Raise an error if segments were deleted; Kafka deletes the first ones of a log first."""
     first = log.segments[0].base_offset if log.segments else None
     if first is None or first > each.start_offset:
         gone = each.known_end_offset if first is None else min(first, each.known_end_offset)
@@ -158,7 +130,7 @@ def _check_start(each: LogSlice, log: PartitionLog) -> None:
 
 
 def _check_end(each: LogSlice) -> None:
-    """Raise where the log was cut, which it is not at corrupt bytes that batches follow."""
+    """Raise an error if the log was truncated; corrupt bytes before other batches do not count."""
     log = each.log
     end = log.end_bound.offset
     if end < each.known_end_offset and (end := log.end_offset("skip")) < each.known_end_offset:
@@ -173,7 +145,7 @@ def _loss(each: LogSlice, start: int, end: int) -> DataLossError:
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put small successive batches together, those of small partitions above all."""
+    """Combine small successive batches, mostly those of small partitions."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

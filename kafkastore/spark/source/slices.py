@@ -1,8 +1,8 @@
-"""A store cut into pieces of work for Spark's tasks, by bytes.
+"""Division of a store into Spark tasks by bytes.
 
-A task costs tens of milliseconds whatever it does, so many small partitions share one; a large
-partition is cut between segments, and a large segment at entries of its offset index. Nothing but
-directory listings, file sizes and such indexes is read.
+A task costs tens of milliseconds whatever it does. So many small partitions share one task; a large
+partition is divided between segments, and a large segment at entries of its offset index. Only
+directory listings, file sizes and these indexes are read.
 """
 from __future__ import annotations
 
@@ -25,30 +25,22 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Tasks for each core, so that a slow one at the end costs little.
+#: Several tasks for each core, so that a slow one at the end costs little.
 TASKS_PER_CORE = 2
-# A task by itself costs what reading tens of MiB does.
+# The overhead of a task equals reading tens of MiB.
 SMALLEST_TASK_BYTES = 16 << 20
 LARGEST_TASK_BYTES = 256 << 20
-#: What opening a partition costs, as bytes that could be read meanwhile.
+#: The cost of opening a partition, as bytes that could be read in that time.
 OPENING_BYTES = 1 << 20
 END = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """A range of offsets of one partition directory.
+    """A range of offsets of one partition directory: start inclusive, end exclusive.
 
-    Parameters
-    ----------
-    path, topic, partition : str, str, int
-        The partition directory, and what its name says.
-    start_offset, end_offset : int
-        Inclusive, exclusive; `END`: to the end of the log.
-    bytes : int
-        About how much of the ``.log`` files that is.
-    log_end_offset : int
-        How far the log reached when this was planned; 0 where that is not known.
+    An end of `END` is the end of the log. `bytes` estimates its share of the ``.log`` files;
+    `log_end_offset` is the end of the log when this was planned, 0 if unknown.
     """
 
     path: str
@@ -61,18 +53,18 @@ class LogSlice:
 
     @property
     def known_end_offset(self) -> int:
-        """Up to where the records were there when this was planned; exclusive."""
+        """The end (exclusive) of the records that existed when this was planned."""
         return min(self.end_offset, self.log_end_offset)
 
     @property
     def log(self) -> PartitionLog:
-        """The partition, opened; its bounds are those of the slice, not a checkpoint's."""
+        """The opened partition, bounded by the slice and not by a checkpoint."""
         return PartitionLog(open_path(self.path), TopicPartition(self.topic, self.partition))
 
 
 @dataclass(frozen=True)
 class SlicePack(InputPartition):
-    """What one task reads, in this order."""
+    """The slices that one task reads, in this order."""
 
     slices: tuple[LogSlice, ...]
 
@@ -80,18 +72,9 @@ class SlicePack(InputPartition):
 def task_bytes(total_bytes: int, min_tasks: int = 1) -> int:
     """Return how many bytes a task should read.
 
-    Parameters
-    ----------
-    total_bytes : int
-        Of everything to read, `OPENING_BYTES` for each partition included.
-    min_tasks : int
-        How many tasks there should be at least.
-
-    Returns
-    -------
-    int
-        A share that gives this machine's cores `TASKS_PER_CORE` tasks each, within
-        `SMALLEST_TASK_BYTES` and `LARGEST_TASK_BYTES`; less where `min_tasks` asks for it.
+    `total_bytes` includes `OPENING_BYTES` for each partition. This machine's cores get
+    `TASKS_PER_CORE` tasks each, within `SMALLEST_TASK_BYTES` and `LARGEST_TASK_BYTES`, or smaller
+    ones if `min_tasks` requires it.
     """
     share = total_bytes // (TASKS_PER_CORE * (os.cpu_count() or 1))
     size = min(max(share, SMALLEST_TASK_BYTES), LARGEST_TASK_BYTES)
@@ -99,7 +82,7 @@ def task_bytes(total_bytes: int, min_tasks: int = 1) -> int:
 
 
 def log_bytes(log: PartitionLog, start_offset: int, end_offset: int) -> int:
-    """Return about how many bytes of segments hold a range of offsets."""
+    """Return about how many bytes of segments contain a range of offsets."""
     return sum(
         _position(segment, end_offset) - _position(segment, start_offset)
         for segment in log.segments_between(start_offset, end_offset)
@@ -107,7 +90,7 @@ def log_bytes(log: PartitionLog, start_offset: int, end_offset: int) -> int:
 
 
 def _position(segment: LogSegment, offset: int) -> int:
-    """Return about where an offset lies in a segment, by its offset index."""
+    """Return the approximate position of an offset in a segment, by its offset index."""
     if offset <= segment.base_offset:
         return 0
     ends = END if segment.next_base_offset is None else segment.next_base_offset
@@ -119,8 +102,8 @@ def _position(segment: LogSegment, offset: int) -> int:
 
 
 def _entries(segment: LogSegment) -> NDArray[np.void] | None:
-    """Return the entries of an offset index; None where it is missing or broken."""
-    try:  # not `segment.offset_index`, which is kept: 2 MB for a segment of 1 GiB
+    """Return the entries of an offset index; None if it is missing or corrupt."""
+    try:  # not `segment.offset_index`, which stays in memory: 2 MB for a segment of 1 GiB
         with OffsetIndex.open(segment.offset_index_path, segment.base_offset) as index:
             return None if index.first_disorder() >= 0 else index.entries()
     except (FileNotFoundError, CorruptionError):
@@ -130,24 +113,10 @@ def _entries(segment: LogSegment) -> NDArray[np.void] | None:
 def cut(
     log: PartitionLog, start_offset: int, end_offset: int, size: int, log_end_offset: int = 0
 ) -> Iterator[LogSlice]:
-    """Cut a range of a log into slices.
+    """Divide a range of a log into slices of at most `size` bytes, in offset order without gaps.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    start_offset, end_offset : int
-        Inclusive, exclusive.
-    size : int
-        Bytes that a slice should have at most; a batch is never parted, nor a segment
-        whose offset index is missing or broken.
-    log_end_offset : int
-        How far the log reaches, for `LogSlice`.
-
-    Yields
-    ------
-    LogSlice
-        In the order of offsets, without gap or overlap.
+    A batch is never divided, nor is a segment whose offset index is missing or corrupt.
+    `log_end_offset` is copied to each `LogSlice`.
     """
     start, waiting = start_offset, 0
 
@@ -171,10 +140,10 @@ def cut(
 def _places_to_cut(
     segment: LogSegment, first: int, end: int, size: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield first offsets and byte positions of parts of a large segment, or a part of it.
+    """Yield the first offset and the position of each part of a large segment, or of a part of it.
 
-    They are as good as its offset index. A wrong one makes parts uneven and loses nothing, for a
-    part is read by its offsets.
+    They come from its offset index. A wrong index makes parts uneven but loses no records, because
+    a part is read by its offsets.
     """
     parts = (end - first + size // 2) // size
     if parts < 2 or (entries := _entries(segment)) is None:
@@ -189,23 +158,10 @@ def _places_to_cut(
 
 
 def at_most(each: LogSlice, most_records: int) -> Iterator[LogSlice]:
-    """Cut a slice by offsets, as evenly as can be.
+    """Divide a slice evenly into parts of at most `most_records` offsets, in offset order.
 
-    Parameters
-    ----------
-    each : LogSlice
-        A slice.
-    most_records : int
-        As many offsets a part has at most, as far as the log reached when it was planned.
-
-    Yields
-    ------
-    LogSlice
-        In the order of offsets, without gap or overlap.
-
-    Notes
-    -----
-    Source: Spark 4.2 ``KafkaOffsetRangeCalculator``, for ``maxRecordsPerPartition``.
+    The log end at planning time counts. Source: Spark 4.2 ``KafkaOffsetRangeCalculator``, for
+    ``maxRecordsPerPartition``.
     """
     count = max(each.known_end_offset - each.start_offset, 0)
     yield from _in_parts(each, -(-count // most_records))
@@ -223,22 +179,8 @@ def _in_parts(each: LogSlice, parts: int) -> Iterator[LogSlice]:
 
 
 def spread(slices: Iterable[LogSlice], count: int) -> list[LogSlice]:
-    """Cut slices by offsets until there are enough of them.
+    """Divide slices by offsets until there are about `count`, in the same order without gaps.
 
-    Parameters
-    ----------
-    slices : iterable of LogSlice
-        In the order of offsets.
-    count : int
-        As many there should be at least; about, where there are not that many records.
-
-    Returns
-    -------
-    list of LogSlice
-        In the same order, without gap or overlap.
-
-    Notes
-    -----
     Source: Spark 4.2 ``KafkaOffsetRangeCalculator.getRanges``, for ``minPartitions``.
     """
     given = list(slices)
@@ -254,20 +196,9 @@ def spread(slices: Iterable[LogSlice], count: int) -> list[LogSlice]:
 def pack(
     slices: Iterable[LogSlice], size: int, most_records: int | None = None
 ) -> list[SlicePack]:
-    """Put successive slices together.
+    """Combine successive slices into packs of at most `size` bytes and `most_records` offsets.
 
-    Parameters
-    ----------
-    slices : iterable of LogSlice
-    size : int
-        Bytes that a pack should have at most, `OPENING_BYTES` counted for each slice.
-    most_records : int, optional
-        Offsets that a pack should have at most.
-
-    Returns
-    -------
-    list of SlicePack
-        All slices, in their order.
+    Each slice adds `OPENING_BYTES`.
     """
     packs: list[SlicePack] = []
     waiting: list[LogSlice] = []

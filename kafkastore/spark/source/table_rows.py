@@ -1,4 +1,4 @@
-"""The rows of the tables beside the records, by column, out of some segments of a partition."""
+"""The rows of all tables except the records, as columns, from some segments of a partition."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -51,12 +51,7 @@ _TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime", "NoTimestampType"])
 class SegmentRange(LogSlice):
     """Successive segments of a partition directory, by their base offsets.
 
-    Parameters
-    ----------
-    root : str or None
-        The log directory around it, whose checkpoints bound the log.
-    log_start_offset : int
-        By them.
+    `root` is the log directory around it, if any, whose checkpoints set `log_start_offset`.
     """
 
     root: str | None = None
@@ -69,16 +64,10 @@ class SegmentRange(LogSlice):
 def of_batches(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield the headers of batches, those that `PartitionLog.batches` yields.
+    """Yield the headers of the batches that `PartitionLog.batches` yields, from log start on.
 
-    Parameters
-    ----------
-    segments : SegmentRange
-        Read from the log start offset on.
-    names : collection of str
-        The columns to make; checksums are only computed for `crc_valid`.
-    options : ReadOptions
-        `on_corrupt`: whether corrupt bytes are an error, skipped, or the end of these segments.
+    Checksums are only computed for the column `crc_valid`. `on_corrupt` decides whether corrupt
+    bytes are an error, are skipped, or end these segments.
     """
     log = segments.log
     skipped = Skipped(segments)
@@ -96,7 +85,7 @@ def of_batches(
 
 
 def _checked(run: BatchRun) -> NDArray[np.int8]:
-    """Compute the checksums of a run, which a scan would raise for."""
+    """Compute the checksums of a run without raising an error for a wrong one."""
     headers = run.headers.copy()
     batch_header.scan(run.data, run.position, headers, verify_crc=True)
     checked: NDArray[np.int8] = headers["crc_valid"]
@@ -106,8 +95,8 @@ def _checked(run: BatchRun) -> NDArray[np.int8]:
 def _batch_columns(
     segment: LogSegment, run: BatchRun, rows: NDArray[np.intp], names: Collection[str]
 ) -> Columns:
-    """Make columns out of some headers of a run."""
-    headers = run.headers[rows]  # a copy: the run's memory is used again
+    """Return columns from some headers of a run."""
+    headers = run.headers[rows]  # a copy, because the run's memory is reused
     attributes = headers["attributes"].astype(np.int32)
     is_v2 = headers["magic"] == 2
     is_wrapper = ~is_v2 & (attributes & _CODEC_MASK > 0)
@@ -143,7 +132,7 @@ def _batch_columns(
 def _control_types(
     run: BatchRun, rows: NDArray[np.intp], is_control: NDArray[np.bool_]
 ) -> pa.Array:
-    """Say what control batches are for; null where one does not tell."""
+    """Return the types of control batches; null if a batch does not have one."""
     types = np.full(len(rows), None, object)
     for row in np.flatnonzero(is_control):
         try:
@@ -162,16 +151,11 @@ def _control_types(
 def of_segments(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield what ``kafkastore ls --segments`` tells.
+    """Yield the output of ``kafkastore ls --segments``.
 
-    Parameters
-    ----------
-    segments : SegmentRange
-    names : collection of str
-        The columns to make; offsets and times are only looked up where asked for.
-    options : ReadOptions
-        `on_corrupt`: whether corrupt bytes are an error; else a time that they hide is null, and
-        the next offset is that after the last batch before them.
+    Offsets and times are only looked up if requested. `on_corrupt` decides whether corrupt bytes
+    are an error; otherwise a time that depends on them is null, and the next offset is the one
+    after the last batch before them.
     """
     log = segments.log
 
@@ -239,7 +223,7 @@ def _segment_row(
 
 
 def _size_of(path: Path) -> int | None:
-    """Return a file's size; None where there is none."""
+    """Return a file's size; None if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -258,7 +242,7 @@ _INDEXES: Mapping[str, tuple[type[OffsetIndex | TimeIndex | TransactionIndex], i
 
 
 def index_path(segment: LogSegment, table: str) -> Path:
-    """Return the file that holds a segment's rows of a table, there or not."""
+    """Return the path of the file with a segment's rows of a table; it may be missing."""
     if table == "time_index":
         return segment.time_index_path
     return segment.offset_index_path if table == "offset_index" else segment.transaction_index_path
@@ -267,23 +251,17 @@ def index_path(segment: LogSegment, table: str) -> Path:
 def of_entries(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield the entries of indexes, without the zeros behind them.
+    """Yield the entries of indexes, without the zeros after them.
 
-    Parameters
-    ----------
-    segments : SegmentRange
-    names : collection of str
-        The columns to make.
-    options : ReadOptions
-        `table`: which; `on_corrupt`: whether an index whose entries are out of order, or
-        with odd bytes at its end, is an error, or its entries are rows all the same.
+    `on_corrupt` decides whether an index with unordered entries, or with extra bytes at its end, is
+    an error; otherwise its entries are returned anyway.
     """
     log = segments.log
     for segment in log.segments_between(segments.start_offset, segments.end_offset):
         try:
             entries = _entries(segments, segment, options)
         except FileNotFoundError:
-            continue  # no index, or deleted just now
+            continue  # no index, or just deleted
         columns: Columns = {}
         for name in names:
             if name == "segment":
@@ -340,17 +318,10 @@ def _entries(
 def of_commits(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield what groups have committed, by one partition of ``__consumer_offsets``.
+    """Yield the offsets that groups committed, from one whole ``__consumer_offsets`` partition.
 
-    Parameters
-    ----------
-    segments : SegmentRange
-        All segments of the partition.
-    names : collection of str
-        The columns to make.
-    options : ReadOptions
-        `selection`: of which partitions commits are rows; `on_corrupt`: whether a broken batch,
-        key or value is an error, or skipped.
+    `selection` chooses the partitions whose commits are rows; `on_corrupt` decides whether a
+    corrupt batch, key or value is an error or is skipped.
     """
     log_dir = None
     if segments.root is not None:
@@ -384,23 +355,12 @@ def of_commits(
 
 
 def timestamps(milliseconds: NDArray[np.int64]) -> pa.Array:
-    """Make timestamps out of ms since 1970; null where there is none, or none that fits.
-
-    Parameters
-    ----------
-    milliseconds : numpy.ndarray of int64
-        Negative: none.
-
-    Returns
-    -------
-    pyarrow.Array
-        Of microseconds.
-    """
+    """Convert ms since 1970 to timestamps in microseconds; null if negative or out of range."""
     is_none = (milliseconds < 0) | (milliseconds > LARGEST_MS)
     return pa.array(np.where(is_none, 0, milliseconds) * 1000, mask=is_none).cast(TIMESTAMP)
 
 
 def numbers(values: NDArray[Any], is_there: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Make an array of numbers; null where they are not there."""
+    """Return an array of numbers, with null where `is_there` is false."""
     contiguous = np.ascontiguousarray(values)
     return pa.array(contiguous, mask=None if is_there is None else ~is_there)

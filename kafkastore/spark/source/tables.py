@@ -1,4 +1,4 @@
-"""Tables beside the records: batches, segments, index entries, aborted transactions, commits.
+"""Tables besides the records: batches, segments, index entries, aborted transactions, commits.
 
 ============================  ==========================================================
 option ``table``              a row is
@@ -11,8 +11,8 @@ option ``table``              a row is
 ``committed_offsets``         the newest offset that a group has committed for a partition
 ============================  ==========================================================
 
-Columns are named as in the JSON of ``kafkastore ls`` and ``kafkastore dump``; times are timestamps,
-null where there is none. Every column may be null for Spark.
+Columns have the names of the JSON of ``kafkastore ls`` and ``kafkastore dump``. Times are
+timestamps, null if missing. Spark sees every column as nullable.
 """
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from kafkastore.store.partition_log import PartitionLog
 _PLACE = [("topic", pa.string()), ("partition", pa.int32())]
 _SLOT = [*_PLACE, ("segment", pa.int64()), ("slot", pa.int32())]
 
-#: The columns of each table but ``records``, in order.
+#: The columns of each table except ``records``, in order.
 SCHEMAS = {
     "batches": pa.schema([
         *_PLACE,
@@ -113,31 +113,15 @@ _ROWS = {
     "transactions": of_entries,
     "committed_offsets": of_commits,
 }
-#: About what a segment's row costs, as bytes that could be read meanwhile.
+#: The approximate cost of a segment's row, as bytes that could be read in that time.
 SEGMENT_BYTES = 1 << 16
 
 
 def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType:
-    """Return the schema of a table's frame.
+    """Return the schema of a table's frame, in the table's order whatever the order of `columns`.
 
-    Parameters
-    ----------
-    table : str
-        A key of `SCHEMAS`.
-    columns : sequence of str, optional
-        Names to choose, in any order; the schema keeps the table's. Default: all.
+    `table` is a key of `SCHEMAS`. Raises `OptionError` if a column is unknown.
 
-    Returns
-    -------
-    StructType
-
-    Raises
-    ------
-    OptionError
-        If a name is not known.
-
-    Examples
-    --------
     >>> table_schema("offset_index", ["position", "offset"]).simpleString()
     'struct<offset:bigint,position:int>'
     """
@@ -153,14 +137,7 @@ def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType
 
 
 class TableReader(DataSourceReader):
-    """Plans the read of a table, and carries it out in tasks.
-
-    Parameters
-    ----------
-    options : ReadOptions
-    columns : tuple of str
-        The columns to yield, in order.
-    """
+    """Plans the read of a table, and executes it in tasks; yields `columns`, in order."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self.options = options
@@ -168,13 +145,13 @@ class TableReader(DataSourceReader):
 
     @short_errors()
     def partitions(self) -> list[InputPartition]:
-        """Cut the chosen partitions between segments, and pack them by what there is to read."""
+        """Divide the chosen partitions between segments into tasks, by the bytes to read."""
         logs = self._logs(open_store(list(self.options.paths)))
         segments = [(log, log.beside_changes(partial(self._weighed, log))) for log in logs]
         total = sum(weight for _, each in segments for _, weight in each)
         wanted = self.options.min_partitions
         size = task_bytes(total + OPENING_BYTES * len(segments), wanted)
-        # The commits of a partition are only known when it was read to its end.
+        # The commits of a partition are only known after reading all of it.
         is_whole = self.options.table == "committed_offsets" or (
             self.options.table == "batches" and self.options.stops_partitions
         )
@@ -195,7 +172,7 @@ class TableReader(DataSourceReader):
         return logs
 
     def _weighed(self, log: PartitionLog) -> list[tuple[LogSegment, int]]:
-        """Return the segments to read, each with about how many bytes that is."""
+        """Return the segments to read, each with an estimate of the bytes to read."""
         table = self.options.table
         if table == "segments":
             return [(segment, SEGMENT_BYTES) for segment in log.segments]
@@ -205,9 +182,9 @@ class TableReader(DataSourceReader):
         return [(each, _size_of(path)) for each, path in sizes if path.name in log.files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one piece of work."""
+        """Yield the rows of one task."""
         if not isinstance(partition, SlicePack):
-            return  # Spark asks for one partition where there is none
+            return  # Spark reads one partition even if none is planned
         with short_errors():
             yield from joined(
                 batch
@@ -222,7 +199,7 @@ class TableReader(DataSourceReader):
         schema = pa.schema([known.field(name) for name in self.columns])
         same = {} if self.options.table == "committed_offsets" else _place(segments)
         names = [name for name in self.columns if name not in same]
-        # Without a column there is still the number of rows to tell.
+        # If no column is requested, one is still needed to count rows.
         asked = names or [next(name for name in known.names if name not in same)]
         for columns in _ROWS[self.options.table](segments, asked, self.options):
             rows = len(columns[asked[0]])
@@ -235,12 +212,12 @@ class TableReader(DataSourceReader):
 
 
 def _place(segments: SegmentRange) -> dict[str, pa.Scalar]:
-    """Return the columns that are the same in all rows of a partition."""
+    """Return the columns with the same value in all rows of a partition."""
     return {"topic": pa.scalar(segments.topic), "partition": pa.scalar(segments.partition)}
 
 
 def _size_of(path: Path) -> int:
-    """Return the size of a file that may be gone."""
+    """Return the size of a file that may be deleted meanwhile."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -250,7 +227,7 @@ def _size_of(path: Path) -> int:
 def _ranges(
     log: PartitionLog, segments: Sequence[tuple[LogSegment, int]], largest: int
 ) -> Iterator[SegmentRange]:
-    """Put successive segments together, up to a number of bytes; a segment is never parted."""
+    """Combine successive segments up to a number of bytes; a segment is never divided."""
     if not segments:
         return
     root = None if log.log_dir is None else str(log.log_dir.path)

@@ -1,9 +1,9 @@
-"""How PySpark finds the data source by itself.
+"""The module by which PySpark finds the data source.
 
 A session imports every top-level module called ``pyspark_*`` when it first looks for a data source,
-and registers the class that the module calls ``DefaultSource``. So each session on a machine where
-kafkastore is installed pays for this import, and fails with it: nothing is imported here that the
-session has not got already.
+and registers the class that the module calls ``DefaultSource``. Every session on a machine with
+kafkastore installed pays for this import, and fails if it fails. So this module imports nothing
+that the session has not already imported.
 """
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["DefaultSource"]
 
 
 class DefaultSource(DataSource):
-    """Stands for the data source until the format is asked for, and then makes it."""
+    """Placeholder that creates the data source when the format is first used."""
 
     def __new__(cls, options: dict[str, str]) -> KafkaStoreDataSource:  # type: ignore[misc]
-        """Make the data source itself."""
+        """Return the data source itself."""
         from kafkastore.spark.source.data_source import KafkaStoreDataSource
 
         return KafkaStoreDataSource(options)

@@ -1,1 +1,1 @@
-"""The stream reader: directories that grow, followed."""
+"""The stream reader, which follows growing log directories."""

@@ -1,10 +1,10 @@
-"""What a log that grows holds now, and whether what was read of it is still there.
+"""The current content of a growing log, and checks that the records already read are still there.
 
-A log is looked at again and again: each time its directory is listed, and of the ``.log`` files
-nothing is read but the header of the last batch that is known and what lies behind it.
+A log is inspected repeatedly. Each time its directory is listed, and of the ``.log`` files only the
+header of the last known batch and the bytes after it are read.
 
-That an offset is within the log does not show that the records below it are those that were read: a
-log may have been cut and written anew up to there. So an offset comes with a `BatchMark` of the
+An offset within the log does not prove that the records before it are those that were read: the log
+may have been truncated and written again up to there. So an offset comes with a `BatchMark` of the
 batch before it.
 """
 from __future__ import annotations
@@ -27,19 +27,10 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 class BatchMark(NamedTuple):
-    """What tells a batch from any other that might stand in its place.
+    """The identity of a batch: distinguishes it from any other batch in its place.
 
-    Attributes
-    ----------
-    last_offset : int
-        Of its records.
-    leader_epoch : int
-        Of the leader that wrote it; -1 before magic 2.
-    crc : int
-        As in its header.
+    `leader_epoch` is -1 before magic 2; `crc` is that of the header.
 
-    Examples
-    --------
     >>> BatchMark(22, 3, 0x9A8B7C)
     BatchMark(last_offset=22, leader_epoch=3, crc=10128252)
     >>> str(_), BatchMark.parse(str(_)) == _
@@ -55,19 +46,13 @@ class BatchMark(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` writes.
-
-        Raises
-        ------
-        ValueError
-            If the text is something else.
-        """
+        """Parse the output of `str`; raise `ValueError` for any other text."""
         last_offset, leader_epoch, crc = text.split("/")
         return cls(int(last_offset), int(leader_epoch), int(crc, 16))
 
 
 class Place(NamedTuple):
-    """A batch and where it lies."""
+    """A batch and its position."""
 
     segment: int
     position: int
@@ -77,14 +62,9 @@ class Place(NamedTuple):
 
 
 class LogNow(NamedTuple):
-    """A log at one moment.
+    """A log at one moment: its start offset, its end offset, and its last whole batch if any.
 
-    Attributes
-    ----------
-    start_offset, end_offset : int
-        The log start offset, and what is behind the last whole batch.
-    last : Place or None
-        That batch; None where there is none.
+    The end offset is the one after that batch.
     """
 
     start_offset: int
@@ -93,36 +73,18 @@ class LogNow(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Records that are gone, or are others.
-
-    Attributes
-    ----------
-    sentence : str
-        What happened.
-    resume_offset : int
-        Where the records begin that were not read.
-    """
+    """Records that were lost or replaced: what happened, and where the unread records begin."""
 
     sentence: str
     resume_offset: int
 
 
 def look(log: PartitionLog, known: Sequence[Place] = ()) -> LogNow:
-    """Find where a log begins and ends now.
+    """Return where a log, just opened or refreshed, begins and ends now.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        Opened or refreshed since it was last looked at.
-    known : sequence of Place
-        Batches that were there before. Of the segment of one that still is, only what lies behind
-        it is read.
-
-    Returns
-    -------
-    LogNow
-        The end is behind the last batch that is whole and has the right checksum: what a writer is
-        about to write, or a crash has left, is behind it.
+    `known` are batches that existed before; in the segment of one that still exists, only the bytes
+    after it are read. The log ends after the last batch that is whole and has a valid checksum; a
+    batch that is being written, or that a crash left incomplete, does not count.
     """
     return log.beside_changes(lambda: _look(log, known))
 
@@ -145,13 +107,13 @@ def _last_batch(segment: LogSegment, known: Sequence[Place]) -> Place | None:
         if log.size - first > LARGEST_READ:
             position = max(first, segment.position_before(INT64_MAX, log))
         last = _last_whole(segment, log, position)
-        if last is None and position > first:  # the index leads behind what is whole
+        if last is None and position > first:  # the index points past the last complete batch
             last = _last_whole(segment, log, first)
     return last or found
 
 
 def _furthest(log: LogFile, known: Sequence[Place]) -> Place | None:
-    """Return the last of some places where the batch that is known still lies."""
+    """Return the last of the places where the known batch still exists."""
     for place in sorted(known, reverse=True):
         header = log.header_at(place.position)
         if header is not None and _mark(header) == place.mark:
@@ -160,7 +122,10 @@ def _furthest(log: LogFile, known: Sequence[Place]) -> Place | None:
 
 
 def _last_whole(segment: LogSegment, log: LogFile, position: int) -> Place | None:
-    """Return the last whole batch from a position on, past corrupt bytes: readers meet those."""
+    """Return the last whole batch from a position on, even after corrupt bytes.
+
+    Readers report the corrupt bytes.
+    """
     last = None
     for run in _runs(segment, log, position, verify_crc=True):
         good = np.flatnonzero(run.headers["crc_valid"])
@@ -172,7 +137,7 @@ def _last_whole(segment: LogSegment, log: LogFile, position: int) -> Place | Non
 def _runs(
     segment: LogSegment, log: LogFile, position: int, *, verify_crc: bool
 ) -> Iterator[BatchRun]:
-    """Yield batches from a position on, and those after bytes that are none."""
+    """Yield batches from a position on, including those after corrupt bytes."""
     following, next_offset = segment.next_base_offset, segment.base_offset
     last_offset = segment.base_offset + INT32_MAX if following is None else following - 1
     while position < log.size:
@@ -181,30 +146,19 @@ def _runs(
                 yield run
                 position, next_offset = run.end_position, run.next_offset
                 if log.header_at(position) is None:
-                    break  # what is preallocated is not read
+                    break  # preallocated space
         except CorruptionError:
-            pass  # readers meet it, if something follows
+            pass  # readers report it, if batches follow
         if position >= log.size or is_zero_from(log.descriptor, position):
             return
         position = next_batch(log, position, next_offset, last_offset)
 
 
 def batch_before(log: PartitionLog, offset: int, known: Sequence[Place] = ()) -> Place | None:
-    """Find the batch that holds the record before an offset.
+    """Find the batch that contains the record before an offset (at most the log end offset).
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    offset : int
-        At most the log end offset.
-    known : sequence of Place
-        Batches from which the way may be shorter than from the index.
-
-    Returns
-    -------
-    Place or None
-        None where there is none: compaction leaves gaps, and retention a beginning.
+    Batches in `known` may shorten the search from the index. Returns None if there is no such
+    batch, because of compaction or retention.
     """
     return log.beside_changes(lambda: _batch_before(log, offset, known))
 
@@ -232,7 +186,7 @@ def _batch_before(log: PartitionLog, offset: int, known: Sequence[Place]) -> Pla
 
 
 class StableEnd:
-    """Finds a log's last stable offset again and again; goes over what is new since."""
+    """Finds a log's last stable offset repeatedly; each time it reads only new batches."""
 
     def __init__(self) -> None:
         self._producers: ProducerState | None = None
@@ -240,28 +194,18 @@ class StableEnd:
         self._last: Place | None = None
 
     def find(self, log: PartitionLog, now: LogNow) -> int:
-        """Find the first offset of the oldest transaction that is open.
+        """Return the first offset of the oldest open transaction.
 
-        Parameters
-        ----------
-        log : PartitionLog
-            The partition.
-        now : LogNow
-            What `look` found.
-
-        Returns
-        -------
-        int
-            The log end offset where no transaction is open.
+        Returns the log end offset if no transaction is open.
         """
         return log.beside_changes(lambda: self._find(log, now))
 
     def _find(self, log: PartitionLog, now: LogNow) -> int:
         producers, start = self._producers, self._next_offset
-        self._producers = None  # until what is new went through
+        self._producers = None  # until the new batches are replayed without an error
         if producers is None or not self._is_there(log):
             start, producers = newest_snapshot(log, now.end_offset)
-        # Tasks verify what they read; here only headers and markers count.
+        # Tasks verify checksums; only headers and markers matter here.
         replay(log, producers, start, now.end_offset, verify=False)
         self._producers, self._next_offset, self._last = producers, now.end_offset, now.last
         undecided = producers.first_undecided_offset
@@ -270,7 +214,7 @@ class StableEnd:
         return min(max(undecided, now.start_offset), now.end_offset)
 
     def _is_there(self, log: PartitionLog) -> bool:
-        """Whether the last batch that was gone over still is in the log."""
+        """Return whether the last batch that was read is still in the log."""
         if self._last is None:
             return False
         found = _batch_before(log, self._last.mark.last_offset + 1, [self._last])
@@ -284,32 +228,12 @@ def find_loss(
     mark: BatchMark | None,
     known: Sequence[Place] = (),
 ) -> Loss | None:
-    """Tell whether a log, read up to an offset, can be read on from there.
+    """Return what prevents reading on from an offset; None if nothing is missing.
 
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    now : LogNow
-        What `look` found.
-    offset : int
-        Behind the last record that was read.
-    mark : BatchMark or None
-        Of the batch with that record; None where it is not known.
-    known : sequence of Place
-        As for `batch_before`.
-
-    Returns
-    -------
-    Loss or None
-        None if nothing is missing.
-
-    Notes
-    -----
-    Where the batch is another one, the leader epochs say from which offset on the records are
-    others: the first one of a later leader than the batch's. Without such a leader that place is
-    not known. Compaction rewrites batches, but keeps their epochs; so where it may have been at
-    work only the epochs count.
+    `mark` is the batch of the last record that was read. If the log has another batch there, leader
+    epochs show where the records differ: at the first offset of a leader after the batch's. Without
+    such a leader that place is unknown. Compaction rewrites batches but keeps their epochs, so in
+    segments that may be compacted only epochs count.
 
     Source: Kafka 3.9.0 ``LeaderEpochFileCache.endOffsetFor``, ``OffsetFetcher.validatePositions``.
     """
@@ -352,7 +276,7 @@ def find_loss(
 
 
 def _first_offset_behind_epoch(log: PartitionLog, mark: BatchMark | None) -> int | None:
-    """Return where the first leader began that came after a batch's."""
+    """Return the start offset of the first leader epoch after a batch's."""
     if mark is None:
         return None
     later = [each.start_offset for each in log.leader_epochs if each.epoch > mark.leader_epoch]
@@ -360,7 +284,7 @@ def _first_offset_behind_epoch(log: PartitionLog, mark: BatchMark | None) -> int
 
 
 def _may_be_cleaned(log: PartitionLog, offset: int) -> bool:
-    """Whether compaction may have rewritten the batch that holds an offset."""
+    """Return whether compaction may have rewritten the batch that contains an offset."""
     if not log.segments or offset >= log.segments[-1].base_offset:
         return False  # the active segment is never compacted
     if log.log_dir is None or log.leftovers:

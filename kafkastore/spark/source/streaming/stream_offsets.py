@@ -1,16 +1,16 @@
-"""How far a stream has read, as Spark keeps it in a checkpoint.
+"""How far a stream has read, as Spark stores it in a checkpoint.
 
-It is JSON as that of Spark's Kafka source, ``{"orders": {"0": 23}}``, each number the offset behind
-the last record. Beside the topics are up to three names that no topic can have:
+The format is the JSON of Spark's Kafka source, ``{"orders": {"0": 23}}``, where each number is the
+offset after the last record. Besides topics it has up to three keys that cannot be topic names:
 
 ``@batches``
-    the `BatchMark` of the batch before each offset, by which a log is told from one that was cut
-    and written anew.
+    the `BatchMark` of the batch before each offset, which shows whether the log was truncated and
+    written again.
 ``@from``
-    where the records begin that this offset ends, for partitions where that is not where the last
-    offset was: at first, where a partition is new, behind a loss.
+    the first offset of the records that this offset ends, for partitions where it is not the
+    previous offset: at first, in a new partition, after a loss.
 ``@lost``
-    what was lost, in words, with `failOnDataLoss` off.
+    a description of what was lost, if `failOnDataLoss` is off.
 """
 from __future__ import annotations
 
@@ -29,18 +29,10 @@ ValueT = TypeVar("ValueT")
 
 @dataclass
 class StreamOffset:
-    """How far each partition was read, and what belongs to that; see the module's text.
+    """How far each partition was read: `offsets` are those after the last record.
 
-    Attributes
-    ----------
-    offsets : dict of TopicPartition to int
-        Behind the last record.
-    marks : dict of TopicPartition to BatchMark
-        Of the batches with those records, where they are known.
-    begins : dict of TopicPartition to int
-        Where this batch of records begins, if not where the one before ended.
-    losses : dict of TopicPartition to str
-        What was lost on the way here.
+    `marks` are the batches of those records, where known; `begins` the first offsets of this batch
+    where they differ from the previous end; `losses` what was lost on the way.
     """
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -49,7 +41,7 @@ class StreamOffset:
     losses: dict[TopicPartition, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what Spark keeps of it; never nothing, which is the offset before all."""
+        """Return the JSON that Spark stores; it is never empty, which is the initial offset."""
         beside = {
             BATCHES: _nested({which: str(mark) for which, mark in self.marks.items()}),
             FROM: _nested(self.begins),
@@ -60,12 +52,9 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
-        """Read what `to_json` made, or what Spark's Kafka source did.
+        """Parse the output of `to_json`, or of Spark's Kafka source.
 
-        Raises
-        ------
-        OptionError
-            If it is neither.
+        Raises `OptionError` for any other value.
         """
         topics = {name: each for name, each in value.items() if name not in (BATCHES, FROM, LOST)}
         try:
@@ -83,7 +72,7 @@ class StreamOffset:
 
 
 def _nested(values: Mapping[TopicPartition, ValueT]) -> dict[str, dict[str, ValueT]]:
-    """Return values by topic and then by partition, in order: equal ones make equal JSON."""
+    """Return values by topic and partition, sorted, so that equal values give equal JSON."""
     nested: dict[str, dict[str, ValueT]] = {}
     for topic_partition in sorted(values):
         of_topic = nested.setdefault(topic_partition.topic, {})

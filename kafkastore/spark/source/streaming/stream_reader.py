@@ -1,8 +1,8 @@
-"""The data source as a stream: it follows log directories that grow.
+"""The data source as a stream that follows growing log directories.
 
-Spark writes down where a batch of records ends before it reads the batch, and nothing else; where
-a query's first batch begins is asked for anew when it is repeated after a crash. So all that was
-found out for a batch is in its end (`StreamOffset`), and the initial offset is nothing: ``{}``.
+Spark stores where a batch of records ends before it reads the batch, and nothing else. After a
+crash it asks again where a query's first batch begins. So everything that was found for a batch is
+in its end (`StreamOffset`), and the initial offset is empty: ``{}``.
 
 Source: Spark 4.2 ``KafkaMicroBatchStream``, ``KafkaOffsetReaderAdmin``, ``MicroBatchExecution``.
 """
@@ -48,25 +48,18 @@ from kafkastore.spark.source.streaming.stream_tasks import StreamPack, plan_task
 from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
 
-#: A broker's two renames are no further apart.
+#: Longer than the time between a broker's two renames.
 MOVING_SECONDS = 0.2
-#: How often logs are looked at, where one goes or comes each time, until that is an error.
+#: How often to inspect logs that appear or disappear meanwhile, before that is an error.
 MOST_LOOKS = 3
 
 AnswerT = TypeVar("AnswerT")
 
 
 class StreamOptions(NamedTuple):
-    """What a stream was asked for.
+    """The parsed options of a stream; `read` has those shared with batch reads.
 
-    Attributes
-    ----------
-    read : ReadOptions
-        What it has in common with a read.
-    max_offsets, min_offsets : int or None
-        `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`.
-    max_delay : float
-        `maxTriggerDelay`, in seconds.
+    The others are `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, and `maxTriggerDelay` in seconds.
     """
 
     read: ReadOptions
@@ -76,24 +69,11 @@ class StreamOptions(NamedTuple):
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """Read the options of a stream.
+    """Parse the options of a stream; names may be in any case.
 
-    Parameters
-    ----------
-    given : mapping of str to str
-        As Spark hands them over; names in any case.
+    Raises `OptionError` if an option is unknown, invalid, contradicts another, or is not for
+    streams.
 
-    Returns
-    -------
-    StreamOptions
-
-    Raises
-    ------
-    OptionError
-        If an option is not known, cannot be read, contradicts another, or is not for streams.
-
-    Examples
-    --------
     >>> parse_stream_options({"path": "/kafka-logs", "maxTriggerDelay": "2m"}).max_delay
     120.0
     """
@@ -113,7 +93,7 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86
 
 
 def _seconds(text: str) -> float:
-    """Read a time as Spark writes it: ``90s``, ``15m``; a bare number is ms."""
+    """Parse a duration as Spark writes it: ``90s``, ``15m``; a bare number is in ms."""
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     unit = _UNITS.get(match[2] or "ms") if match else None
     if match is None or unit is None:
@@ -122,21 +102,13 @@ def _seconds(text: str) -> float:
 
 
 class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Finds out what is new, plans it, and reads it in tasks.
-
-    Parameters
-    ----------
-    given : mapping of str to str
-        The options, as Spark hands them over.
-    schema : StructType
-        Ours, or the caller's choice of columns.
-    """
+    """Finds new records, plans the read, and reads them in tasks."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self.given, self.schema = given, schema
         self._latest: dict[TopicPartition, int] = {}
         self._targets: dict[TopicPartition, int] | None = None
-        #: Batches to go on from: the last of each log, and the last that was planned.
+        #: Batches from which to continue: the last of each log, and the last that was planned.
         self._tails: dict[TopicPartition, Place] = {}
         self._planned: dict[TopicPartition, Place] = {}
         self._stable: dict[TopicPartition, StableEnd] = {}
@@ -144,19 +116,19 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @cached_property
     def options(self) -> StreamOptions:
-        """What was asked for; read when first needed.
+        """The parsed options, parsed on first use.
 
-        Spark 4.3 buries an error that a reader's making raises under one of its own.
+        Spark 4.3 hides an error from a reader's constructor behind one of its own.
         """
         return parse_stream_options(self.given)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset before all: nothing, so that it is the same after a crash."""
+        """Return the empty initial offset, which is the same after a crash."""
         tell_doubtful_units(self.options.read)
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit that the options ask for."""
+        """Return the limit that the options set."""
         if self.options.max_offsets is not None:
             return ReadMaxRows(self.options.max_offsets)
         if self.options.min_offsets is not None:
@@ -165,7 +137,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @short_errors()
     def prepareForTriggerAvailableNow(self) -> None:
-        """Write down where all logs end now; nothing behind is read by this query."""
+        """Record where all logs end now; this query does not read beyond."""
         self._targets = _unmoved(self._ends)
 
     def _ends(self) -> dict[TopicPartition, int]:
@@ -173,36 +145,23 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return {which: self._end(logs[which], now) for which, now in nows.items()}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return where the logs ended when they were last looked at."""
+        """Return where the logs ended when they were last inspected."""
         return StreamOffset(self._latest).to_json() if self._latest else None
 
     @short_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends.
+        """Return where the next batch ends; `start` itself if there is nothing to read.
 
-        Parameters
-        ----------
-        start : dict
-            Where it starts.
-        limit : ReadLimit
-            `ReadAllAvailable`: all there is. Any other: what the options say.
-
-        Returns
-        -------
-        dict
-            `start` itself where nothing is to be done.
-
-        Raises
-        ------
-        DataLossError
-            If records behind the start are gone or others, with `failOnDataLoss` on.
+        A `limit` of `ReadAllAvailable` reads everything; any other means the options' limits.
+        Raises `DataLossError` if records after the start are lost or replaced and `failOnDataLoss`
+        is on.
         """
         return _unmoved(lambda: self._latest_offset(start, limit))
 
     def _latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before, after = StreamOffset.from_json(start), StreamOffset()
         if not start:
-            chosen(open_store(list(self.options.read.paths)), self.options.read)  # or refuses it
+            chosen(open_store(list(self.options.read.paths)), self.options.read)  # may raise
         logs, nows = self._found(before.offsets.keys())
         for which in nows:
             log, now, begin = logs[which], nows[which], before.offsets.get(which)
@@ -242,7 +201,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _found(
         self, known: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, PartitionLog], dict[TopicPartition, LogNow]]:
-        """Look at what there is; once more where a partition is missing."""
+        """Inspect the logs; repeat if a partition is missing."""
         logs = self._logs()
         nows = self._look_at_all(logs)
         if set(known) - nows.keys():
@@ -252,7 +211,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return logs, nows
 
     def _logs(self) -> dict[TopicPartition, PartitionLog]:
-        """Open the partitions that are followed."""
+        """Open the followed partitions."""
         store = open_store(self.options.read.paths)
         return {
             which: store.partitions[which]
@@ -264,7 +223,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _look_at_all(
         self, logs: Mapping[TopicPartition, PartitionLog]
     ) -> dict[TopicPartition, LogNow]:
-        """Look at logs; one that was deleted since its name was listed is left out."""
+        """Inspect logs; skip one that was deleted after it was listed."""
         nows = {}
         for which, log in logs.items():
             try:
@@ -278,7 +237,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return [each[which] for each in (self._planned, self._tails) if which in each]
 
     def _look(self, log: PartitionLog) -> LogNow:
-        """Look at a log, on from where it was looked at before."""
+        """Inspect a log, starting from the previous inspection."""
         which = log.topic_partition
         now = look(log, self._known(which))
         if now.last is not None:
@@ -286,7 +245,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return now
 
     def _end(self, log: PartitionLog, now: LogNow) -> int:
-        """Return up to where a log may be read now."""
+        """Return the end offset up to which a log may be read now."""
         which, end = log.topic_partition, now.end_offset
         if self.options.read.isolation == "read_committed":
             end = self._stable.setdefault(which, StableEnd()).find(log, now)
@@ -295,7 +254,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _find_loss(
         self, log: PartitionLog, now: LogNow, offset: int, mark: BatchMark | None
     ) -> tuple[LogNow, Loss | None]:
-        """Tell whether anything is missing; what seems so is looked at once more, from scratch."""
+        """Return what is missing, if anything; confirm it by inspecting the log from scratch."""
         which = log.topic_partition
         if mark is not None and which not in self._planned:  # as after a restart
             self._mark_before(log, offset)
@@ -309,7 +268,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return now, loss
 
     def _mark_before(self, log: PartitionLog, offset: int) -> BatchMark | None:
-        """Find the batch before an offset, and go on from it next time."""
+        """Find the batch before an offset, and start from it next time."""
         place = batch_before(log, offset, self._known(log.topic_partition))
         if place is None:
             return None
@@ -317,7 +276,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return place.mark
 
     def _waits(self, count: int, limit: ReadLimit) -> bool:
-        """Whether to wait for more, as `minOffsetsPerTrigger` and `maxTriggerDelay` say."""
+        """Return whether to wait, because of `minOffsetsPerTrigger` and `maxTriggerDelay`."""
         least = self.options.min_offsets
         if least is None or isinstance(limit, ReadAllAvailable) or self._targets is not None:
             return False
@@ -329,17 +288,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @short_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Cut a batch of records into pieces of work.
-
-        Parameters
-        ----------
-        start, end : dict
-            As `latestOffset` got and gave them.
-
-        Returns
-        -------
-        list of InputPartition
-        """
+        """Divide a batch of records into tasks; `start` and `end` are those of `latestOffset`."""
         return [] if start == end else _unmoved(lambda: self._tasks(start, end))
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -363,18 +312,17 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return list(plan_tasks(ranges, after.marks, self.options.read))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one piece of work."""
-        if isinstance(partition, StreamPack):  # Spark asks for one where there is none
+        """Yield the records of one task."""
+        if isinstance(partition, StreamPack):  # Spark reads one partition even if none is planned
             with short_errors():
                 columns = check_schema(self.schema, self.options.read.columns)
                 yield from read_task(partition, columns, self.options.read)
 
 
 def _unmoved(answer: Callable[[], AnswerT]) -> AnswerT:
-    """Ask again where a partition went while it was looked at, or was in two directories.
+    """Call `answer` again if a partition moved meanwhile, or was in two directories.
 
-    A broker that moves one to another log directory gives that the name first, then takes it from
-    the old one.
+    A broker that moves a partition first renames it in the new log directory, then in the old one.
     """
     for _ in range(MOST_LOOKS - 1):
         with suppress(NotALogDirectoryError, DuplicatePartitionError):
@@ -386,10 +334,8 @@ def _unmoved(answer: Callable[[], AnswerT]) -> AnswerT:
 def _rate_limited(
     most: int, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Share a number of offsets among partitions, in proportion to what each has.
+    """Divide a number of offsets among partitions, in proportion to what each has.
 
-    Notes
-    -----
     Source: Spark 4.2 ``KafkaMicroBatchStream.rateLimit``.
     """
     sizes = {which: ends[which] - begins[which] for which in ends}
@@ -397,7 +343,7 @@ def _rate_limited(
     limited = {}
     for which, size in sizes.items():
         share = most * (size / total) if size else 0  # rounded as Spark rounds it
-        # A small partition is not left to starve.
+        # At least one offset, so that a small partition does not starve.
         whole = math.ceil(share) if share < 1 else math.floor(share)
         limited[which] = begins[which] + min(size, whole)
     return limited

@@ -1,7 +1,7 @@
-"""What the tasks of a stream do: slices of logs, and whether the logs were still those planned for.
+"""Tasks of a stream, which read slices of logs and check that the logs did not change meanwhile.
 
-Between planning and reading a log may be cut, written anew, or deleted. So a task looks at each log
-once more when it has read: what was there then, was there before.
+Between planning and reading, a log may be truncated, written again or deleted. So a task inspects
+each log again after reading: records that exist then existed before.
 """
 from __future__ import annotations
 
@@ -36,16 +36,10 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 class RangeEnd(NamedTuple):
-    """Where the range ends that slices are part of, to see behind a read that it was still there.
+    """The end (exclusive) of the range that slices belong to, checked after reading.
 
-    Attributes
-    ----------
-    offset : int
-        Exclusive.
-    mark : BatchMark or None
-        Of the batch before.
-    in_log_dir : bool
-        Whether the partition lies in a log directory, with its checkpoints.
+    `mark` is the batch before it; `in_log_dir` says whether the partition is in a log directory,
+    which has checkpoints.
     """
 
     offset: int
@@ -55,7 +49,7 @@ class RangeEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamPack(SlicePack):
-    """What one task of a stream reads, and the end of each range by partition directory."""
+    """The slices that one task of a stream reads, and the range ends by partition directory."""
 
     ends: dict[str, RangeEnd]
 
@@ -65,20 +59,9 @@ def plan_tasks(
     marks: Mapping[TopicPartition, BatchMark],
     options: ReadOptions,
 ) -> list[StreamPack]:
-    """Cut ranges of offsets into pieces of work.
+    """Divide ranges (log, start inclusive, end exclusive) into tasks.
 
-    Parameters
-    ----------
-    ranges : sequence of (PartitionLog, int, int)
-        Logs, and what to read of each: start inclusive, end exclusive.
-    marks : mapping of TopicPartition to BatchMark
-        Of the batches before the ends.
-    options : ReadOptions
-        Of the stream.
-
-    Returns
-    -------
-    list of StreamPack
+    `marks` are the batches before the ends.
     """
     weights = [each[0].beside_changes(partial(_bytes_between, *each)) for each in ranges]
     total, wanted = sum(weights), options.min_partitions
@@ -109,52 +92,25 @@ def plan_tasks(
 def read_task(
     task: StreamPack, columns: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Read what one task reads, then see whether all of it was there.
+    """Yield the records of one task, then check that all of them existed.
 
-    Parameters
-    ----------
-    task : StreamPack
-        As planned.
-    columns : sequence of str
-        The columns to yield, in order.
-    options : ReadOptions
-        Of the stream.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-
-    Raises
-    ------
-    DataLossError
-        If records are gone or others, unless `failOnDataLoss` is false.
-    CorruptionError
-        At a broken batch, unless `failOnDataLoss` is false.
+    Raises `DataLossError` if records are lost or replaced, and `CorruptionError` at a corrupt
+    batch, unless `failOnDataLoss` is false.
     """
     try:
         yield from read_slices(task.slices, columns, options, Limits(), are_decided=True)
     except NotALogDirectoryError as error:
         report([str(error)], options)
     except (CorruptionError, DataLossError, SegmentGoneError):
-        report(_losses(task), options)  # more is known of a range than of a slice
+        report(_losses(task), options)  # a range gives a more exact reason than a slice
         raise
     report(_losses(task), options)
 
 
 def report(sentences: Iterable[str], options: ReadOptions) -> None:
-    """Fail for what is lost, or warn, as `failOnDataLoss` says.
+    """Raise `DataLossError` for losses, or log a warning if `failOnDataLoss` is false.
 
-    Parameters
-    ----------
-    sentences : iterable of str
-        What is lost; may be empty.
-    options : ReadOptions
-        Of the stream.
-
-    Raises
-    ------
-    DataLossError
-        If it is true and something is lost.
+    `sentences` describe the losses and may be empty.
     """
     lost = list(sentences)
     if lost and options.fail_on_data_loss:
@@ -167,7 +123,7 @@ def report(sentences: Iterable[str], options: ReadOptions) -> None:
 
 
 def _losses(task: StreamPack) -> Iterator[str]:
-    """Tell what may have been missing from what a task has read."""
+    """Yield a description of each loss that may affect the records that a task has read."""
     firsts: dict[str, LogSlice] = {}
     for each in task.slices:  # in the order of offsets
         firsts.setdefault(each.path, each)
@@ -199,7 +155,7 @@ def _cut(log: PartitionLog, start_offset: int, end_offset: int, size: int) -> li
 
 
 def _bytes_between(log: PartitionLog, start_offset: int, end_offset: int) -> int:
-    """Estimate the bytes of a range: of each segment in proportion to its offsets."""
+    """Estimate the bytes of a range: for each segment in proportion to its offsets."""
     total = 0
     for segment in log.segments_between(start_offset, end_offset):
         stop = segment.next_base_offset

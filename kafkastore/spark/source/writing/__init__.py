@@ -1,1 +1,1 @@
-"""The batch writer: a DataFrame as segments that a broker loads."""
+"""The batch writer, which writes a DataFrame as segments that a broker can load."""

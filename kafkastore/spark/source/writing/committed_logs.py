@@ -1,7 +1,7 @@
-"""Partitions on their way into a log directory that was there: all of them get there, or none.
+"""Atomic move of partitions into an existing log directory: all of them, or none.
 
-What is to be moved is written down before, as ``committed`` in the staging directory. A move that
-was cut short is finished, or taken back, from there.
+The file ``committed`` in the staging directory lists the partitions before the move starts. An
+interrupted move is finished, or undone, from there.
 """
 from __future__ import annotations
 
@@ -33,12 +33,7 @@ LOG_DIR, _COMMITTED = "log-dir", "committed"
 class CommittedLogs:
     """The logs that a job moves into its target; the caller holds the target's lock.
 
-    Parameters
-    ----------
-    path : Path
-        The staging directory; the logs are in ``log-dir`` below it.
-    target : Path
-        The log directory.
+    `path` is the staging directory, with the logs in ``log-dir``; `target` is the log directory.
     """
 
     def __init__(self, path: Path, target: Path) -> None:
@@ -47,36 +42,28 @@ class CommittedLogs:
 
     @property
     def is_there(self) -> bool:
-        """Whether a move was begun, and neither finished and cleared away nor taken back."""
+        """Return whether a move has begun and is neither finished and cleaned up nor undone."""
         return self._file.exists()
 
     def begin(self, ends: Mapping[TopicPartition, int], *, is_new: bool) -> None:
-        """Write down what is to be moved.
+        """Record the partitions to move, with their log end offsets.
 
-        Parameters
-        ----------
-        ends : mapping of TopicPartition to int
-            The log end offsets.
-        is_new : bool
-            Whether nothing was in the target before.
+        `is_new` says that the target was empty before.
         """
         rows = [[*topic_partition, end] for topic_partition, end in ends.items()]
         committed = json.dumps({"is_new": is_new, "ends": rows})
         self._fs.replace_content(self._file, committed.encode())
 
     def finish(self) -> None:
-        """Move partitions to their places, as far as they are not there; safe to repeat.
+        """Move the partitions that are not yet in the target; safe to repeat.
 
-        Raises
-        ------
-        ChangeRefusedError
-            If something else is in such a place.
+        Raises `ChangeRefusedError` if another file or directory has a partition's name.
         """
         is_new, ends = self._read()
         ends = {each: end for each, end in ends.items() if self._staged(each).exists()}
         for topic_partition in ends:
             check_partition(self.target, topic_partition)
-        # Before they are there: of those that are, a broker may know better when this is repeated.
+        # Before the move: if this is repeated, a broker may have newer offsets of moved logs.
         write_checkpoints(self.target, ends, self._fs)
         for topic_partition in ends:
             self._fs.rename(self._staged(topic_partition), self._place(topic_partition))
@@ -84,15 +71,12 @@ class CommittedLogs:
         if is_new and not any(
             (self.target / name).exists() for name in (CLEAN_SHUTDOWN_FILE, META_PROPERTIES)
         ):
-            mark_clean(self.target, self._fs)  # unless a broker had it meanwhile
+            mark_clean(self.target, self._fs)  # unless a broker used it meanwhile
 
     def take_back(self) -> None:
-        """Undo what was moved; safe to repeat.
+        """Undo the move; safe to repeat.
 
-        Raises
-        ------
-        ChangeRefusedError
-            If a broker has appended to one of the partitions since.
+        Raises `ChangeRefusedError` if a broker has appended to one of the partitions since.
         """
         moved = {
             each: end
@@ -130,20 +114,7 @@ class CommittedLogs:
 
 
 def check_partition(target: Path, topic_partition: TopicPartition) -> None:
-    """Refuse a partition that is there already.
-
-    Parameters
-    ----------
-    target : Path
-        The log directory.
-    topic_partition : TopicPartition
-        The partition.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is there.
-    """
+    """Raise `ChangeRefusedError` if the log directory has the partition already."""
     if os.path.lexists(target / str(topic_partition)):
         raise ChangeRefusedError(
             f"{target} has partition {topic_partition} already, and nothing is written behind its "
@@ -154,17 +125,7 @@ def check_partition(target: Path, topic_partition: TopicPartition) -> None:
 def write_checkpoints(
     log_dir: Path, ends: Mapping[TopicPartition, int], fs: FileSystem
 ) -> None:
-    """Write down where logs end that were shut down in order, beside what is known of others.
-
-    Parameters
-    ----------
-    log_dir : Path
-        The log directory.
-    ends : mapping of TopicPartition to int
-        The log end offsets.
-    fs : FileSystem
-        What writes.
-    """
+    """Write the log end offsets of cleanly closed logs to the checkpoints; keep other entries."""
     news: dict[str, Mapping[TopicPartition, int]] = {
         RECOVERY_POINT_CHECKPOINT: ends,
         HIGH_WATERMARK_CHECKPOINT: ends,
@@ -175,12 +136,12 @@ def write_checkpoints(
         offsets = {
             topic_partition: offset
             for topic_partition, offset in there.checkpoint(name).offsets.items()
-            if topic_partition not in ends  # of one of the same name that was deleted
+            if topic_partition not in ends  # from a deleted partition of the same name
         }
         fs.replace_content(log_dir / name, pack_offset_checkpoint({**offsets, **news[name]}))
 
 
 def mark_clean(log_dir: Path, fs: FileSystem) -> None:
-    """Say that all logs were shut down in order."""
+    """Mark the log directory as cleanly shut down."""
     fs.close(fs.create(log_dir / CLEAN_SHUTDOWN_FILE))
     fs.fsync_directory(log_dir)

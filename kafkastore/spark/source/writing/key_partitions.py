@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: what Kafka's producers work out, for a column of keys at once.
+"""The partition of each key, as Kafka's producers compute it, for a column of keys at once.
 
 Source: Kafka 2.4.0 ``DefaultPartitioner``, ``Utils.murmur2``.
 """
@@ -12,26 +12,13 @@ from numpy.typing import NDArray
 
 SEED = 0x9747B28C
 MULTIPLIER = np.uint32(0x5BD1E995)
-#: The bytes of a word, and the bits that each is shifted by.
+#: The bytes of a word, and the number of bits to shift each by.
 _SHIFTS = tuple(enumerate(np.arange(0, 32, 8, dtype=np.uint32)))
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> NDArray[np.int64]:
-    """Return the partition of each key.
+    """Return the partition of each key, none of them null, in a topic of `partitions` partitions.
 
-    Parameters
-    ----------
-    keys : pyarrow.BinaryArray
-        None of them null.
-    partitions : int
-        How many partitions the topic has.
-
-    Returns
-    -------
-    numpy.ndarray of int64
-
-    Examples
-    --------
     >>> partitions_of_keys(pa.array([b"21", b"foobar"]), 12).tolist()
     [0, 6]
     """
@@ -39,17 +26,7 @@ def partitions_of_keys(keys: pa.Array, partitions: int) -> NDArray[np.int64]:
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
-    """Return the hash of each key, all of them word by word.
-
-    Parameters
-    ----------
-    keys : pyarrow.BinaryArray
-        None of them null.
-
-    Returns
-    -------
-    numpy.ndarray of uint32
-    """
+    """Return the hash of each key (none of them null), computed word by word for all keys."""
     _, offsets, content = keys.buffers()
     ends = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(content or b"", np.uint8)
@@ -77,7 +54,7 @@ def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
 
 
 def _word(data: NDArray[np.uint8], at: NDArray[Any]) -> NDArray[np.uint32]:
-    """Read little-endian words that begin at given bytes."""
+    """Read the little-endian words that begin at given bytes."""
     value: NDArray[np.uint32] = np.zeros(len(at), np.uint32)
     for number, shift in _SHIFTS:
         value |= data[at + number].astype(np.uint32) << shift

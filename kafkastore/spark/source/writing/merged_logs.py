@@ -1,7 +1,7 @@
-"""Logs of one partition that several tasks wrote, put together as one.
+"""Logs of one partition that several tasks wrote, merged into one.
 
-Batches are copied as they are, compressed or not; they get other offsets, which lie outside of
-their checksums, and indexes and segments are made anew.
+Batches are copied unchanged, compressed or not. Their offsets change, which the checksums do not
+cover; indexes and segments are rebuilt.
 """
 from __future__ import annotations
 
@@ -25,25 +25,18 @@ from kafkastore.log.side_by_side import SideBySide
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.store.partition_log import PartitionLog
 
-#: Files of a log that is written; the process has others open too.
+#: Open files of a log while it is written; the process has others open too.
 FILES_OF_A_LOG = 3
 OTHER_FILES = 200
 MOST_OPEN_LOGS = 2000
-#: Of a segment, so that segments come close to their size.
+#: Appends are this fraction of a segment, so that segments come close to their size.
 APPENDS_A_SEGMENT = 64
 
 
 class StagedLog(NamedTuple):
-    """What one task wrote of one partition, or a part of that.
+    """What one task wrote of one partition, or a part of it: start inclusive, end exclusive.
 
-    Parameters
-    ----------
-    topic_partition : TopicPartition
-        The partition.
-    root : str
-        The staged log directory that it is in.
-    start_offset, end_offset : int
-        Inclusive, exclusive.
+    `root` is the staged log directory that contains it.
     """
 
     topic_partition: TopicPartition
@@ -68,29 +61,11 @@ def open_logs_limit() -> int:
 def whole_logs(
     logs: Sequence[StagedLog], work: Path, config: LogConfig, *, keeps_offsets: bool
 ) -> Iterator[StagedLog]:
-    """Yield each partition as one log; those that are in several are put together.
+    """Yield each partition as one log, in no order; merge those that consist of several logs.
 
-    Parameters
-    ----------
-    logs : sequence of StagedLog
-        In the order of their records, or with offsets that tell it. Those that are put together are
-        removed.
-    work : Path
-        The directory in which logs are made.
-    config : LogConfig
-        Of all topics.
-    keeps_offsets : bool
-        Whether the records have their offsets already; else they follow from the order.
-
-    Yields
-    ------
-    StagedLog
-        In no order.
-
-    Raises
-    ------
-    OutOfOrderAppendError
-        If offsets that are kept do not rise from log to log.
+    `logs` are in the order of their records, or have offsets that give the order (`keeps_offsets`).
+    Merged logs are written to `work`, and the originals removed. Raises `OutOfOrderAppendError` if
+    offsets to keep do not increase from log to log.
     """
     by_partition: dict[TopicPartition, list[StagedLog]] = {}
     for log in sorted(logs, key=lambda log: log.start_offset) if keeps_offsets else logs:
@@ -109,7 +84,7 @@ def whole_logs(
 
 
 def _merged(root: Path, several: list[list[StagedLog]], config: LogConfig) -> list[StagedLog]:
-    """Append the logs of each partition one after the other to a new one."""
+    """Append the logs of each partition, one after another, to a new log."""
     with LogDirWriter(root) as log_dir:
         work = []
         for logs in several:
@@ -131,7 +106,7 @@ def _merged(root: Path, several: list[list[StagedLog]], config: LogConfig) -> li
 
 
 def _append(work: tuple[LogWriter, list[StagedLog]]) -> None:
-    """Append logs to a writer, and remove them; offsets that rise already stay."""
+    """Append logs to a writer and remove them; offsets that already increase do not change."""
     writer, logs = work
     largest = max(writer.config.segment_bytes // APPENDS_A_SEGMENT, 1)
     for log in logs:
@@ -147,7 +122,7 @@ def _append(work: tuple[LogWriter, list[StagedLog]]) -> None:
 
 
 def _check_order(logs: Sequence[StagedLog]) -> None:
-    """Refuse offsets that lie between those of another task."""
+    """Raise an error if offsets of one task lie between those of another."""
     for log, following in pairwise(logs):
         if following.start_offset < log.end_offset:
             raise OutOfOrderAppendError(
@@ -159,7 +134,7 @@ def _check_order(logs: Sequence[StagedLog]) -> None:
 
 
 def _shift_offsets(run: BatchRun, shift: int) -> None:
-    """Give batches other offsets; the base offset is not under the checksum."""
+    """Shift the offsets of batches; the checksum does not cover the base offset."""
     data = np.frombuffer(run.data, np.uint8)
     offsets = (run.headers["base_offset"] + shift).astype(">i8").view(np.uint8).reshape(-1, 8)
     positions = run.headers["position"] - run.position
@@ -167,7 +142,7 @@ def _shift_offsets(run: BatchRun, shift: int) -> None:
 
 
 def _pieces(run: BatchRun, largest: int) -> Iterator[memoryview]:
-    """Cut a run where a segment may end: by size, and where offsets are too far apart for one."""
+    """Divide a run where a segment may end: by size, and where offsets are too far apart."""
     ends = run.headers["position"] + run.headers["size"] - run.position
     last_offsets = run.headers["last_offset"]
     first = start = 0

@@ -1,18 +1,18 @@
-"""Logs that a Spark job writes: staged beside the log directory, moved into it when all are whole.
+"""Logs that a Spark job writes: staged next to the log directory, moved into it when complete.
 
 ::
 
     <target>                              the log directory
-    .<target>.kafkastore-<job>/           beside it: a broker refuses names that it does not know
-        owner                             the process of the driver, while it lives
+    .<target>.kafkastore-<job>/           next to it: a broker rejects unknown names inside
+        owner                             the process of the driver, while it runs
         task-<number>-<attempt>-<part>/   log directories of one attempt of a task
         merged-<number>/                  the partitions that several tasks wrote
-        log-dir/                          what becomes the target, or goes into it
-        committed                         which partitions go into a target that was there
+        log-dir/                          becomes the target, or is moved into it
+        committed                         the partitions to move into an existing target
 
-Where the target was not there, it appears by one rename. Otherwise each partition does; the first
-write that follows a crash in between finishes that. What else a job left is removed by the next
-one, once its driver is gone.
+A new target appears by one rename. In an existing one each partition does; if the process crashes
+in between, the next write finishes the move. The next job also removes all other files that a job
+left, once that job's driver has ended.
 """
 from __future__ import annotations
 
@@ -51,16 +51,7 @@ _OWNER, _REMOVED = "owner", "-removed"
 class StagedJob:
     """One write into a log directory; see `begin_job`.
 
-    Parameters
-    ----------
-    target : Path
-        The log directory.
-    path : Path
-        Where the job's logs are until they are whole.
-    config : LogConfig
-        Of all topics.
-    keeps_offsets : bool
-        Whether the records have their offsets already.
+    `path` is the staging directory; `keeps_offsets` says that the records have offsets already.
     """
 
     target: Path
@@ -69,19 +60,10 @@ class StagedJob:
     keeps_offsets: bool
 
     def commit(self, logs: Sequence[StagedLog]) -> None:
-        """Put together what the tasks wrote, and move it to its place.
+        """Merge what the tasks wrote (in the order of the records), and move it to the target.
 
-        Parameters
-        ----------
-        logs : sequence of StagedLog
-            In the order of their records.
-
-        Raises
-        ------
-        ChangeRefusedError
-            If the target has got one of the partitions meanwhile, or a broker uses it.
-        OutOfOrderAppendError
-            If offsets to be kept do not rise from task to task.
+        Raises `ChangeRefusedError` if the target has one of the partitions by now, or a broker uses
+        it, and `OutOfOrderAppendError` if offsets to keep do not increase from task to task.
         """
         fs = FileSystem()
         if not self.path.is_dir():
@@ -103,12 +85,10 @@ class StagedJob:
         _remove(self.path)
 
     def abort(self) -> None:
-        """Remove what was staged; what a commit that was killed has moved is taken back first.
+        """Remove the staged files; first undo the moves of a killed commit.
 
-        Raises
-        ------
-        ChangeRefusedError
-            If a broker uses the target, or did so. The next write then moves the rest.
+        Raises `ChangeRefusedError` if a broker uses the target, or has used it. The next write then
+        moves the rest.
         """
         committed = CommittedLogs(self.path, self.target)
         if committed.is_there and self.target.is_dir():
@@ -117,7 +97,7 @@ class StagedJob:
         _remove(self.path)
 
     def _commit_into(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Move the partitions into a directory that is there; take them back if that fails."""
+        """Move the partitions into an existing directory; move them back if that fails."""
         with _locked(self.target):
             check_target(self.target)
             for topic_partition in ends:
@@ -134,25 +114,10 @@ class StagedJob:
 
 
 def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJob:
-    """Make the staging directory of a new job; finish or remove those of jobs that are dead.
+    """Create the staging directory of a new job; finish or remove those of dead jobs.
 
-    Parameters
-    ----------
-    target : str
-        The log directory: missing, empty, or one that has other partitions.
-    config : LogConfig
-        Of all topics.
-    keeps_offsets : bool
-        Whether the records have their offsets already.
-
-    Returns
-    -------
-    StagedJob
-
-    Raises
-    ------
-    ChangeRefusedError
-        If nothing can be written there.
+    The target may be missing, empty, or have other partitions. Raises `ChangeRefusedError` if it
+    cannot be written.
     """
     place = Path(os.path.realpath(target))
     if not os.path.lexists(place):
@@ -179,18 +144,7 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
 
 
 def check_target(target: Path) -> None:
-    """Refuse a directory that is not for logs.
-
-    Parameters
-    ----------
-    target : Path
-        It may be missing.
-
-    Raises
-    ------
-    ChangeRefusedError
-        If it is something else than a log directory, or nothing can be moved into it.
-    """
+    """Raise `ChangeRefusedError` if a directory cannot hold logs; it may be missing."""
     if not os.path.lexists(target):
         return
     if not target.is_dir():
@@ -221,7 +175,7 @@ def check_target(target: Path) -> None:
 
 
 def _check_around(target: Path) -> None:
-    """Refuse a place in a log directory: no broker starts where a directory is no partition's."""
+    """Raise an error for a target inside a log directory; a broker would refuse to start there."""
     around = next(each for each in target.parents if each.exists())
     if around.is_dir() and (
         _marks(around) or any(parse_segment_file(name) for name in os.listdir(around))
@@ -233,9 +187,9 @@ def _check_around(target: Path) -> None:
 
 
 def _settle(path: Path, target: Path) -> None:
-    """Finish what a dead job had begun to move; remove what is left of it."""
+    """Finish the move that a dead job began; remove the rest of its files."""
     committed = CommittedLogs(path, target)
-    if committed.is_there and target.is_dir():  # else it was removed, with the others
+    if committed.is_there and target.is_dir():  # otherwise it was removed with its partitions
         try:
             with _locked(target):
                 committed.finish()
@@ -248,7 +202,7 @@ def _settle(path: Path, target: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a staging directory; an attempt of a task that still writes finds it gone."""
+    """Remove a staging directory; a task attempt that still writes there fails."""
     removed = path.with_name(f"{path.name.removesuffix(_REMOVED)}{_REMOVED}")
     with suppress(FileNotFoundError):
         path.rename(removed)
@@ -256,21 +210,21 @@ def _remove(path: Path) -> None:
 
 
 def _owner() -> dict[str, Any]:
-    """Name the process that lives as long as the driver: Spark's daemon, or the JVM itself."""
+    """Return the process that lives as long as the driver: Spark's daemon, or the JVM."""
     return {"host": platform.node(), "namespace": _namespace(), "pid": os.getppid()}
 
 
 def _namespace() -> str:
-    """Name the namespace of process ids: containers have their own."""
+    """Return the namespace of process ids; containers have their own."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")
     return ""
 
 
 def _is_of_this_user(path: Path) -> bool:
-    """Whether nobody but this user and root can have made a staging directory, or filled it.
+    """Return whether only this user and root can have created or filled a staging directory.
 
-    What another user has left is for that user to finish: it says what is to be moved.
+    Another user's is left for that user to finish, because it says which files to move.
     """
     status = os.lstat(path)
     is_private = not status.st_mode & stat.S_IWOTH
@@ -278,7 +232,7 @@ def _is_of_this_user(path: Path) -> bool:
 
 
 def _is_dead(path: Path) -> bool:
-    """Whether the driver of a job is gone for certain; what is on another machine may live."""
+    """Return whether a job's driver has certainly ended; one on another machine may still run."""
     if path.name.endswith(_REMOVED):
         return True
     try:
@@ -306,7 +260,7 @@ def _nowhere(target: Path, error: OSError) -> ChangeRefusedError:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """Keep brokers and other writers away."""
+    """Hold the lock that keeps brokers and other writers out."""
     try:
         lock = LockFile(target / LOCK_FILE, create=True)
     except BlockingIOError as error:

@@ -1,4 +1,4 @@
-"""The logs that one attempt of a task writes, staged."""
+"""The staged logs that one attempt of a task writes."""
 from __future__ import annotations
 
 from contextlib import suppress
@@ -21,17 +21,7 @@ from kafkastore.spark.source.writing.write_options import WriteOptions
 
 
 class TaskLogs:
-    """The logs that one attempt of a task writes.
-
-    Parameters
-    ----------
-    name : str
-        What no other attempt has.
-    options : WriteOptions
-        What is asked for.
-    job : StagedJob
-        Where they are staged.
-    """
+    """The logs that one attempt of a task writes; `name` is unique to the attempt."""
 
     def __init__(self, name: str, options: WriteOptions, job: StagedJob) -> None:
         self._name, self._options, self._job = name, options, job
@@ -42,24 +32,11 @@ class TaskLogs:
         self._limit = open_logs_limit()
 
     def append(self, topic_partition: TopicPartition, rows: pa.Table) -> None:
-        """Append rows to a partition's log.
+        """Append rows with `key`, `value`, `headers`, `timestamp`, and `offset` if it is kept.
 
-        Parameters
-        ----------
-        topic_partition : TopicPartition
-            The partition.
-        rows : pyarrow.Table
-            At least one row of `key`, `value`, `headers`, `timestamp`; with `offset` these are
-            kept.
-
-        Raises
-        ------
-        InvalidRecordError
-            If a leader does not take them.
-        OutOfOrderAppendError
-            If offsets do not rise.
-        ChangeRefusedError
-            If the log directory has the partition already.
+        There must be at least one row. Raises `InvalidRecordError` if a leader would reject a
+        record, `OutOfOrderAppendError` if offsets do not increase, `ChangeRefusedError` if the log
+        directory has the partition already.
         """
         try:
             keeps = self._job.keeps_offsets
@@ -81,13 +58,7 @@ class TaskLogs:
             ) from error
 
     def close(self) -> list[StagedLog]:
-        """Make all logs whole and durable.
-
-        Returns
-        -------
-        list of StagedLog
-            In the order of their records.
-        """
+        """Complete all logs and flush them to disk; return them in the order of their records."""
         if self._log_dir is not None:
             self._log_dir.close()
             root = str(self._log_dir.path)
@@ -101,13 +72,13 @@ class TaskLogs:
         return self._done
 
     def abandon(self) -> None:
-        """Give files and locks back after an error; what was written goes with the job."""
+        """Release files and locks after an error; the job removes the written files."""
         if self._log_dir is not None:
             with suppress(OSError):
                 self._log_dir.close()
 
     def _writer(self, topic_partition: TopicPartition, start_offset: int) -> LogWriter:
-        """Return the writer of a partition; with too many open, all go on in other files."""
+        """Return the writer of a partition; if too many are open, close all of them first."""
         if self._log_dir is not None:
             writer = self._log_dir.writers.get(topic_partition)
             if writer is not None:

@@ -1,4 +1,4 @@
-"""The rows of a task, by partition: which one each belongs to, and when they are written."""
+"""The rows of a task by partition: which partition each belongs to, and when it is written."""
 from __future__ import annotations
 
 import time
@@ -15,23 +15,16 @@ from kafkastore.spark.source.writing.key_partitions import partitions_of_keys
 from kafkastore.spark.source.writing.task_logs import TaskLogs
 from kafkastore.spark.source.writing.write_options import WriteOptions
 
-#: Rows of a partition wait until they are so many batches, or all that wait are so many bytes.
+#: Rows are written when a partition has this many batches, or all waiting rows this many bytes.
 BATCHES_AT_ONCE = 16
 LARGEST_WAIT_BYTES = 64 << 20
 NO_TIMESTAMP_MICROSECONDS = -1000
 
 
 class WaitingRows:
-    """The rows of a task by partition, until they are enough for some batches.
+    """The rows of a task by partition, collected until they fill some batches.
 
-    Parameters
-    ----------
-    logs : TaskLogs
-        Where they go.
-    options : WriteOptions
-        What is asked for.
-    task : int
-        The task's number, from which rows without keys are spread over the partitions.
+    `task` is the task's number, at which the distribution of rows without keys starts.
     """
 
     def __init__(self, logs: TaskLogs, options: WriteOptions, task: int) -> None:
@@ -41,17 +34,9 @@ class WaitingRows:
         self._next_in_turn = task
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows.
+        """Add rows with the columns of the frame.
 
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch
-            With the columns of the frame.
-
-        Raises
-        ------
-        InvalidRecordError
-            If a row has no topic, or no partition can be found for it.
+        Raises `InvalidRecordError` if a row has no topic, or its partition cannot be determined.
         """
         names = batch.schema.names
         keys = batch["key"].cast(pa.binary()) if "key" in names else pa.nulls(len(batch))
@@ -62,7 +47,7 @@ class WaitingRows:
         if "offset" in names:
             columns["offset"] = _offsets(batch)
         rows = pa.RecordBatch.from_pydict(columns)
-        # Both are at most 31 bits.
+        # Both have at most 31 bits.
         places, place_of, counts = np.unique(
             topic_of << 32 | partition_of, return_inverse=True, return_counts=True
         )
@@ -78,7 +63,7 @@ class WaitingRows:
             self.write_all()
 
     def write_all(self) -> None:
-        """Write all rows that wait, partition by partition."""
+        """Write all collected rows, partition by partition."""
         for topic_partition in sorted(self._waiting):
             self._write(topic_partition)
 
@@ -95,7 +80,7 @@ class WaitingRows:
         self._logs.append(topic_partition, rows.combine_chunks())
 
     def _topics(self, batch: pa.RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the topics, and which of them each row has."""
+        """Return the topics, and the index of each row's topic."""
         if self._options.topic is not None:
             return [self._options.topic], np.zeros(len(batch), np.int64)
         if batch["topic"].null_count:
@@ -106,7 +91,7 @@ class WaitingRows:
         return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
     def _partitions(self, batch: pa.RecordBatch, keys: pa.Array) -> NDArray[np.int64]:
-        """Return each row's partition: the one it says, its key's, or the next in turn."""
+        """Return each row's partition: its own column, its key's partition, or the next in turn."""
         count = self._options.partitions
         if "partition" in batch.schema.names:
             partitions = _partitions(batch, count)
@@ -132,7 +117,7 @@ class WaitingRows:
 
 
 def _partitions(batch: pa.RecordBatch, count: int | None) -> NDArray[np.int64]:
-    """Return the partitions that rows say, -1 where they say none."""
+    """Return the partitions in the rows' own column, -1 where there is none."""
     column = batch["partition"].cast(pa.int64())
     limits = pc.min_max(column).as_py()
     for number in (limits["min"], limits["max"]):
@@ -146,7 +131,7 @@ def _partitions(batch: pa.RecordBatch, count: int | None) -> NDArray[np.int64]:
 
 
 def _timestamps(batch: pa.RecordBatch) -> pa.Array:
-    """Return the rows' timestamps; those that have none get the time, as a producer gives it."""
+    """Return the rows' timestamps; null becomes the current time, as in a producer."""
     now = time.time_ns() // 1_000_000
     if "timestamp" not in batch.schema.names:
         return pa.repeat(pa.scalar(now, pa.int64()), len(batch))

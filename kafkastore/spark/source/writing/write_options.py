@@ -1,4 +1,4 @@
-"""What a frame needs to be written as logs: the options of a save, and its columns.
+"""The options of a save, and the columns that a frame needs to be written as logs.
 
 Source: Spark 4.2 ``KafkaWriter``.
 """
@@ -27,26 +27,17 @@ from kafkastore.spark.source.option_values import absolute
 from kafkastore.spark.source.options import OF_A_BROKER, OptionError
 from kafkastore.spark.source.schema import COLUMNS
 
-#: Options that are not a topic's.
+#: Options that are not topic configurations.
 OPTIONS = ("path", "topic", "partitions", "compression", "batch.size")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class WriteOptions(NamedTuple):
-    """What a write was asked for.
+    """The parsed options of a write.
 
-    Attributes
-    ----------
-    path : str
-        The log directory.
-    topic : str or None
-        Of all rows; else they have a column of it.
-    partitions : int or None
-        How many each topic has, for rows that do not say theirs.
-    batch_bytes : int
-        Of a batch before it is compressed.
-    config : LogConfig
-        Of all topics.
+    `topic` is that of all rows, None if they have a topic column; `partitions` is the number of
+    partitions of each topic, for rows without one; `batch_bytes` is the size of a batch before
+    compression.
     """
 
     path: str
@@ -57,24 +48,10 @@ class WriteOptions(NamedTuple):
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Read the options of a save.
+    """Parse the options of a save; names may be in any case.
 
-    Parameters
-    ----------
-    given : mapping of str to str
-        As Spark hands them over; names in any case.
+    Raises `OptionError` if an option is unknown, invalid, or contradicts another.
 
-    Returns
-    -------
-    WriteOptions
-
-    Raises
-    ------
-    OptionError
-        If an option is not known, cannot be read, or contradicts another.
-
-    Examples
-    --------
     >>> parse_write_options({"path": "/logs", "compression": "zstd"}).config.compression_type
     'zstd'
     """
@@ -106,19 +83,9 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Check that a frame's columns make records.
+    """Check that a frame's columns, with the options, make records.
 
-    Parameters
-    ----------
-    schema : StructType
-        The frame's.
-    options : WriteOptions
-        The topic and the number of partitions, where columns do not say them.
-
-    Raises
-    ------
-    OptionError
-        If a column is missing, not known, or of another type than it must have.
+    Raises `OptionError` if a column is missing, unknown, or has the wrong type.
     """
     names = schema.fieldNames()
     for field in schema.fields:
@@ -150,7 +117,7 @@ class _Type(NamedTuple):
 
 
 def _is_headers(kind: DataType) -> bool:
-    """Whether a type is that of headers, in whatever columns may be null."""
+    """Return whether a type is that of headers, whichever fields are nullable."""
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
         return False
     fields = [(field.name, type(field.dataType)) for field in kind.elementType.fields]

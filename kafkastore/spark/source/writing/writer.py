@@ -1,8 +1,8 @@
-"""Frames written as Kafka logs: what `frame.write.format("kafkastore")` makes.
+"""Frames written as Kafka logs, by `frame.write.format("kafkastore")`.
 
-Columns are those of Spark's Kafka sink (`topic`, `partition`, `key`, `value`, `headers`), and
-`timestamp` and `offset`.  Each task writes logs of its own beside the log directory; the driver
-puts them together and moves them to their place (`staged_logs`).
+The columns are those of Spark's Kafka sink (`topic`, `partition`, `key`, `value`, `headers`), and
+`timestamp` and `offset`. Each task writes its own logs next to the log directory; the driver merges
+them and moves them to the log directory (`staged_logs`).
 
 Source: Spark 4.2 ``KafkaWriteTask``; Kafka 2.4.0 ``DefaultPartitioner``.
 """
@@ -29,15 +29,7 @@ from kafkastore.spark.source.writing.write_options import (
 
 
 class LogsWriter(DataSourceArrowWriter):
-    """Writes a frame as a log directory.
-
-    Parameters
-    ----------
-    options : WriteOptions
-        What is asked for.
-    job : StagedJob
-        Where it is put together.
-    """
+    """Writes a frame as a log directory."""
 
     def __init__(self, options: WriteOptions, job: StagedJob) -> None:
         self.options, self.job = options, job
@@ -45,31 +37,16 @@ class LogsWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task; see `write_task`."""
         context = TaskContext.get()
-        assert context is not None  # Spark calls this in tasks alone
+        assert context is not None  # Spark only calls this in tasks
         return self.write_task(iterator, context.partitionId(), context.taskAttemptId())
 
     def write_task(
         self, batches: Iterable[pa.RecordBatch], task: int, attempt: int
     ) -> TaskMessage:
-        """Write the rows of one attempt of a task to logs of its own.
+        """Write the rows of one attempt of a task to its own logs.
 
-        Parameters
-        ----------
-        batches : iterable of pyarrow.RecordBatch
-            With the columns of the frame.
-        task : int
-            The task's number.
-        attempt : int
-            A number that no other attempt of any task has.
-
-        Returns
-        -------
-        TaskMessage
-
-        Raises
-        ------
-        InvalidRecordError, OutOfOrderAppendError, ChangeRefusedError
-            As of `WaitingRows.add` and `TaskLogs.append`.
+        `attempt` is unique among all attempts of all tasks. Raises the errors of `WaitingRows.add`
+        and `TaskLogs.append`.
         """
         logs = TaskLogs(f"task-{task}-{attempt}", self.options, self.job)
         rows = WaitingRows(logs, self.options, task)
@@ -79,54 +56,31 @@ class LogsWriter(DataSourceArrowWriter):
             rows.write_all()
             return TaskMessage(logs.close())
         except BaseException:
-            logs.abandon()  # the process goes on to other tasks
+            logs.abandon()  # the process runs other tasks afterwards
             raise
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Put the logs of all tasks together, in the order of the tasks."""
+        """Merge the logs of all tasks, in the order of the tasks."""
         done = (each for each in messages if isinstance(each, TaskMessage))
         self.job.commit([log for each in done for log in each.logs])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks have written, those too of which there is no message."""
+        """Remove what the tasks wrote, including tasks that sent no message."""
         self.job.abort()
 
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task wrote.
-
-    Parameters
-    ----------
-    logs : list of StagedLog
-        In the order of their records.
-    """
+    """The logs that a task wrote, in the order of their records."""
 
     logs: list[StagedLog]
 
 
 def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> LogsWriter:
-    """Return what writes a frame, once nothing speaks against it.
+    """Return the writer of a frame after all checks.
 
-    Parameters
-    ----------
-    given : mapping of str to str
-        The options, as Spark hands them over.
-    schema : StructType
-        The frame's.
-    overwrite : bool
-        Whether the mode is overwrite, which is refused.
-
-    Returns
-    -------
-    LogsWriter
-
-    Raises
-    ------
-    OptionError
-        If an option or a column is not as it must be.
-    ChangeRefusedError
-        If nothing can be written there.
+    Raises `OptionError` if an option or a column is invalid, or the mode is overwrite, and
+    `ChangeRefusedError` if the target cannot be written.
     """
     options = parse_write_options(given)
     check_columns(schema, options)
