@@ -369,7 +369,7 @@ def keep_offsets(const uint8_t[::1] data not None, int64_t next_offset, *,
         at += header.size
         header += 1
     total.size = at
-    # Only a set that does not fit even a new segment is refused.
+    # The set may become the first of a new segment, so it only has to fit a segment by itself.
     if total.first_offset >= 0 and total.last_offset - total.first_offset > INT32_MAX:
         raise OffsetOverflowError(
             f"offsets {total.first_offset} to {total.last_offset} do not fit one segment")
