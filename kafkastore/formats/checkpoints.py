@@ -130,7 +130,7 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
 
 
 def parse_partition_metadata(data: bytes) -> str:
-    """Return the topic id of ``partition.metadata``: 22 characters of URL-safe base64, as in Kafka.
+    """Return the topic id in ``partition.metadata``: 22 characters of URL-safe base64.
 
     Raises `CorruptCheckpointError` for a file that a broker refuses; the broker then takes the log
     directory offline. Versions above 0 are read like 0, and the names before the colons are
@@ -165,16 +165,17 @@ def parse_partition_metadata(data: bytes) -> str:
 
 
 def pack_partition_metadata(topic_id: str) -> bytes:
-    """Return ``partition.metadata``, without a newline at the end; ValueError for an invalid id."""
+    """Return ``partition.metadata``, without a final newline; ValueError for an invalid id."""
     data = f"version: 0\ntopic_id: {topic_id}".encode()
     return _read_back(data, parse_partition_metadata, topic_id)
 
 
 def parse_clean_shutdown_marker(data: bytes) -> int | None:
-    """Return the broker epoch in ``.kafka_cleanshutdown``, whose presence marks a clean shutdown.
+    """Return the broker epoch in ``.kafka_cleanshutdown``, or None.
 
-    Returns None for an empty file, as brokers up to 3.6 write it, or one without an epoch. Raises
-    `CorruptCheckpointError` for any other content, which a broker takes as no epoch.
+    The file marks a clean shutdown. It is empty if a broker up to 3.6 wrote it, or may have no
+    epoch: then the result is None. Raises `CorruptCheckpointError` for any other content, which a
+    broker takes as no epoch.
 
     Source: Kafka 3.9.0 ``CleanShutdownFileHandler``; KIP-966.
 

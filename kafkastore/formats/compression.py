@@ -97,9 +97,10 @@ def compress(
 
 
 def with_old_header_checksum(frame: bytes) -> bytes:
-    """Return an lz4 frame as writers before 0.10 made it: the checksum covers the magic number too.
+    """Return an lz4 frame with the wrong header checksum of writers before 0.10.
 
-    The frame's header must have neither a content size nor a dictionary.
+    That checksum also covers the magic number. The frame's header must have neither a content size
+    nor a dictionary.
     """
     checksum_at = LZ4_MAGIC_SIZE + 2
     checksum = xxhash.xxh32_intdigest(frame[:checksum_at]) >> 8 & 0xFF

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 
 class OffsetPosition(NamedTuple):
-    """An offset index entry: every record at or after `offset` lies at or after `position`."""
+    """An offset index entry: records at or after `offset` lie at or after `position`."""
 
     offset: int
     position: int
@@ -38,7 +38,7 @@ class LogOffsetPosition(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by its timestamp (ms); the leader epoch is None if the batch has none."""
+    """A record found by its timestamp (ms); `leader_epoch` is None if the batch has none."""
 
     timestamp: int
     offset: int

@@ -77,7 +77,7 @@ class InvalidNameError(KafkaStoreError, ValueError):
 
 
 class TopicPartition(NamedTuple):
-    """A topic and the number of one of its partitions; as a string ``topic-partition``."""
+    """A topic and a partition number; as a string ``topic-partition``."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""How the two indexes grow: the size of a new file, when it is full, which entries are allowed.
+"""How the two indexes grow: size of a new file, when it is full, allowed entries.
 
 This module has only the rules; `indexes` encodes the entries.
 

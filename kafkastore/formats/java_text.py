@@ -20,9 +20,10 @@ _PROPERTY_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_int32(text: str) -> int:
-    """Parse an int32 as ``Integer.parseInt`` does: an optional sign, decimal digits of any script.
+    """Parse an int32 as ``Integer.parseInt`` does.
 
-    Raises ValueError if Java would throw a NumberFormatException.
+    The text is an optional sign and decimal digits of any script. Raises ValueError if Java would
+    throw a NumberFormatException.
 
     >>> parse_int32("+007")
     7

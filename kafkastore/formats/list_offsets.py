@@ -102,7 +102,7 @@ class ListOffsetsRequest(NamedTuple):
     Parameters
     ----------
     topics : tuple of ListOffsetsTopic
-        What is asked.
+        The requests by topic.
     replica_id : int
         Of the broker that sends the request; -1 for a consumer, -2 for debugging.
     isolation_level : int

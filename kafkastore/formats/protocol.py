@@ -1,4 +1,4 @@
-"""The primitive types of Kafka's protocol, used by messages and by records of internal topics.
+"""The primitive types of Kafka's protocol, in messages and records of internal topics.
 
 Integers are big-endian and signed. Lengths and counts have two forms, depending on the version of
 the message; *flexible* versions have tagged fields too::

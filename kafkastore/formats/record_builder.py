@@ -1,7 +1,7 @@
-"""Build the bytes of a log from records: record batches (magic 2), message sets (magic 0 and 1).
+"""Build the bytes of a log from records: record batches, and message sets.
 
-The bytes are those that a broker's own builder makes from the same records, except for differences
-between compression libraries.
+Record batches have magic 2, message sets magic 0 or 1. The bytes are those that a broker's own
+builder makes from the same records, except for differences between compression libraries.
 
 Source: Kafka 2.4.0 ``MemoryRecordsBuilder``, ``MemoryRecords``, ``EndTransactionMarker``.
 """

@@ -108,7 +108,7 @@ cdef class RecordColumns:
 
     `columns` is a subset of `KAFKA_COLUMNS`, `HEADERS_COLUMN`, `OTHER_COLUMNS`; the caller adds
     `topic` and `partition`. Start offset and timestamp (ms) are inclusive, end offset and timestamp
-    exclusive; a timestamp of None is no bound. `include_control` includes transaction markers. With
+    exclusive; timestamps may be None. `include_control` includes transaction markers. With
     `binary_view` keys and values are Arrow views of the bytes they were decoded from, which are
     kept alive and must not change; otherwise copies. Columns are full before a batch that, by its
     header, would make them longer than `max_rows`, unless they are empty, and after a batch that

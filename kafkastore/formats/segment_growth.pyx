@@ -29,7 +29,7 @@ cdef class SegmentGrowth:
     The options are the topic's; `roll_ms` is ``segment.ms`` minus the segment's jitter.
     `created_ms` is when the segment was created or opened, by the wall clock. `max_offset_entries`
     and `max_time_entries` are the capacities of the index files. `first_timestamp` is the largest
-    timestamp of the first batch, None (as an attribute -1) for an empty segment; the segment is
+    timestamp of the first append, None (as an attribute -1) for an empty segment; the segment is
     rolled by it or else by `created_ms`. `last_indexed_offset` is that of the last offset index
     entry and ignored without one; `last_time_entry` is (-1, base offset) without one. `largest` is
     the segment's largest timestamp with its offset, by default the last time index entry.

@@ -78,11 +78,11 @@ def entry_count(entries: ReadableBuffer) -> int:
 
 
 def parse(entries: ReadableBuffer) -> NDArray[np.void]:
-    """Decode every whole entry into ABORTED_TXN; as in a broker, a partial last entry is ignored.
+    """Decode every whole entry into ABORTED_TXN.
 
-    Raises `CorruptIndexError` at the first entry whose version is not 0; the entries before it can
-    be parsed. A broker refuses only versions of 256 and above: ``AbortedTxn.version`` reads one of
-    the two bytes.
+    As in a broker, a partial last entry is ignored. Raises `CorruptIndexError` at the first entry
+    whose version is not 0; the entries before it can be parsed. A broker refuses only versions of
+    256 and above: ``AbortedTxn.version`` reads one of the two bytes.
 
     Source: Kafka 2.4.0 ``TransactionIndex.iterator``.
 
@@ -139,9 +139,10 @@ def check_append(last_offset: int, previous_last_offset: int | None) -> None:
 
 
 def truncate_to(entries: NDArray[np.void], offset: int) -> int:
-    """Count the entries that remain when the log is truncated at `offset`, the first to drop.
+    """Count the entries that remain when the log is truncated at `offset`.
 
-    They are the entries before the first whose last offset is at or after `offset`.
+    `offset` is the first to drop: the entries before the first whose last offset is at or after it
+    remain.
 
     Source: Kafka 2.4.0 ``TransactionIndex.truncateTo``.
     """
@@ -200,7 +201,7 @@ def check(entries: ReadableBuffer, base_offset: int) -> None:
 
 
 def first_disorder(entries: NDArray[np.void]) -> int:
-    """Return the slot of the first entry that is impossible or out of order; -1 if there is none.
+    """Return the slot of the first entry that is impossible or out of order, or -1.
 
     Such an entry's last offset is not above that of the entry before it, or is below its first
     offset, or a number is negative.

@@ -65,14 +65,14 @@ class TransactionPartitions(NamedTuple):
 
 
 class TransactionLogValue(NamedTuple):
-    """The state of a transactional id; timestamps are ms since 1970, by the coordinator's clock.
+    """The state of a transactional id; timestamps are ms since 1970.
 
-    The coordinator aborts a transaction after `transaction_timeout_ms`. An unknown
-    `transaction_status` is a plain int, which brokers refuse. `transaction_partitions` is None for
-    null, which brokers write in the state EMPTY. `transaction_start_timestamp_ms` is -1 before the
-    first transaction. `previous_producer_id` is that of the last committed transaction if it
-    differs, else -1. `next_producer_id` and `next_producer_epoch` are sent to the producer but not
-    in use yet; -1 for none. `client_transaction_version` is the client's feature level of
+    The clock is the coordinator's. It aborts a transaction after `transaction_timeout_ms`. An
+    unknown `transaction_status` is a plain int, which brokers refuse. `transaction_partitions` is
+    None for null, which brokers write in the state EMPTY. `transaction_start_timestamp_ms` is -1
+    before the first transaction. `previous_producer_id` is that of the last committed transaction
+    if it differs, else -1. `next_producer_id` and `next_producer_epoch` are sent to the producer
+    but not in use yet; -1 for none. `client_transaction_version` is the client's feature level of
     ``transaction.version``; 0 before version 1.
     """
 

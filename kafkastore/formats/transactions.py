@@ -1,4 +1,4 @@
-"""Transactions of a log: which batches belong to aborted transactions, and which are still open.
+"""Transactions of a log: which batches are aborted, and which are still open.
 
 A producer has one transaction at a time in a partition. It begins with the producer's first
 transactional batch and ends with the marker, a control batch with the same producer id that the

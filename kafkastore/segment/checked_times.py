@@ -1,4 +1,4 @@
-"""How far lookups trust time indexes, and what the batches of a segment say about its times.
+"""How far lookups trust time indexes, and what a segment's batches say about its times.
 
 A process reads the batches of a segment once, with their checksums, and caches the result for as
 long as the files are unchanged.
@@ -65,7 +65,7 @@ def check_times(
     *,
     is_active: bool,
 ) -> CheckedTimes:
-    """Return what a segment's batches say about its times, and check its time index against them.
+    """Return what a segment's batches say about its times, and check its time index.
 
     `path` is the path of the segment's files up to the base offset, and `temporary` follows the
     suffix, such as ``.swap``. The result is cached. Copy its error before raising it: threads share
@@ -89,7 +89,7 @@ def _checked(
     open_log: Callable[[], LogFile],
     identity: _Identity,
 ) -> CheckedTimes:
-    """Scan a log and check that no record before the batch of a time index entry is later."""
+    """Scan a log; check that no record before the batch of a time index entry is later."""
     offsets, timestamps = entries["offset"], entries["timestamp"]
     holds = bool((np.diff(offsets) >= 0).all() and (np.diff(timestamps) >= 0).all())
     largest, slot, end_offset = -1, 0, base_offset
@@ -111,7 +111,7 @@ def _checked(
 
 
 def _is_settled(identity: _Identity, now: int) -> bool:
-    """Return whether the next change of a file is sure to get a later time than its last change."""
+    """Return whether the next change of a file is sure to get a later time."""
     changed = identity[4::5]
     return bool(changed) and max(changed) + SETTLED_NS < now
 

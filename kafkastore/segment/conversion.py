@@ -1,10 +1,10 @@
-"""Convert messages of formats 0 and 1 to record batches (magic 2); offsets and records stay.
+"""Convert messages of formats 0 and 1 to record batches (magic 2).
 
 No Kafka tool rewrites stored messages: a broker keeps old messages, and converts them each time
 they are read.
 
-- Each wrapper becomes one batch. Messages that are not compressed are grouped into batches of up
-  to 16 KiB, a producer's default ``batch.size``.
+- Offsets and records stay the same. Each wrapper becomes one batch. Messages that are not
+  compressed are grouped into batches of up to 16 KiB, a producer's default ``batch.size``.
 - Record batches stay byte for byte, except for their leader epoch if all get the same one.
 - Timestamps, timestamp types, keys and values stay. A message of format 0 has no timestamp. It
   gets none, or the time that the caller gives as LogAppendTime.
@@ -93,7 +93,7 @@ def _with_epoch(data: bytes, positions: NDArray[Any], leader_epoch: int) -> byte
 
 
 def _groups(headers: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Yield groups of batches: record batches, one wrapper, or messages that fit in one batch."""
+    """Yield groups: record batches, one wrapper, or messages that fit in one batch."""
     is_batch = headers["magic"] == 2
     codec = headers["attributes"] & _CODEC_MASK
     is_appended = headers["attributes"] & _LOG_APPEND_TIME != 0

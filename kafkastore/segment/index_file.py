@@ -1,10 +1,10 @@
-"""The index files of one segment: opened read-only, read with pread, searched in memory.
+"""The index files of one segment: opened read-only, searched in memory.
 
 An index object is a snapshot. Opening it reads only the file's size, and the last entry is read
 from the tail. The first lookup reads the used part (2 MiB for the offset index of a 1 GiB segment)
-and keeps it, so that later lookups read nothing. Bytes appended after the opening are not seen. If
-the file is truncated during a read, the missing bytes are dropped in whole entries. Threads may
-share an index; close it when no other thread reads it. See ``docs/threads.md``.
+with pread and keeps it, so that later lookups read nothing. Bytes appended after the opening are
+not seen. If the file is truncated during a read, the missing bytes are dropped in whole entries.
+Threads may share an index; close it when no other thread reads it. See ``docs/threads.md``.
 
 Only `raw` maps the file: a mapping of a file that shrinks kills the process.
 
@@ -95,7 +95,7 @@ class _IndexFile(Generic[EntryT]):
         OSError
             If the file cannot be opened.
         NotAFileError
-            If it is no regular file.
+            If it is not a regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """
@@ -163,10 +163,10 @@ class _IndexFile(Generic[EntryT]):
 
     @property
     def raw(self) -> npt.NDArray[np.void]:
-        """The slots as the file has them, big-endian and relative: a read-only mapping, no copy.
+        """The slots as the file has them, big-endian and relative, without a copy.
 
-        If the file is truncated while the mapping is used, the process dies of SIGBUS. Use it for
-        large indexes that have no writer.
+        This is a read-only mapping. If the file is truncated while the mapping is used, the process
+        dies of SIGBUS. Use it for large indexes that have no writer.
         """
         if self._raw is None:
             size = min(self.size, os.fstat(self._file.fileno()).st_size)
@@ -345,7 +345,7 @@ class _IndexFile(Generic[EntryT]):
         return used
 
     def _padded_bytes(self) -> bytes:
-        """Return the used part, the padding, and the partial entry at the end of the file."""
+        """Return the used part, the padding, and the partial entry at the end."""
         if self._padded is None:
             self._check_size(self.size, LARGEST_PADDED_SIZE)
             whole_entries = self.entry_count * self._format.ENTRY_SIZE
@@ -378,7 +378,7 @@ class _IndexFile(Generic[EntryT]):
         return self._odd
 
     def _find_used_size(self) -> int:
-        """Read backwards through the padding; return the size in bytes of the part before it."""
+        """Read backwards through the padding; return the size in bytes before it."""
         end = self._end_of_data()
         while end > 0:
             start = (end - 1) // TAIL_BLOCK_SIZE * TAIL_BLOCK_SIZE
@@ -389,7 +389,7 @@ class _IndexFile(Generic[EntryT]):
         return 0
 
     def _end_of_data(self) -> int:
-        """Return the end of the whole entries, or of the entry in which the hole at the end starts.
+        """Return the end of the whole entries, or of the entry that the last hole starts in.
 
         Brokers preallocate by setting the length, so that the padding of most files is a hole.
         """
@@ -508,7 +508,7 @@ class TimeIndex(_IndexFile[TimestampOffset]):
         OSError
             If the file cannot be opened.
         NotAFileError
-            If it is no regular file.
+            If it is not a regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """

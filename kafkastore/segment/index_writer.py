@@ -10,7 +10,7 @@ from kafkastore.fs import FileSystem
 
 
 class IndexWriter:
-    """Write an offset or time index: preallocated while it is written, trimmed at close.
+    """Write an offset or time index, preallocated while it grows, trimmed at close.
 
     `entry_size` is 8 for an offset index and 12 for a time index. Entries are written with pwrite,
     never through a mapping: a full disk then raises an error and not a signal. The bytes after the
@@ -63,7 +63,7 @@ class IndexWriter:
 
 
 class TransactionIndexWriter:
-    """Write a transaction index; the file is created when the first transaction is aborted."""
+    """Write a transaction index; its file is created for the first aborted transaction."""
 
     def __init__(self, path: Path, fs: FileSystem) -> None:
         self._path, self._fs = path, fs

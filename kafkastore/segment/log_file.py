@@ -1,7 +1,8 @@
-"""The ``.log`` file of a segment: read with pread, batch by batch, never mapped, never written.
+"""The ``.log`` file of a segment: read with pread, batch by batch, never mapped.
 
 A mapping of a file that shrinks, or of a bad sector, kills the process. A read returns fewer bytes,
-or an error that can be reported.
+or an error that can be reported. Only `LogFile.runs` with ``mapped=True`` maps the file. This
+module never writes.
 """
 from __future__ import annotations
 
@@ -218,7 +219,7 @@ class LogFile:
         return view[:done]
 
     def check_end(self, position: int) -> None:
-        """Raise if the log can't end at `position`, the byte position after the last whole batch.
+        """Raise if the log can't end at `position`, after its last whole batch.
 
         With a `place`: in a segment that is not the last, any remaining bytes are corrupt. In the
         last segment, they are corrupt if a whole batch follows in them, or if they are a whole
@@ -283,7 +284,7 @@ class LogFile:
         )
 
     def _is_contradicted(self, headers: NDArray[Any], within: tuple[int, int]) -> bool:
-        """Return whether the bytes after some batches show that the last batch's offsets are wrong.
+        """Return whether the next bytes show that the last batch's offsets are wrong.
 
         They do if the next batch begins before those offsets end, but after those of the batch
         before.
@@ -332,7 +333,7 @@ class LogFile:
         )
 
     def header_at(self, position: int) -> Any | None:
-        """Return the header of the batch at a byte position; None if there is no whole batch."""
+        """Return the header of the batch at a byte position; None without a whole batch."""
         data = self._read_into(bytearray(batch_header.LARGEST_HEADER), position)
         header = batch_header.parse(data, position)
         if header is None or header["size"][0] > self.size - position:
@@ -359,7 +360,7 @@ class LogFile:
     def batches(
         self, starting_position: int = 0, *, first_read: int = LARGEST_READ
     ) -> Iterator[RecordBatch]:
-        """Yield batches one by one from the batch at a byte position on; each owns its bytes."""
+        """Yield batches one by one from a batch's byte position on; each owns its bytes."""
         for run in self.runs(starting_position, first_read=first_read):
             for index, position in enumerate(run.headers["position"].tolist()):
                 yield RecordBatch(bytes(run.batch(index)), position)
@@ -428,6 +429,6 @@ def _new_memory(size: int) -> memoryview:
 
 
 def _headers_for(size: int) -> NDArray[Any]:
-    """Allocate headers for a read of `size` bytes: a small read of a lookup needs only a few."""
+    """Allocate headers for a read of `size` bytes; a lookup needs only a few."""
     most = max(size, 0) // (batch_header.FRAME_OVERHEAD + batch_header.SMALLEST_LENGTH) + 1
     return np.empty(min(most, HEADERS_A_SCAN), BATCH_HEADER)

@@ -166,7 +166,10 @@ class LogSegment:
         return _open_log(self.log_path, self._place)
 
     def open_as_broker(self) -> LogFile:
-        """Open the ``.log`` file as a broker does, which scans up to the first invalid batch."""
+        """Open the ``.log`` file as a broker does, without checking its place in the log.
+
+        Scans then end at the first bytes that are not a batch.
+        """
         return _open_log(self.log_path)
 
     @property
@@ -175,7 +178,7 @@ class LogSegment:
 
     @cached_property
     def summary(self) -> SegmentSummary:
-        """The result of one pass over all batch headers, which ends early at corrupt bytes."""
+        """The result of one pass over all batch headers; it ends early at corrupt bytes."""
         valid_bytes, count, magics, largest = 0, 0, set(), -1
         next_offset, corrupt = self.base_offset, None
         with self.open_log() as log:
@@ -259,7 +262,7 @@ class LogSegment:
 
     @property
     def end_error(self) -> CorruptionError | None:
-        """Why the bytes after `next_offset` can't be read; None at a regular end of the log."""
+        """Why the bytes after `next_offset` can't be read; None at the end of the log."""
         return self._end[1]
 
     @cached_property
@@ -288,7 +291,7 @@ class LogSegment:
 
     @cached_property
     def salvaged_end(self) -> int:
-        """Offset after the last whole readable batch, including those after corrupt bytes."""
+        """Offset after the last readable whole batch, also after corrupt bytes."""
         with self.open_as_broker() as log:
             good = list(stretches(log, self.base_offset, self.next_base_offset))
         return good[-1].next_offset if good else self.base_offset
@@ -323,7 +326,7 @@ class LogSegment:
 
     @cached_property
     def largest_timestamp_by_index(self) -> int | None:
-        """The segment's largest timestamp by its time index; None if the index is not trusted.
+        """The largest timestamp (ms) by the time index; None if the index is not trusted.
 
         An index is trusted if its entries are in order and the first and the last match the log:
         the batch that holds the entry's offset has exactly that maximum timestamp, and no batch

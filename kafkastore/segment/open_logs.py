@@ -1,7 +1,7 @@
-"""Limit how many searches keep their ``.log`` open: the most recently used of the whole process.
+"""Limit how many searches of the process keep their ``.log`` open.
 
-Opening a file costs more than a search in it, and a store may have more segments than a process may
-have open files.
+The most recently used ones do. Opening a file costs more than a search in it, and a store may have
+more segments than a process may have open files.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _kept: deque[ReferenceType[KeepsOpen]] = deque()
 
 
 def keep(search: KeepsOpen) -> None:
-    """Register a search that has opened its log, and close logs that were not used lately.
+    """Register a search that has opened its log; close logs that were not used lately.
 
     The search is not kept alive. A thread that still reads a closed log holds a reference to it,
     and the file is closed when that reference goes.

@@ -78,7 +78,7 @@ def rebuild_indexes(
     producers: Producers | None = None,
     epochs: LeaderEpochs | None = None,
 ) -> RebuiltIndexes:
-    """Build the indexes of a segment from its log in one pass, without writing anything.
+    """Build the indexes of a segment from its log in one pass, without writing.
 
     With `verify_crc`, stop at the first wrong checksum, as a broker does. `producers` is the state
     at the base offset; it is carried on to the segment's end and returns the transaction index
@@ -211,9 +211,10 @@ def batch_runs(
 def _of_higher_magic(
     log: LogFile, error: UnsupportedFormatError, verify_crc: bool
 ) -> BatchRun | None:
-    """Return the batch that was refused for its magic as one of magic 2; None for a negative magic.
+    """Return the batch that was refused for its magic as one of magic 2.
 
-    The scan has already checked that the batch ends within the file.
+    Returns None for a negative magic. The scan has already checked that the batch ends within the
+    file.
     """
     position = error.position or 0
     with open(log.path, "rb", buffering=0) as file:
@@ -247,9 +248,10 @@ def _with_first_offsets(run: BatchRun, log: LogFile) -> NDArray[Any]:
 
 
 def replay_run(producers: Producers, run: BatchRun, is_asked: NDArray[np.bool_]) -> None:
-    """Apply the selected batches, whose checksums were not checked, to the state of the producers.
+    """Apply the selected batches of a run to the state of the producers.
 
-    Raises `CorruptBatchError` if a transaction marker can't be read.
+    The checksums of these batches were not checked. Raises `CorruptBatchError` if a transaction
+    marker can't be read.
     """
     is_asked = is_asked & (run.headers["producer_id"] >= 0)
     markers = np.flatnonzero(is_asked & is_control(run.headers)).tolist()

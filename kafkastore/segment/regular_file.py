@@ -1,4 +1,4 @@
-"""Open files of log directories for reading, and refuse everything but regular files.
+"""Open files of log directories for reading; refuse everything but regular files.
 
 A reader would wait forever on a FIFO named like a segment, and a device may never end.
 """
@@ -49,7 +49,7 @@ def open_regular(path: str | PathLike[str]) -> int:
 
 
 def _opened(path: str | PathLike[str]) -> int:
-    """Open a file; if the process is out of descriptors, close the logs of idle searches first."""
+    """Open a file; without free descriptors, first close the logs of idle searches."""
     try:
         return os.open(path, _FLAGS)
     except OSError as error:
@@ -59,7 +59,7 @@ def _opened(path: str | PathLike[str]) -> int:
 
 
 def check_regular(path: str | PathLike[str], status: os.stat_result) -> None:
-    """Raise `NotAFileError` if `status` is not that of a regular file; `path` is for the error."""
+    """Raise `NotAFileError` unless `status` is a regular file's; `path` is for the error."""
     if not stat.S_ISREG(status.st_mode):
         kinds = (name for is_kind, name in _KINDS if is_kind(status.st_mode))
         raise NotAFileError(path, next(kinds, "something else"))

@@ -1,4 +1,4 @@
-"""The readable parts of a corrupt log: stretches of whole batches, and the bytes between them.
+"""The readable parts of a corrupt log: stretches of whole batches.
 
 A broker that recovers a segment truncates it at the first corrupt batch. Most later batches are
 intact: after a wrong checksum the next batch begins where the frame says, and after a corrupt
@@ -43,10 +43,10 @@ class Stretch(NamedTuple):
 
 
 def stretches(log: ReadableLog, base_offset: int, end_offset: int | None) -> Iterator[Stretch]:
-    """Yield all stretches of whole batches of a log, in order, skipping the bytes between them.
+    """Yield all stretches of whole batches of a log, in order.
 
-    `end_offset` is exclusive: the base offset of the next segment, None for the last one. A batch
-    whose offsets go back, or leave the segment, ends a stretch.
+    Bytes between them are skipped. `end_offset` is exclusive: the base offset of the next segment,
+    None for the last one. A batch whose offsets go back, or leave the segment, ends a stretch.
     """
     last_offset = base_offset + INT32_MAX if end_offset is None else end_offset - 1
     position, next_offset = 0, base_offset
@@ -154,7 +154,7 @@ def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
 
 
 def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> bool:
-    """Return whether the bytes after the last whole batch are a truncated batch, not a corrupt one.
+    """Return whether the bytes after the last whole batch are only a truncated batch.
 
     A valid batch after `position`, with offsets from `min_offset` to `max_offset` (inclusive),
     means corruption.

@@ -79,7 +79,7 @@ class SegmentWriter:
         now: int,
         fs: FileSystem,
     ) -> SegmentWriter:
-        """Create a segment; its files must not exist. `now` is the wall clock, ms since 1970."""
+        """Create a segment, whose files must not exist; `now` is the wall clock, in ms."""
         writer = cls(directory, base_offset, limits, fs)
         try:
             for suffix in SEGMENT_SUFFIXES[:3]:
@@ -103,7 +103,7 @@ class SegmentWriter:
         now: int,
         fs: FileSystem,
     ) -> SegmentWriter:
-        """Open a segment with a whole log and right indexes; `now` is the wall clock, in ms.
+        """Open a segment whose log and indexes are valid; `now` is the wall clock, in ms.
 
         Raises `CorruptBatchError` if the log does not end with a whole batch: batches appended
         there could never be read.
@@ -164,14 +164,14 @@ class SegmentWriter:
         return end
 
     def append_aborted(self, transactions: NDArray[Any]) -> None:
-        """Append ABORTED_TXN entries, in the order of their markers, to the transaction index."""
+        """Append ABORTED_TXN entries to the transaction index, in the order of their markers."""
         self._transactions.append(transaction_index.pack(transactions))
 
     def truncate_to(self, offset: int, now: int) -> None:
-        """Drop the batches that hold `offset` or a later one; an emptied segment counts as new.
+        """Drop the batches that hold `offset` or a later one.
 
-        As in Kafka, the time index keeps an entry of a record before the offset even if its batch
-        is dropped. `now` is the wall clock, ms since 1970.
+        An emptied segment counts as new; `now` is the wall clock, ms since 1970. As in Kafka, the
+        time index keeps an entry of a record before the offset even if its batch is dropped.
 
         Source: Kafka 2.4.0 ``LogSegment.truncateTo``.
         """

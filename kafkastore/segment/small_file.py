@@ -1,4 +1,4 @@
-"""Small files that are read whole: checkpoints, snapshots, transaction indexes, our own JSON.
+"""Small files that are read whole: checkpoints, snapshots, indexes, our own JSON.
 
 The largest size of each kind of file limits how much is read: a sparse or wrong file of any size
 needs no more memory than the largest valid one.
@@ -70,7 +70,10 @@ def most_bytes(path: str | PathLike[str]) -> int:
 
 
 def has_bytes(path: str | PathLike[str], data: bytes, kind: type[CorruptionError]) -> bool:
-    """Return whether a file has exactly these bytes; False if it is missing. See `read_whole`."""
+    """Return whether a file has exactly these bytes; False if it is missing.
+
+    Raises as `read_whole`, except for a missing file.
+    """
     try:
         descriptor = open_regular(path)
     except FileNotFoundError:
@@ -110,10 +113,11 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
 
 
 def read_own_file(path: str | PathLike[str], *, dir_fd: int | None = None) -> bytes:
-    """Read a file that this package wrote; with a `dir_fd`, by its name in that open directory.
+    """Read a file that this package wrote.
 
-    Raises `NotAFileError` for a symbolic link or anything but a regular file, ValueError if the
-    file is larger than `MAX_JSON_BYTES`, and OSError if it can't be read.
+    With a `dir_fd`, the file is opened by its name in that open directory. Raises `NotAFileError`
+    for a symbolic link or anything but a regular file, ValueError if the file is larger than
+    `MAX_JSON_BYTES`, and OSError if it can't be read.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

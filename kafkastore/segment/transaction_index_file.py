@@ -72,7 +72,7 @@ class TransactionIndex:
         OSError
             If the file cannot be opened.
         NotAFileError
-            If it is no regular file.
+            If it is not a regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """
@@ -122,7 +122,7 @@ class TransactionIndex:
         return self._entries
 
     def entry_bytes(self) -> bytes:
-        """Return the whole entries as the file has them, as the functions of `formats` take."""
+        """Return the whole entries as the file has them, for the functions of `formats`."""
         return self._data[: self.entry_count * transaction_index.ENTRY_SIZE]
 
     def collect_aborted_txns(
