@@ -1,7 +1,7 @@
-"""The header of a record batch (magic 2) and of a message (magic 0 and 1), and the scan over them.
+"""The header of a batch or message of any magic, and the scan over such headers.
 
-Every batch and every message begins with the same frame, so that a log is scanned without decoding
-its records::
+Every record batch (magic 2) and every message (magic 0 and 1) begins with the same frame, so that a
+log is scanned without decoding its records::
 
     byte 0             8          12          16      17
          +-------------+----------+-----------+-------+----
@@ -240,7 +240,7 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
 
 
 def find(const uint8_t[::1] data not None, int64_t min_offset, int64_t max_offset):
-    """Find the first byte at which a batch may begin again after corrupt bytes, without the GIL.
+    """Find where a batch may begin again after corrupt bytes, without the GIL.
 
     `data` may start at any byte of a log. The batch's offsets must be from `min_offset` to
     `max_offset`, inclusive, which makes false matches in other data rare. Returns the index of a

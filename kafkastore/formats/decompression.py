@@ -32,7 +32,7 @@ from isal import igzip_lib
 from kafkastore.errors import CorruptBatchError, UnsupportedFormatError
 from kafkastore.formats.compression import LZ4_MAGIC_SIZE, XERIAL_MAGIC, Codec
 
-#: Default limit of a batch's size; brokers refuse batches above 1 MB unless configured otherwise.
+#: Default size limit of a decompressed batch; brokers refuse batches above 1 MB by default.
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
 #: Codecs whose libraries decompress into given memory: see ``Decompressor.room``.

@@ -1,4 +1,4 @@
-"""Build the offset and time index of a segment from its batch headers, as a recovering broker does.
+"""Build a segment's offset and time index from its batch headers, as recovery does.
 
 An entry is due if more than ``index.interval.bytes`` of log lie between a batch and the last one
 with an entry; the first batch never gets one. The time index then gets the largest timestamp so

@@ -1,7 +1,7 @@
-"""A record batch (magic 2), or a message with the messages it wraps (magic 0 and 1), in Python.
+"""A record batch (magic 2) or a message with the messages it wraps (magic 0, 1).
 
-For single batches and records; `record_columns` reads many into Arrow, from the same bytes with the
-same cursor.
+These are Python values, for single batches and records; `record_columns` reads many into Arrow,
+from the same bytes with the same cursor.
 
 Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch``, ``ControlRecordType``.
 """
@@ -212,7 +212,7 @@ cdef class RecordBatch:
 
     @property
     def last_offset(self):
-        """Last offset, inclusive; compaction keeps it even if it removes that record."""
+        """Last offset, inclusive; compaction keeps it even without that record."""
         return self._header.last_offset
 
     @property
@@ -281,7 +281,7 @@ cdef class RecordBatch:
 
     @property
     def delete_horizon_ms(self):
-        """When the tombstones of a compacted batch may be deleted (KIP-534), ms, or None."""
+        """When a compacted batch's tombstones may be deleted (KIP-534), ms, or None."""
         if has_flag(&self._header, DELETE_HORIZON_FLAG):
             return self._header.base_timestamp
         return None
