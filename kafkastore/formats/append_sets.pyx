@@ -1,8 +1,8 @@
-"""Batches made ready to be appended: checked, and with a leader's offsets or the ones they have.
+"""Batches to append, checked and with offsets: a leader assigns them, a follower keeps them.
 
-A broker looks at its indexes once for each set of batches that it is given.  A leader is given one
-record batch at a time; a follower takes all that one fetch brought as one set.  So here each batch
-is a set of its own for a leader, and all batches are one set for a follower.
+A broker checks whether an index entry is due once for each set of batches. A leader gets one record
+batch at a time; a follower gets all batches of a fetch as one set. Here each batch is a set of its
+own for a leader, and all batches are one set for a follower.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogValidator``, ``Log.analyzeAndValidateRecords``.
 """
@@ -62,21 +62,11 @@ from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
 
 @cython.final
 cdef class AppendSets:
-    """The sets of one append, in the order of the log; made by `assign_offsets`, `keep_offsets`.
+    """The sets of one append, in the order of the log; built by `assign_offsets`, `keep_offsets`.
 
-    Attributes
-    ----------
-    count : int
-        How many sets there are.
-    batch_count : int
-        How many batches.
-    has_producers : bool
-        Whether a batch is of an idempotent producer, or ends a transaction.
-    has_old_messages : bool
-        Whether there are messages before magic 2.
-    codecs : int
-        Which codecs the batches have, but for control batches: bit 0 is set for none, bit 1 for
-        gzip, and so on.
+    `count` is the number of sets. `has_producers`: a batch is of an idempotent producer or ends a
+    transaction. `has_old_messages`: there are messages before magic 2. `codecs` has a bit for each
+    codec of the batches except control batches: bit 0 for none, bit 1 for gzip, and so on.
     """
 
     def __cinit__(self, Py_ssize_t batch_count):
@@ -100,7 +90,7 @@ cdef class AppendSets:
 
     @property
     def headers(self):
-        """The headers of the batches: an array of BATCH_HEADER; positions are in what was given."""
+        """The headers of the batches (BATCH_HEADER); positions are in the appended data."""
         headers = np.empty(self.batch_count, BATCH_HEADER)
         cdef uint8_t[::1] raw = bytes_of(headers)
         if self.batch_count:
@@ -115,22 +105,14 @@ cdef class AppendSets:
         self.batch_count += 1
 
     def first_offset_told(self):
-        """First offset of all; of messages before magic 2 the last one of the first."""
+        """Return the first offset of all; before magic 2, the last offset of the first message."""
         cdef const BatchHeader* header = self.batches
         return header.base_offset if header.magic == 2 else header.last_offset
 
     def epoch_starts(self, int32_t latest_epoch):
-        """List the leader epochs that the batches bring.
+        """List (epoch, base offset) of each batch with another leader epoch than the one before.
 
-        Parameters
-        ----------
-        latest_epoch : int
-            Known before; -1 none.
-
-        Returns
-        -------
-        list of (int, int)
-            Epoch and base offset of each batch that has another epoch than the one before.
+        `latest_epoch` is the epoch before the batches; -1 for none.
         """
         cdef Py_ssize_t i
         cdef const BatchHeader* header
@@ -143,25 +125,25 @@ cdef class AppendSets:
         return starts
 
     def first_offset(self, Py_ssize_t index):
-        """First offset of a set; before magic 2 one that is low enough, and at least 0."""
+        """Return the first offset of a set; before magic 2, a lower bound of at least 0."""
         cdef const AppendSet* found = self.item(index)
         return found.first_offset if found.first_offset >= 0 else found.last_offset - INT32_MAX
 
     def last_offset(self, Py_ssize_t index):
-        """Last offset of a set, inclusive."""
+        """Return the last offset of a set, inclusive."""
         return self.item(index).last_offset
 
     def fields(self):
-        """List all sets: size, first offset (-1 where not known), last offset, timestamp, offset.
+        """List all sets: size, first offset (-1: unknown), last offset, timestamp, offset.
 
-        The timestamp is the largest, the offset what a time index entry of it gets.
+        The timestamp is the largest of the set; the offset is that of its time index entry.
         """
         return [(each.size, each.first_offset, each.last_offset, each.largest_timestamp,
                  each.offset_of_max_timestamp) for each in self.items[:self.count]]
 
 
 cdef object walk_error(const Walk* walk, const BatchHeader* header, const Limits* limits):
-    """The error for what a walk found."""
+    """Return the error for the result of a walk."""
     where = f"record {walk.record} of the batch at byte {header.position}"
     if walk.wrong == OFFSET_WRONG:
         return InvalidRecordError(
@@ -176,7 +158,7 @@ cdef object walk_error(const Walk* walk, const BatchHeader* header, const Limits
 
 
 cdef Py_ssize_t count_frames(const uint8_t* at, Py_ssize_t size) noexcept nogil:
-    """Count the batches that may be there, at least one where there are bytes."""
+    """Return an upper bound of the number of batches, at least 1 if there are bytes."""
     cdef Py_ssize_t count = 0, left = size
     cdef int64_t length
     while left > 0:
@@ -192,7 +174,7 @@ cdef Py_ssize_t count_frames(const uint8_t* at, Py_ssize_t size) noexcept nogil:
 
 
 cdef int check_frame(HeaderStatus status, const BatchHeader* header, Py_ssize_t position) except -1:
-    """Raise where no whole batch begins."""
+    """Raise if no whole batch begins here."""
     if status == HEADER_WHOLE:
         return 0
     if status == HEADER_BAD_MAGIC:
@@ -202,7 +184,7 @@ cdef int check_frame(HeaderStatus status, const BatchHeader* header, Py_ssize_t 
 
 
 cdef int check_size(const char* what, int64_t size, const char* option, int64_t largest) except -1:
-    """Raise where a batch or a set is larger than an option allows."""
+    """Raise if a batch or a set is larger than an option allows."""
     if size > largest:
         raise RecordTooLargeError(
             f"{what.decode()} has {size} bytes, more than {option.decode()}, {largest}")
@@ -210,7 +192,7 @@ cdef int check_size(const char* what, int64_t size, const char* option, int64_t 
 
 
 cdef int check_crc(const uint8_t* at, const BatchHeader* header) except -1:
-    """Raise where the checksum is wrong."""
+    """Raise if the checksum is wrong."""
     if not is_crc_valid(at, header):
         raise CorruptBatchError("the batch fails its checksum", position=header.position)
     return 0
@@ -238,7 +220,7 @@ cdef int check_as_leader(const BatchHeader* header) except -1:
 
 cdef void stamp(uint8_t* at, BatchHeader* header, int64_t base_offset, int32_t leader_epoch,
                 int16_t attributes, int64_t max_timestamp) noexcept nogil:
-    """Give a batch its place in the log; the checksum covers attributes and timestamp alone."""
+    """Give a batch its offset and epoch; the checksum covers only its attributes and timestamp."""
     header.last_offset = base_offset + header.count - 1
     header.base_offset = base_offset
     header.leader_epoch = leader_epoch
@@ -269,58 +251,25 @@ def assign_offsets(
     int64_t max_set_bytes=INT64_MAX,
     int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
 ):
-    """Check record batches and give them offsets as a leader does.
+    """Check whole record batches (magic 2) and assign offsets as a leader does.
 
-    Parameters
-    ----------
-    data : bytes-like
-        Whole record batches (magic 2), one after the other.
-    next_offset : int
-        The log end offset, which the first record gets.
-    leader_epoch : int
-        Stamped into each batch.
-    now : int
-        The clock, ms since 1970.
-    log_append_time : bool
-        Whether the records get `now` as LogAppendTime; else they have CreateTime.
-    before_max_ms, after_max_ms : int
-        How far a CreateTime may lie before and after `now`.
-    max_batch_bytes : int
-        Largest batch allowed.
-    needs_keys : bool
-        Whether each record must have a key, as in a compacted topic.
-    has_record_offset : bool
-        Whether the offset for a time index is that of the first record with the largest timestamp
-        where a batch is not compressed (`BrokerRules.time_index_has_record_offset`).
-    max_set_bytes : int
-        What a segment may hold.
-    max_decompressed_bytes : int
-        What a compressed batch may grow to.
+    The first record gets `next_offset`, the log end offset, and each batch `leader_epoch`. `now` is
+    the clock, ms since 1970: the records' timestamp with `log_append_time`; otherwise each
+    CreateTime must be at most `before_max_ms` before and `after_max_ms` after it. With
+    `needs_keys`, as in a compacted topic, each record must have a key. With `has_record_offset`,
+    the time index offset is that of the first record with the largest timestamp if a batch is not
+    compressed (`BrokerRules.time_index_has_record_offset`). `max_set_bytes` is the capacity of a
+    segment.
 
-    Returns
-    -------
-    bytearray
-        The batches as they are to be written. A largest timestamp that was not that of the records
-        has been put right.
-    AppendSets
-        A set for each batch.
+    Returns the batches to write, as a bytearray with the largest timestamps corrected, and
+    `AppendSets` with a set for each batch. Raises `CorruptBatchError` if a batch is truncated,
+    fails its checksum, or has unreadable records; `InvalidRecordError` for another magic, for a
+    count that does not match the offsets, or for a missing key; `InvalidTimestampError` if a
+    timestamp is out of range, or a batch has LogAppendTime; `RecordTooLargeError`. A broker refuses
+    more than one batch at once. Records without successive offset deltas, which brokers accept
+    uncompressed, are refused.
 
-    Raises
-    ------
-    CorruptBatchError
-        If a batch is cut, fails its checksum, or has records that can't be read.
-    InvalidRecordError
-        If a batch is of another magic, or its count and offsets do not agree, or a record
-        has no key where it must.
-    InvalidTimestampError
-        If a timestamp is out of range, or a batch says LogAppendTime.
-    RecordTooLargeError
-        If a batch is too large.
-
-    Notes
-    -----
-    Source: Kafka 2.4.0 and 3.9.0 ``LogValidator``. A broker refuses more than one batch at once.
-    Records without successive offset deltas, which brokers take uncompressed, are refused.
+    Source: Kafka 2.4.0 and 3.9.0 ``LogValidator``.
     """
     stamped = bytearray(data)
     cdef uint8_t* start = <uint8_t*> PyByteArray_AS_STRING(stamped)
@@ -375,38 +324,14 @@ def keep_offsets(const uint8_t[::1] data not None, int64_t next_offset, *,
                  int64_t max_set_bytes=INT64_MAX):
     """Check batches that have their offsets, as a follower does.
 
-    Parameters
-    ----------
-    data : bytes-like
-        Record batches or messages, one after the other. One that is cut at the end, as a fetch
-        leaves it, is not taken.
-    next_offset : int
-        The log end offset; no offset may lie below it.
-    max_set_bytes : int
-        What a segment may hold.
+    A batch that is truncated at the end of `data`, as in a fetch, is left out. No offset may be
+    below `next_offset`, the log end offset; `max_set_bytes` is the capacity of a segment. Returns
+    `AppendSets` with one set of all whole batches (no set without a whole batch), and the bytes of
+    these batches. Raises `CorruptBatchError` for an impossible length or a wrong checksum,
+    `UnsupportedFormatError` for a magic other than 0 to 2, `OutOfOrderAppendError` if offsets go
+    back, `OffsetOverflowError` if the first and the last offset do not fit one segment, and
+    `RecordTooLargeError` if the batches together do not.
 
-    Returns
-    -------
-    AppendSets
-        One set of all whole batches; none where there is no whole batch.
-    int
-        The bytes of the whole batches.
-
-    Raises
-    ------
-    CorruptBatchError
-        If a batch has a length that can't be, or fails its checksum.
-    UnsupportedFormatError
-        If the magic is not 0, 1 or 2.
-    OutOfOrderAppendError
-        If offsets go back.
-    OffsetOverflowError
-        If the first and the last offset are too far apart for one segment.
-    RecordTooLargeError
-        If the batches together are too large for a segment.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``Log.analyzeAndValidateRecords``, ``Log.append``.
     """
     cdef Py_ssize_t size = data.shape[0], at = 0
@@ -444,7 +369,7 @@ def keep_offsets(const uint8_t[::1] data not None, int64_t next_offset, *,
         at += header.size
         header += 1
     total.size = at
-    # A new segment would begin with the set, so that this alone may not fit it.
+    # The set may become the first of a new segment, so it only has to fit a segment by itself.
     if total.first_offset >= 0 and total.last_offset - total.first_offset > INT32_MAX:
         raise OffsetOverflowError(
             f"offsets {total.first_offset} to {total.last_offset} do not fit one segment")

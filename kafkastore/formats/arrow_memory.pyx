@@ -1,8 +1,8 @@
-"""Memory that is filled without the GIL and then given to Arrow.
+"""Memory that is filled without the GIL and then handed over to Arrow.
 
-A `Block` is plain memory.  Given away, it is seen through the buffer protocol; when nobody sees it
-any more it goes back to the `Spares` it came from, so that a reader who lets each batch go before
-the one after the next keeps using the same few megabytes, which stay in the processor's cache.
+A `Block` is plain memory. After the handover it is read through the buffer protocol. When the last
+reference goes, it returns to its `Spares`: a reader that releases each batch before the one after
+the next keeps reusing the same few megabytes, which stay in the processor's cache.
 """
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport uint8_t
@@ -11,12 +11,12 @@ from libc.string cimport memcpy
 
 cimport cython
 
-# A block above this is not kept: one huge record must not hold memory for ever.
+# Larger blocks are not kept: one huge record must not hold memory forever.
 cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
 
 
 cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
-    """Make a block at least so large; its content stays. False without memory."""
+    """Resize a block to at least `capacity`, keeping its content; False if out of memory."""
     cdef uint8_t* moved
     if capacity <= block.capacity:
         return True
@@ -29,7 +29,7 @@ cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
 
 
 cdef class Spares:
-    """Blocks that wait to be used again."""
+    """Blocks that can be reused."""
 
     def __dealloc__(self):
         cdef int i
@@ -37,7 +37,7 @@ cdef class Spares:
             free(self.blocks[i].data)
 
     cdef Block take(self, Py_ssize_t capacity) except *:
-        """Return a block of at least so many bytes: the smallest such spare, or a new one."""
+        """Return a block of at least `capacity` bytes: the smallest such spare, or a new one."""
         cdef int i, best = -1
         cdef Block block
         for i in range(self.count):
@@ -56,7 +56,7 @@ cdef class Spares:
         return block
 
     cdef void put(self, Block block) noexcept:
-        """Take a block back."""
+        """Return a block to the spares."""
         if self.count == MOST_SPARES or block.capacity > LARGEST_SPARE:
             free(block.data)
         else:
@@ -73,7 +73,7 @@ cdef class Spares:
 
 
 cdef Given own(Block block, Spares spares):
-    """Let an object own a block, of which nothing is seen yet."""
+    """Return an object that owns a block and shows none of its bytes yet."""
     cdef Given given = Given.__new__(Given)
     given.block = block
     given.spares = spares
@@ -83,7 +83,7 @@ cdef Given own(Block block, Spares spares):
 @cython.final
 @cython.no_gc
 cdef class Given:
-    """A block that was given away: read-only bytes, its first `size`."""
+    """A block that was handed over: its first `size` bytes, read-only."""
 
     def __dealloc__(self):
         if self.spares is None:
@@ -98,7 +98,7 @@ cdef class Given:
 @cython.final
 @cython.no_gc
 cdef class Room:
-    """Bytes of a block that can be written to; the block is kept as long as they are seen."""
+    """Writable bytes of a block; the block is kept as long as there are views of them."""
 
     cdef Given owner
     cdef Py_ssize_t at, size
@@ -109,10 +109,10 @@ cdef class Room:
 
 @cython.final
 cdef class Lender:
-    """Lends room in a block that is being filled.
+    """Lend room in a block that is being filled.
 
-    From then on the block has an owner, who outlives whoever sees the room: it can't be resized in
-    its place.
+    From then on the block has an owner, which lives as long as any view of the room: the block
+    can't be resized in place.
     """
 
     def __cinit__(self, Spares spares not None):
@@ -128,12 +128,12 @@ cdef class Lender:
         return memoryview(room)
 
     cdef int move(self, Block* block, Py_ssize_t used, Py_ssize_t capacity) except -1:
-        """Take another block for what was filled, and leave this one to who sees its room."""
+        """Move the filled bytes to another block; views of its room keep the old one."""
         cdef Block fresh = self.spares.take(capacity)
         cdef Given owner = self.owner if self.has_lent else own(block[0], self.spares)
         memcpy(fresh.data, block.data, used)
         if capacity > block.capacity:
-            owner.spares = None   # no use any more
+            owner.spares = None   # the block must not be reused
         self.owner = None
         self.has_lent = False
         block[0] = fresh

@@ -1,7 +1,7 @@
-"""Batches of records, one after the other, in one growing piece of memory.
+"""Build batches of records, one after the other, in one growing piece of memory.
 
-`record_builder` has the functions that most callers want.  Records of Python and rows of columns go
-through the same writer.
+`record_builder` has the functions for most callers. Python records and rows of columns use the same
+writer.
 
 Source: Kafka 2.4.0 ``MemoryRecordsBuilder``, ``DefaultRecordBatch.writeEmptyHeader``.
 """
@@ -53,7 +53,7 @@ cdef int64_t LARGEST_BATCH = INT32_MAX
 
 cdef enum Outcome:
     WRITTEN
-    FULL                # the record belongs into the next batch; what follows are errors
+    FULL                # the record belongs to the next batch; the values after this one are errors
     OFFSET_TOO_FAR
     TOO_LARGE
     OFFSET_GOES_BACK
@@ -65,31 +65,24 @@ cdef enum Outcome:
 
 @cython.final
 cdef class BatchBuilder:
-    """Builds batches of one kind; each is begun where the one before was finished.
+    """Build batches of one kind; each starts when the one before is finished.
 
-    Parameters
-    ----------
-    **fields : record_builder.BatchFields
-        What is the same for all batches; only `base_sequence` goes on from batch to batch.
-    max_batch_bytes : int, optional
-        A batch is full where a record more would make it larger, before it is compressed, or would
-        have an offset too far from the base offset. Without it such a record is an error.
-
-    Raises
-    ------
-    ValueError
-        If the magic has no place for something, or a broker's builder refuses it.
+    `fields` are `record_builder.BatchFields`, the same for all batches; only `base_sequence`
+    continues from batch to batch. A batch is full if another record would make it larger than
+    `max_batch_bytes` before compression, or would have an offset too far from the base offset;
+    without `max_batch_bytes` such a record is an error. Raises ValueError if the magic does not
+    have a field, or a broker's builder refuses it.
     """
 
     cdef BatchHeader header
-    cdef uint8_t* data                  # the batch, uncompressed; in front, room for a v2 header
+    cdef uint8_t* data                  # the uncompressed batch, after room for a v2 header
     cdef Py_ssize_t size, capacity
     cdef bint splits                    # into batches of `max_batch_bytes`
     cdef int64_t max_batch_bytes
     cdef bint is_relative, has_append_time, has_delete_horizon, has_base_offset
     cdef int64_t append_time
     cdef object codec, compression_level
-    cdef bint is_busy                   # a thread writes rows, without the GIL
+    cdef bint is_busy                   # a thread is writing rows without the GIL
 
     def __cinit__(self, *, magic=2, codec=Codec.NONE, compression_level=None, log_append_time=None,
                   leader_epoch=-1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
@@ -129,7 +122,7 @@ cdef class BatchBuilder:
         free(self.data)
 
     cdef int _check_fields(self) except -1:
-        """Refuse what messages have no place for, and what a broker's builder refuses."""
+        """Refuse fields that the magic does not have, and those that a broker's builder refuses."""
         cdef BatchHeader* header = &self.header
         cdef int flags = TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
         if header.magic < 2 and (header.attributes & flags or header.leader_epoch != -1
@@ -149,17 +142,9 @@ cdef class BatchBuilder:
         return 0
 
     def start(self, base_offset=None):
-        """Begin a batch; what was appended since the last `finish` is forgotten.
+        """Start a batch; records appended since the last `finish` are dropped.
 
-        Parameters
-        ----------
-        base_offset : int, optional
-            As for `record_builder.build_batch`.
-
-        Raises
-        ------
-        ValueError
-            If it is negative, or the magic has none.
+        Raises ValueError if the base offset is negative, or the magic has none.
         """
         self.has_base_offset = base_offset is not None
         if self.has_base_offset:
@@ -177,7 +162,7 @@ cdef class BatchBuilder:
             self.size = RECORDS_AT
 
     cdef inline bint reserve(self, int64_t more) noexcept nogil:
-        """Make room for `more` bytes; False without memory."""
+        """Reserve `more` bytes; False if out of memory."""
         cdef uint8_t* moved
         if more <= self.capacity - self.size:
             return True
@@ -190,7 +175,7 @@ cdef class BatchBuilder:
         return True
 
     cdef Outcome add(self, RecordView* record) noexcept nogil:
-        """Write a record behind the others, or say why not; its view may be used up."""
+        """Write a record after the others, or return why not; its view may be consumed."""
         cdef BatchHeader* header = &self.header
         cdef int64_t base_offset = header.base_offset, base_timestamp = header.base_timestamp
         cdef int64_t offset_delta, timestamp_delta = 0, body = 0, size
@@ -239,7 +224,7 @@ cdef class BatchBuilder:
         return WRITTEN
 
     cdef object refusal(self, Outcome outcome, int64_t offset):
-        """The error for a record that was not written."""
+        """Return the error for a record that was not written."""
         cdef BatchHeader* header = &self.header
         if outcome == NO_MEMORY:
             return MemoryError()
@@ -267,22 +252,10 @@ cdef class BatchBuilder:
             f"the record at offset {offset} makes its batch larger than {LARGEST_BATCH} bytes")
 
     def append(self, record):
-        """Write a record behind the others.
+        """Write a record after the others; False if the batch is full without it.
 
-        Parameters
-        ----------
-        record : Record
-            Or anything that `record_builder.build_batch` takes.
-
-        Returns
-        -------
-        bool
-            False if the batch is full, and the record belongs into the next one.
-
-        Raises
-        ------
-        OutOfOrderAppendError, OffsetOverflowError, ValueError
-            As of `record_builder.build_batch`; the batch is as it was before.
+        Takes and raises the same as `record_builder.build_batch`; after an error the batch is
+        unchanged.
         """
         cdef RecordView view
         cdef Outcome outcome
@@ -304,24 +277,10 @@ cdef class BatchBuilder:
         return outcome == WRITTEN
 
     def append_rows(self, RecordRows rows not None, Py_ssize_t first=0):
-        """Write rows behind the others until the batch is full.
+        """Write rows from `first` on until the batch is full; return the first row not written.
 
-        Parameters
-        ----------
-        rows : RecordRows
-            Records in columns.
-        first : int
-            The row to begin with.
-
-        Returns
-        -------
-        int
-            The first row not written; `rows.rows` where all are.
-
-        Raises
-        ------
-        OutOfOrderAppendError, OffsetOverflowError, ValueError
-            As of `record_builder.build_batch_from_columns`; the rows before are written.
+        Raises as `record_builder.build_batch_from_columns`, after the valid rows before are
+        written.
         """
         cdef Py_ssize_t row = first
         cdef Outcome outcome
@@ -340,7 +299,7 @@ cdef class BatchBuilder:
         return row
 
     cdef Outcome add_rows(self, RecordRows rows, Py_ssize_t* row) noexcept nogil:
-        """Write rows from one on until one is not written; `row` is then that one."""
+        """Write rows until one is not written; `row` is then that row."""
         cdef RecordView view
         cdef RowStatus status
         cdef Outcome outcome
@@ -356,23 +315,7 @@ cdef class BatchBuilder:
         return WRITTEN
 
     def finish(self, last_offset=None, max_timestamp=None):
-        """Give the batch away and begin the next one.
-
-        Parameters
-        ----------
-        last_offset, max_timestamp : int, optional
-            As for `record_builder.build_batch`.
-
-        Returns
-        -------
-        bytes
-            As of `record_builder.build_batch`.
-
-        Raises
-        ------
-        OutOfOrderAppendError, OffsetOverflowError, ValueError
-            As of `record_builder.build_batch`.
-        """
+        """Return the batch's bytes and start the next one; see `record_builder.build_batch`."""
         cdef BatchHeader* header = &self.header
         cdef bytes batch
         if header.count == 0:
@@ -430,7 +373,7 @@ cdef class BatchBuilder:
         return batch
 
     cdef bytes _message_set(self):
-        """The messages, or the one that wraps them."""
+        """Return the messages, or the message that wraps them."""
         cdef BatchHeader* header = &self.header
         cdef RecordView wrapper
         cdef bytes message, messages
@@ -448,7 +391,7 @@ cdef class BatchBuilder:
         return message
 
     cdef bytes _compressed(self, Py_ssize_t start):
-        """The records, from a byte of the batch on, as the codec writes them."""
+        """Return the records, from a byte of the batch on, compressed."""
         cdef const uint8_t[::1] records = <uint8_t[:self.size - start]> (self.data + start)
         compressed = compress(self.codec, memoryview(records), magic=self.header.magic,
                               compression_level=self.compression_level)
@@ -458,14 +401,14 @@ cdef class BatchBuilder:
 
 
 cdef bytes bytes_of(value):
-    """Bytes of anything that has some; None stays None."""
+    """Return the bytes of a bytes-like object; None stays None."""
     if value is None or type(value) is bytes:
         return value
     return bytes(memoryview(value))
 
 
 cdef const uint8_t* data_of(bytes value, int32_t* size) except? NULL:
-    """Where bytes are, and how many: -1 for None."""
+    """Return the address of bytes and their size: -1 for None."""
     size[0] = -1
     if value is None:
         return NULL
@@ -476,7 +419,7 @@ cdef const uint8_t* data_of(bytes value, int32_t* size) except? NULL:
 
 
 cdef bytes encoded_headers(pairs):
-    """Names and values of a record's headers, as they stand in it."""
+    """Encode names and values of a record's headers."""
     cdef HeaderView header
     cdef bytes name, value, encoded
     cdef list pieces = []

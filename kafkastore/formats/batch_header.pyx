@@ -1,18 +1,18 @@
-"""The header of a record batch (magic 2) and of a message (magic 0 and 1), and the scan over them.
+"""The header of a batch or message of any magic, and the scan over such headers.
 
-Every batch and every message begins with the same frame, so a log is walked without looking
-inside::
+Every record batch (magic 2) and every message (magic 0 and 1) begins with the same frame, so that a
+log is scanned without decoding its records::
 
     byte 0             8          12          16      17
          +-------------+----------+-----------+-------+----
          | base offset | length   | see below | magic | ...
          +-------------+----------+-----------+-------+----
 
-``length`` counts the bytes behind itself.  In a message bytes 12 to 15 hold the CRC-32 of what
-follows; in a record batch the partition leader epoch, which lies outside the checksum (a
-CRC-32C at byte 17 over all from byte 21) because brokers change it in place.  A message's offset is
-its own; that of a wrapper, a message whose value is a compressed set of messages, is the offset of
-its last.
+``length`` counts the bytes after itself. In a message bytes 12 to 15 hold the CRC-32 of the bytes
+after them. In a record batch they hold the partition leader epoch, which brokers change in place:
+it lies outside the checksum, a CRC-32C at byte 17 over all bytes from byte 21 on. A message has its
+own offset. A wrapper, a message whose value is a compressed set of messages, has the offset of its
+last message.
 
 Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``LegacyRecord``, ``FileLogInputStream.nextBatch``.
 """
@@ -27,12 +27,12 @@ import numpy as np
 
 cdef Crc CRC = crc_functions()
 
-# Codec, timestamp type, transactional, control, delete horizon; the others have always been 0.
+# Codec, timestamp type, transactional, control, delete horizon; the other bits have always been 0.
 cdef enum:
     ATTRIBUTES_IN_USE = 0x7F
 
 cdef enum:
-    # What a header alone does not show.
+    # Values that a header alone does not have.
     SCAN_BAD_OFFSETS = <int> HEADER_BAD_MAGIC + 1
     SCAN_BAD_CRC
 
@@ -46,8 +46,7 @@ BATCH_HEADER = np.dtype([
 ])
 assert BATCH_HEADER.itemsize == sizeof(BatchHeader)
 
-#: Where each field of a record batch begins, in bytes; `docs/formats/record_batch.md` says the
-#: same.
+#: Byte position of each field of a record batch, as in `docs/formats/record_batch.md`.
 RECORD_BATCH_FIELDS = {
     "base_offset": BASE_OFFSET_AT, "length": LENGTH_AT,
     "partition_leader_epoch": PARTITION_LEADER_EPOCH_AT, "magic": MAGIC_AT, "crc": CRC_AT,
@@ -57,7 +56,7 @@ RECORD_BATCH_FIELDS = {
     "base_sequence": BASE_SEQUENCE_AT, "records_count": RECORDS_COUNT_AT, "records": RECORDS_AT,
 }
 
-#: The same of a message, as far as its fields have a fixed place; see
+#: Byte position of each field of a message that has a fixed one, as in
 #: `docs/formats/message_set.md`.
 MESSAGE_FIELDS_V0 = {
     "offset": BASE_OFFSET_AT, "length": LENGTH_AT, "crc": MESSAGE_CRC_AT, "magic": MAGIC_AT,
@@ -86,13 +85,13 @@ BAD_CRC = <int> SCAN_BAD_CRC
 cdef HeaderStatus parse_header(
     const uint8_t* at, Py_ssize_t left, BatchHeader* header
 ) noexcept nogil:
-    """Parse the header at a batch's first byte; the checksum is not looked at."""
+    """Parse the header at a batch's first byte; the checksum is not checked."""
     cdef int64_t length
     if left < SMALLEST_HEADER:
         return HEADER_NEEDS_BYTES
     length = load_i32(at + LENGTH_AT)
     header.magic = <int8_t> at[MAGIC_AT]
-    # Kafka's smallest length, asked before the magic: a zero-filled tail has length 0.
+    # Kafka's smallest length, checked before the magic: a zero-filled tail has length 0.
     if length < SMALLEST_MESSAGE_V0 - LOG_OVERHEAD:
         return HEADER_BAD_LENGTH
     if header.magic < 0 or header.magic > 2:
@@ -133,31 +132,23 @@ cdef HeaderStatus parse_header(
 
 
 cdef uint32_t compute_crc(const uint8_t* at, const BatchHeader* header) noexcept nogil:
-    """Compute a whole batch's checksum."""
+    """Compute the checksum of a whole batch."""
     if header.magic == 2:
         return CRC.crc32c(0, at + ATTRIBUTES_AT, header.size - ATTRIBUTES_AT)
     return CRC.crc32(0, at + MAGIC_AT, header.size - MAGIC_AT)
 
 
 cdef bint is_crc_valid(const uint8_t* at, const BatchHeader* header) noexcept nogil:
-    """Compute a whole batch's checksum and compare it with the stored one."""
+    """Compare the computed checksum of a whole batch with the stored one."""
     return compute_crc(at, header) == header.crc
 
 
 def parse(const uint8_t[::1] data not None, int64_t position):
-    """Parse one header, of a batch that need not be whole.
+    """Parse one header; the batch need not be whole.
 
-    Parameters
-    ----------
-    data : bytes-like
-        `LARGEST_HEADER` bytes from a batch's first byte on, or all that there are.
-    position : int
-        Byte position of the batch in its file.
-
-    Returns
-    -------
-    numpy.ndarray of BATCH_HEADER, shape (1,), or None
-        None where no header can be there.
+    `data` is `LARGEST_HEADER` bytes from a batch's first byte on, or all remaining bytes;
+    `position` is that byte's position in the file. Returns BATCH_HEADER of shape (1,), or None if
+    there can be no header.
     """
     headers = np.zeros(1, BATCH_HEADER)
     cdef BatchHeader[::1] header = headers
@@ -174,10 +165,10 @@ def parse(const uint8_t[::1] data not None, int64_t position):
 
 
 def bytes_of(headers):
-    """The bytes of an array of BATCH_HEADER: a view.
+    """Return the bytes of a BATCH_HEADER array: a view.
 
-    Python checks the structure of such an array anew, field by field, each time it is handed to
-    compiled code; this asks numpy once.
+    Cython checks the structure of such an array, field by field, each time it is passed to compiled
+    code; a view of its bytes needs no such check.
     """
     if headers.dtype != BATCH_HEADER:
         raise TypeError(f"headers are an array of BATCH_HEADER, not of {headers.dtype}")
@@ -188,36 +179,17 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
          bint verify_crc=False, within=None):
     """Parse the headers of successive batches, without the GIL.
 
-    Parameters
-    ----------
-    data : bytes-like
-        Bytes of a log from the first byte of a batch on.
-    position : int
-        Byte position of `data` in its file; headers carry positions in the file.
-    headers : numpy.ndarray of BATCH_HEADER
-        Filled from its start; where it is too short the scan stops there.
-    verify_crc : bool
-        Compute every checksum; `crc_valid` is then 0 or 1, else -1.
-    within : (int, int), optional
-        Smallest and largest offset that a batch may have, inclusive. Offsets must then rise, too,
-        and the scan stops before the first batch that breaks this, or has a wrong checksum.
+    `data` starts at the first byte of a batch, at byte `position` of its file; the headers have
+    positions in the file. `headers` (BATCH_HEADER) is filled from its start, and the scan stops
+    when it is full. With `verify_crc`, `crc_valid` is 0 or 1, otherwise -1. `within` is the
+    smallest and the largest offset that a batch may have, inclusive: offsets must then also rise,
+    and the scan stops before the first batch that violates this or has a wrong checksum. If an
+    offset goes back, the batch before is the wrong one if the offsets rise without it.
 
-    Returns
-    -------
-    count : int
-        Headers filled.
-    scanned_bytes : int
-        Bytes of whole batches, up to the first that was not parsed.
-    status : int
-        `ALL_SCANNED` (or `headers` is full), `NEEDS_BYTES` (the next batch is not whole within
-        `data`), `BAD_LENGTH` or `BAD_MAGIC`; with `within` also `BAD_OFFSETS` or `BAD_CRC`.
-    wanted_bytes : int
-        With `NEEDS_BYTES`: bytes of the next batch, 0 where not even its length is there.
-
-    Notes
-    -----
-    Where an offset goes back, that of the batch before is the wrong one if the offsets rise
-    without it.
+    Returns the number of headers, the bytes of whole batches before the first that was not parsed,
+    a status, and with `NEEDS_BYTES` the bytes of the next batch (0 if its length is incomplete).
+    The status is `ALL_SCANNED` (also if `headers` is full), `NEEDS_BYTES` (the next batch is not
+    whole in `data`), `BAD_LENGTH` or `BAD_MAGIC`; with `within` also `BAD_OFFSETS` or `BAD_CRC`.
     """
     cdef uint8_t[::1] header_bytes = bytes_of(headers)
     cdef Py_ssize_t size = data.shape[0], at = 0, count = 0, capacity = len(headers)
@@ -268,22 +240,12 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
 
 
 def find(const uint8_t[::1] data not None, int64_t min_offset, int64_t max_offset):
-    """Find where a batch may begin again, behind bytes that are none; without the GIL.
+    """Find where a batch may begin again after corrupt bytes, without the GIL.
 
-    Parameters
-    ----------
-    data : bytes-like
-        Bytes of a log, from any byte on.
-    min_offset, max_offset : int
-        Inclusive: within which the batch's offsets must lie. They make chance hits in other data
-        as rare as an offset of 64 bits that fits.
-
-    Returns
-    -------
-    int
-        Index of the first byte where a header can be; its checksum is not looked at, and the batch
-        need not be whole in `data`. Without one, the first index at which `data` has too few bytes
-        to tell.
+    `data` may start at any byte of a log. The batch's offsets must be from `min_offset` to
+    `max_offset`, inclusive, which makes false matches in other data rare. Returns the index of a
+    possible header; the checksum is not checked, and the batch need not be whole in `data`. Without
+    one, returns the first index at which `data` has too few bytes to decide.
     """
     cdef Py_ssize_t size = data.shape[0], at = 0
     cdef HeaderStatus status

@@ -1,17 +1,17 @@
-"""The batches of a segment in the order of its log, held against what every writer keeps to.
+"""Check a segment's batches, in the order of the log, against the rules of all writers.
 
-What headers tell at no cost: that offsets rise and stay in the segment, that counts and sizes
-agree, that leader epochs do not fall, that timestamps are ms. The entries of both indexes are
-judged on the way by what they promise, and not by the bytes of one version, for writers differ: an
-offset index entry has the first or the last offset of what was appended, a time index entry the
-very record or the last offset of its batch.
+The headers alone show whether offsets rise and stay in the segment, counts and sizes agree, leader
+epochs do not decrease, and timestamps are ms. The entries of both indexes are checked at the same
+time, by what they promise and not by the bytes of one version, because writers differ: an offset
+index entry has the first or the last offset of the appended set, a time index entry the offset of
+the record itself or the last offset of its batch.
 
 offset index
     A batch begins at the position; every record before it has a smaller offset.
 time index
-    The batch that holds the offset has the timestamp for its largest, and is the first to reach it.
+    The batch that holds the offset has the timestamp as its largest, and is the first to reach it.
 
-``docs/formats/offset_index.md`` and ``time_index.md`` say who writes what.
+``docs/formats/offset_index.md`` and ``time_index.md`` say which version writes what.
 
 Source: Kafka 2.4.0 ``LogSegment``, ``DefaultRecordBatch``, ``LegacyRecord``.
 """
@@ -42,21 +42,21 @@ cdef enum Kind:  # in the order of FAULTS
     NEGATIVE_TIME
     KINDS
 
-#: What `BatchSequence.faults` are called.
+#: The kinds of `BatchSequence.faults`.
 FAULTS = (
     "out-of-order", "outside-segment", "bad-count", "unknown-codec", "unknown-attributes",
     "epoch-went-back", "negative-epoch", "seconds", "microseconds", "nanoseconds", "negative-time",
 )
 
 cdef enum:
-    # Of a record without key, value and headers.
+    # Bytes of a record without key, value and headers.
     SMALLEST_RECORD = 7
     LARGEST_CODEC = 4
     LARGEST_MESSAGE_CODEC = 3  # messages have no zstd
     ATTRIBUTES_OF_BATCH = 0x7F
     ATTRIBUTES_OF_MESSAGE = CODEC_MASK | TIMESTAMP_TYPE_FLAG
 
-# Times of the years 1990 to 2100, in seconds: taken for ms they are of January and February 1970.
+# The years 1990 to 2100 in seconds; read as ms, these are dates in January and February 1970.
 cdef int64_t LEAST_SECONDS = 631_152_000
 cdef int64_t END_OF_SECONDS = 4_102_444_800
 
@@ -67,7 +67,7 @@ cdef struct Fault:
     int64_t value
 
 cdef struct Entries:
-    # One index: its slots are judged as the log goes past them.
+    # One index; each slot is checked when the scan of the log passes it.
     const int64_t* keys      # offsets, or timestamps
     const int64_t* places    # positions, or offsets
     Py_ssize_t count
@@ -93,18 +93,10 @@ cdef struct Sequence:
 
 
 class BatchFault(NamedTuple):
-    """What is wrong with batches, in one way.
+    """One kind of fault (of `FAULTS`) in a number of batches.
 
-    Attributes
-    ----------
-    kind : str
-        Of `FAULTS`.
-    position, last_offset : int
-        Of the first such batch.
-    value : int
-        Its timestamp, attributes, count or epoch; out of order: the offset before it.
-    batch_count : int
-        How many batches have it.
+    `position` and `last_offset` are of the first such batch; `value` is its timestamp, attributes,
+    count or epoch, or for an order fault the offset before it.
     """
 
     kind: str
@@ -115,7 +107,7 @@ class BatchFault(NamedTuple):
 
 
 cdef void note(Sequence* log, Kind kind, const BatchHeader* header, int64_t value) noexcept nogil:
-    """Count a fault; keep the place of the first."""
+    """Count a fault; keep the position of the first."""
     cdef Fault* fault = &log.faults[<int> kind]
     if fault.count == 0:
         fault.position, fault.last_offset, fault.value = header.position, header.last_offset, value
@@ -123,12 +115,12 @@ cdef void note(Sequence* log, Kind kind, const BatchHeader* header, int64_t valu
 
 
 cdef inline bint is_in(int64_t timestamp, int64_t unit) noexcept nogil:
-    """Whether this is a time of those years, of so many units a second."""
+    """Return whether a timestamp is in those years, at `unit` units per second."""
     return LEAST_SECONDS * unit <= timestamp < END_OF_SECONDS * unit
 
 
 cdef void judge_time(Sequence* log, const BatchHeader* header) noexcept nogil:
-    """Note a timestamp that was hardly meant as ms."""
+    """Note a timestamp that is probably not in ms."""
     cdef int64_t timestamp = header.max_timestamp
     if is_in(timestamp, 1):
         note(log, TIME_IN_SECONDS, header, timestamp)
@@ -141,7 +133,7 @@ cdef void judge_time(Sequence* log, const BatchHeader* header) noexcept nogil:
 
 
 cdef void judge_structure(Sequence* log, const BatchHeader* header) noexcept nogil:
-    """Note fields that contradict each other, or mean nothing."""
+    """Note fields that contradict each other, or have no meaning."""
     cdef int64_t most, record_bytes = header.size - RECORDS_AT
     cdef int codec = header.attributes & CODEC_MASK
     if header.magic == 2:
@@ -161,7 +153,7 @@ cdef void judge_structure(Sequence* log, const BatchHeader* header) noexcept nog
 
 
 cdef inline void settle(Entries* index, bint is_true) noexcept nogil:
-    """Leave a slot behind; what can't be judged is taken for true."""
+    """Finish the check of a slot; an entry that can't be checked counts as true."""
     if not is_true and index.first_bad < 0:
         index.first_bad = index.judged
     index.judged += 1
@@ -170,7 +162,7 @@ cdef inline void settle(Entries* index, bint is_true) noexcept nogil:
 cdef inline void judge_entries(
     Sequence* log, const BatchHeader* header, int64_t first_offset
 ) noexcept nogil:
-    """Judge the entries of both indexes that this batch, or what lies before it, answers for."""
+    """Check the entries of both indexes that this batch, or an earlier one, decides."""
     cdef Entries* index = &log.offset_index
     cdef int64_t offset
     while index.judged < index.count and index.places[index.judged] <= header.position:
@@ -187,11 +179,11 @@ cdef inline void judge_entries(
 
 
 cdef bint add(Sequence* log, const BatchHeader* header) noexcept nogil:
-    """Go on with one batch; whether its leader epoch is a new one."""
+    """Add one batch; return whether its leader epoch is a new one."""
     cdef bint is_wrapper = header.magic < 2 and header.base_offset < 0 <= header.last_offset
     cdef int64_t first = header.last_offset if is_wrapper else header.base_offset
     cdef bint is_new_epoch = False
-    # The first offset of a wrapper is not known: an entry of old writers may have it.
+    # The first offset of a wrapper is unknown; an entry of old writers may have it.
     judge_entries(log, header, log.last_offset + 1 if is_wrapper else first)
     if unlikely(first <= log.last_offset or header.last_offset < first):
         note(log, OUT_OF_ORDER, header, log.last_offset)
@@ -225,37 +217,19 @@ cdef bint add(Sequence* log, const BatchHeader* header) noexcept nogil:
 
 
 cdef class BatchSequence:
-    """The batches of one segment, run by run, with the entries of its indexes.
+    """The batches of one segment, run by run, and the entries of its indexes.
 
-    Parameters
-    ----------
-    base_offset, end_offset : int
-        Of the segment; exclusive, None for the last one.
-    next_offset : int
-        Behind all records before the segment.
-    offset_entries, time_entries : numpy.ndarray
-        Of dtype `entries.OFFSET_ENTRY` and `entries.TIME_ENTRY`; none where there is no index.
+    `end_offset` is exclusive, None for the last segment; `next_offset` is the offset after all
+    records before the segment. The entries are OFFSET_ENTRY and TIME_ENTRY arrays, empty for a
+    missing index.
 
-    Attributes
-    ----------
-    next_offset, end_position : int
-        Behind the last batch so far; the position is 0 before the first.
-    largest_timestamp : int
-        Of all batches so far, ms; -1 where none has one.
-    position_of_largest_timestamp : int
-        Of the first batch that has it.
-    batch_count : int
-        How many so far.
-    epochs : list of (int, int)
-        Leader epochs with the first offset of each; both rise.
-    has_producers : bool
-        Whether a record batch of the last `append` has a producer id.
-    has_gaps : bool
-        Whether offsets are missing between or within record batches, as behind compaction.
-    begins_at_time_zero : bool
-        Whether the first batch has the base offset and timestamp 0: its time entry is all zeros.
-    ends_in_damage : bool
-        Whether bytes were left out and no batch followed.
+    The attributes describe the batches so far: `next_offset` and `end_position` are those after the
+    last batch (position 0 without one); `largest_timestamp` is in ms, -1 for none, and the first
+    batch that has it begins at `position_of_largest_timestamp`; `epochs` lists the rising leader
+    epochs, each with its first offset. `has_producers`: a record batch of the last `append` has a
+    producer id. `has_gaps`: offsets are missing between or within record batches, as after
+    compaction. `begins_at_time_zero`: the first batch has the base offset and timestamp 0, so that
+    its time index entry is all zeros. `ends_in_damage`: bytes were skipped and no batch followed.
     """
 
     cdef Sequence log
@@ -264,7 +238,7 @@ cdef class BatchSequence:
 
     def __cinit__(self, base_offset, end_offset, next_offset, offset_entries, time_entries):
         self.log.base_offset = base_offset
-        relative_end = min(base_offset + INT32_MAX + 1, INT64_MAX)  # what an index can tell of
+        relative_end = min(base_offset + INT32_MAX + 1, INT64_MAX)  # after all offsets of an index
         self.log.end_offset = relative_end if end_offset is None else min(end_offset, relative_end)
         self.log.last_offset = next_offset - 1
         self.log.leader_epoch = -1
@@ -276,7 +250,7 @@ cdef class BatchSequence:
         self._set_entries(&self.log.time_index, time_entries, "timestamp", "offset")
 
     cdef _set_entries(self, Entries* index, entries, key, place):
-        """Lay out one index as two columns that live as long as this."""
+        """Copy one index into two columns that live as long as this object."""
         cdef const int64_t[::1] keys = np.array(entries[key], np.int64)
         cdef const int64_t[::1] places = np.array(entries[place], np.int64)
         self._arrays.append((keys, places))
@@ -286,7 +260,7 @@ cdef class BatchSequence:
 
     @property
     def next_offset(self):
-        return <object> self.log.last_offset + 1  # one more than int64 has, perhaps
+        return <object> self.log.last_offset + 1  # may be one more than int64 holds
 
     @property
     def end_position(self):
@@ -322,7 +296,7 @@ cdef class BatchSequence:
 
     @property
     def faults(self):
-        """What is wrong with the batches so far: a list of BatchFault, in the order of `FAULTS`."""
+        """The faults of the batches so far: a list of BatchFault, in the order of `FAULTS`."""
         cdef list found = []
         for kind in range(<int> KINDS):
             fault = self.log.faults[kind]
@@ -333,15 +307,15 @@ cdef class BatchSequence:
 
     @property
     def false_offset_entry(self):
-        """The first slot of the offset index that breaks its promise; -1 where none does.
+        """The first slot of the offset index that breaks its promise; -1 if there is none.
 
-        So do those behind the last batch.
+        Entries after the last batch break theirs too.
         """
         return self._first_false(&self.log.offset_index)
 
     @property
     def false_time_entry(self):
-        """The same of the time index."""
+        """The same for the time index."""
         return self._first_false(&self.log.time_index)
 
     cdef Py_ssize_t _first_false(self, Entries* index):
@@ -349,17 +323,10 @@ cdef class BatchSequence:
         return unmet if index.first_bad < 0 else index.first_bad
 
     def append(self, headers not None):
-        """Go on with the headers of the next batches, without the GIL.
+        """Add the headers (BATCH_HEADER) of the next batches, in the order of the log.
 
-        Parameters
-        ----------
-        headers : numpy.ndarray of BATCH_HEADER
-            In the order of the log.
-
-        Returns
-        -------
-        int
-            How many were taken: all, or those before the first with a wrong checksum.
+        Runs without the GIL. Returns how many were added: all, or those before the first with a
+        wrong checksum.
         """
         cdef const uint8_t[::1] header_bytes = bytes_of(headers)
         cdef const BatchHeader* first
@@ -379,14 +346,9 @@ cdef class BatchSequence:
         return i
 
     def skip_to(self, int64_t position, *, bint is_end=False):
-        """Leave bytes out that can't be read as batches; entries that lead there are not judged.
+        """Skip bytes that can't be read as batches; index entries that point there are not checked.
 
-        Parameters
-        ----------
-        position : int
-            Where the next batch begins, or the end of the file.
-        is_end : bool
-            Whether it is the end.
+        `position` is where the next batch begins or, with `is_end`, the end of the file.
         """
         cdef Entries* index = &self.log.offset_index
         while index.judged < index.count and index.places[index.judged] < position:

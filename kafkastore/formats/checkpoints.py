@@ -8,8 +8,8 @@ epoch checkpoint::
     orders 0 4711         topic partition offset  5 4711      epoch start-offset
     orders 1 0
 
-They are written beside their place, synced and renamed over it, so that a cut one is rare; an
-empty one is what a broker creates before its first write, and means that nothing is known.
+A broker writes a temporary file, syncs it and renames it, so that a truncated checkpoint is rare.
+It creates an empty file before the first write: an empty file has no entries.
 
 ``docs/formats/checkpoints.md`` has each grammar and what a broker does with a damaged file.
 
@@ -50,30 +50,15 @@ class EpochStart(NamedTuple):
 
 
 def parse_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
-    """Parse an offset checkpoint.
+    """Parse an offset checkpoint, in the order of the file.
 
-    Parameters
-    ----------
-    data : bytes
-        The file. Empty, or with a version alone, it holds nothing.
+    Of a duplicate partition the last offset counts. An empty file, or one with only a version, has
+    no entries. Raises `CorruptCheckpointError` for a file that a broker refuses. The broker then
+    uses recovery points 0 (and recovers everything), or the first segments as log starts, and takes
+    the log directory offline once it is up.
 
-    Returns
-    -------
-    dict of TopicPartition to int
-        In the order of the file; of a partition named twice the last offset.
-
-    Raises
-    ------
-    CorruptCheckpointError
-        Where a broker refuses the file. It goes on with recovery points 0 (and recovers everything)
-        or log starts at the first segments, and takes the log directory offline once it is up.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``OffsetCheckpointFile``.
 
-    Examples
-    --------
     >>> parse_offset_checkpoint(b"0\\n1\\norders 3 4711\\n")
     {TopicPartition(topic='orders', partition=3): 4711}
     """
@@ -89,22 +74,9 @@ def parse_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
 
 
 def pack_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Write an offset checkpoint.
+    """Return an offset checkpoint with these lines, in this order.
 
-    Parameters
-    ----------
-    offsets : mapping of TopicPartition to int
-        The lines, in this order.
-
-    Returns
-    -------
-    bytes
-        The file.
-
-    Raises
-    ------
-    ValueError
-        If it could not be read back: a topic with a blank, a number that does not fit.
+    Raises ValueError if it could not be read back: a topic with a blank, a number out of range.
     """
     data = _pack_checkpoint(
         f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
@@ -113,29 +85,13 @@ def pack_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[EpochStart, ...]:
-    """Parse a leader epoch checkpoint.
+    """Parse a leader epoch checkpoint, in the order of the file, which is not checked.
 
-    Parameters
-    ----------
-    data : bytes
-        The file. Empty, or with a version alone, it holds nothing.
+    An empty file, or one with only a version, has no entries. Raises `CorruptCheckpointError` for a
+    file that a broker refuses.
 
-    Returns
-    -------
-    tuple of EpochStart
-        In the order of the file, which is not checked.
-
-    Raises
-    ------
-    CorruptCheckpointError
-        Where a broker refuses the file.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``LeaderEpochCheckpointFile``.
 
-    Examples
-    --------
     >>> parse_leader_epoch_checkpoint(b"0\\n1\\n5 4711\\n")
     (EpochStart(epoch=5, start_offset=4711),)
     """
@@ -151,22 +107,9 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[EpochStart, ...]:
 
 
 def pack_leader_epoch_checkpoint(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """Write a leader epoch checkpoint.
+    """Return a leader epoch checkpoint of (epoch, start offset) pairs, in this order.
 
-    Parameters
-    ----------
-    epochs : iterable of (int, int)
-        Epochs and their start offsets, in this order.
-
-    Returns
-    -------
-    bytes
-        The file.
-
-    Raises
-    ------
-    ValueError
-        If it could not be read back: a number that does not fit.
+    Raises ValueError if it could not be read back: a number out of range.
     """
     wanted = tuple(epochs)
     data = _pack_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in wanted)
@@ -176,20 +119,8 @@ def pack_leader_epoch_checkpoint(epochs: Iterable[tuple[int, int]]) -> bytes:
 def parse_meta_properties(data: bytes) -> dict[str, str]:
     """Parse ``meta.properties``.
 
-    Parameters
-    ----------
-    data : bytes
-        The file.
-
-    Returns
-    -------
-    dict of str to str
-        Such as ``version``, ``broker.id`` or ``node.id``, ``cluster.id``, ``directory.id``.
-
-    Raises
-    ------
-    CorruptCheckpointError
-        If Java's ``Properties`` refuses the file.
+    Its keys are ``version``, ``broker.id`` or ``node.id``, ``cluster.id``, ``directory.id`` and
+    others. Raises `CorruptCheckpointError` if Java's ``Properties`` refuses the file.
     """
     try:
         return parse_properties(data)
@@ -199,30 +130,14 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
 
 
 def parse_partition_metadata(data: bytes) -> str:
-    """Parse ``partition.metadata``.
+    """Return the topic id in ``partition.metadata``: 22 characters of URL-safe base64.
 
-    Parameters
-    ----------
-    data : bytes
-        The file.
+    Raises `CorruptCheckpointError` for a file that a broker refuses; the broker then takes the log
+    directory offline. Versions above 0 are read like 0, and the names before the colons are
+    ignored.
 
-    Returns
-    -------
-    str
-        The topic id as Kafka shows it: 22 characters of URL-safe base64.
+    Source: Kafka 3.9.0 ``PartitionMetadataReadBuffer``.
 
-    Raises
-    ------
-    CorruptCheckpointError
-        Where a broker refuses the file; the log directory is then taken offline.
-
-    Notes
-    -----
-    Source: Kafka 3.9.0 ``PartitionMetadataReadBuffer``. Versions above 0 are read like 0, the names
-    before the colons are not looked at.
-
-    Examples
-    --------
     >>> parse_partition_metadata(b"version: 0\\ntopic_id: 2P-XnPKnTZG5NwujU8kn6Q")
     '2P-XnPKnTZG5NwujU8kn6Q'
     """
@@ -250,52 +165,20 @@ def parse_partition_metadata(data: bytes) -> str:
 
 
 def pack_partition_metadata(topic_id: str) -> bytes:
-    """Write ``partition.metadata``.
-
-    Parameters
-    ----------
-    topic_id : str
-        22 characters of URL-safe base64.
-
-    Returns
-    -------
-    bytes
-        The file; no newline at its end.
-
-    Raises
-    ------
-    ValueError
-        If the id is none.
-    """
+    """Return ``partition.metadata``, without a final newline; ValueError for an invalid id."""
     data = f"version: 0\ntopic_id: {topic_id}".encode()
     return _read_back(data, parse_partition_metadata, topic_id)
 
 
 def parse_clean_shutdown_marker(data: bytes) -> int | None:
-    """Parse ``.kafka_cleanshutdown``, whose mere presence says that the directory is clean.
+    """Return the broker epoch in ``.kafka_cleanshutdown``, or None.
 
-    Parameters
-    ----------
-    data : bytes
-        The file.
+    The file marks a clean shutdown. It is empty if a broker up to 3.6 wrote it, or may have no
+    epoch: then the result is None. Raises `CorruptCheckpointError` for any other content, which a
+    broker takes as no epoch.
 
-    Returns
-    -------
-    int or None
-        The broker epoch at the shutdown; None if the file is empty, as brokers up to 3.6 leave it,
-        or names no epoch.
-
-    Raises
-    ------
-    CorruptCheckpointError
-        If there is something else in the file. A broker takes that as no epoch.
-
-    Notes
-    -----
     Source: Kafka 3.9.0 ``CleanShutdownFileHandler``; KIP-966.
 
-    Examples
-    --------
     >>> parse_clean_shutdown_marker(b'{"version":0,"brokerEpoch":11}')
     11
     """
@@ -356,7 +239,7 @@ def _pack_checkpoint(lines: Iterable[str]) -> bytes:
 
 
 def _field_after_colon(lines: Iterator[tuple[int, bytes]], form: str, end: int) -> tuple[str, int]:
-    """Return what follows the colon of the next line, and the line's position."""
+    """Return the text after the colon of the next line, and the line's position."""
     for position, line in lines:
         text = _decode(line, position)
         parts = _COLON_AND_BLANKS.split(text)
@@ -369,7 +252,7 @@ def _field_after_colon(lines: Iterator[tuple[int, bytes]], form: str, end: int) 
 
 
 def _decode_topic_id(text: str) -> bytes:
-    """Decode base64 as Java's URL decoder does: padding may be left out, not be wrong."""
+    """Decode base64 as Java's URL decoder does: padding may be missing, but not wrong."""
     if re.fullmatch(r"[A-Za-z0-9_-]{22}(==)?", text) is None:
         raise ValueError(text)
     return base64.urlsafe_b64decode(text[:22] + "==")
@@ -386,13 +269,13 @@ def _decode(line: bytes, position: int) -> str:
 
 
 def _malformed(form: str, line: str, position: int) -> CorruptCheckpointError:
-    """Build the error for a line that is not of its form."""
+    """Return the error for a line that does not have its form."""
     shown = line if len(line) <= 80 else line[:77] + "..."
     return CorruptCheckpointError(f"{form!r} wanted, {shown!r} found", position=position)
 
 
 def _read_back(data: bytes, parse: Callable[[bytes], object], wanted: object) -> bytes:
-    """Return what was packed, unless a broker could not read it, or would read something else."""
+    """Return packed data; raise if a broker could not read it, or would read something else."""
     try:
         found = parse(data)
     except CorruptCheckpointError as error:

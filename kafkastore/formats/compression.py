@@ -1,17 +1,17 @@
-"""Compression of record batches, as Kafka's own writers do it.
+"""Compress record batches as Kafka's own writers do.
 
 gzip
-    One member. Without a level by ISA-L: several times as fast as zlib's level 6, which is Kafka's
-    default, and about a tenth larger. A level is zlib's.
+    One member. Without a level, ISA-L compresses: several times as fast as zlib's level 6, which is
+    Kafka's default, and about a tenth larger. With a level, zlib compresses.
 snappy
     Blocks of 32 KiB in the framing of xerial's ``snappy-java``; it has no levels.
 lz4
-    A frame of independent blocks of 64 KiB, without checksums and without its content's size:
-    brokers refuse blocks that refer to those before. For messages of magic 0 the checksum of the
-    frame header is the wrong one that brokers before 0.10 want (KAFKA-3160). Without a level by the
-    fast compressor; from level 3 on by the thorough one.
+    A frame of independent blocks of 64 KiB, without checksums and without the content size: brokers
+    refuse blocks that refer to earlier ones. For messages of magic 0 the frame header has the wrong
+    checksum that brokers before 0.10 expect (KAFKA-3160). Without a level, the fast compressor is
+    used; from level 3 on, the high-compression one.
 zstd
-    One frame, which says how much it holds, of level 3; record batches of magic 2 only.
+    One frame with its content size, level 3 by default; only for record batches of magic 2.
 
 Source: Kafka 2.4.0 ``CompressionType``, ``KafkaLZ4BlockOutputStream``; KIP-57, KIP-110; levels as
 in KIP-390.
@@ -28,7 +28,7 @@ import zstandard
 from isal import igzip_lib
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
-#: Two versions: xerial's own, and the oldest that can read it.
+#: Two version numbers: of xerial's format, and the oldest that can read it.
 XERIAL_HEADER = XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 XERIAL_BLOCK_SIZE = 32 * 1024
 LZ4_MAGIC_SIZE = 4
@@ -44,31 +44,16 @@ class Codec(enum.IntEnum):
     ZSTD = 4
 
 
-#: Kafka's ``compression.<codec>.level``, both ends included; a codec without levels is not here.
+#: Kafka's ``compression.<codec>.level``, inclusive; codecs without levels are not listed.
 COMPRESSION_LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
 DEFAULT_ZSTD_LEVEL = 3
 
-_LARGEST_LZ4_LEVEL = 16  # of the library; levels above its 12th are all the same
-_GZIP_WINDOW = 31  # zlib's way to ask for a gzip header around the largest window
+_LARGEST_LZ4_LEVEL = 16  # of the library; levels above 12 are all the same
+_GZIP_WINDOW = 31  # for zlib: a gzip header and the largest window
 
 
 def check_codec(codec: int, magic: int, compression_level: int | None) -> None:
-    """Refuse a codec that records of a magic can't have, or a level that a codec does not have.
-
-    Parameters
-    ----------
-    codec : int
-        Of `Codec`.
-    magic : int
-        0, 1 or 2.
-    compression_level : int or None
-        As for `compress`.
-
-    Raises
-    ------
-    ValueError
-        If it is refused.
-    """
+    """Raise ValueError if a magic does not allow the codec, or the codec the level."""
     codec = Codec(codec)
     if codec is Codec.ZSTD and magic < 2:
         raise ValueError(f"messages of magic {magic} can't be compressed by zstd, only magic 2 can")
@@ -91,28 +76,11 @@ def compress(
     magic: int,
     compression_level: int | None = None,
 ) -> bytes:
-    """Compress the records of a batch.
+    """Compress the records of a batch: the bytes after a batch's header, or a message set.
 
-    Parameters
-    ----------
-    codec : int
-        Of `Codec`, but not ``NONE``.
-    data : bytes-like
-        The records: what stands behind the header of a record batch, or a set of messages.
-    magic : int
-        Of the batch; 0 has the old lz4 framing, and only 2 may have zstd.
-    compression_level : int, optional
-        Within `compression_LEVELS`. Not given: Kafka's default, but for gzip (see above).
-
-    Returns
-    -------
-    bytes
-        What `kafkastore.formats.decompression.decompress` gives the records for.
-
-    Raises
-    ------
-    ValueError
-        If records of this magic can't have the codec, or the codec not the level.
+    `codec` must not be ``NONE``. Magic 0 gets the old lz4 framing; only magic 2 allows zstd. The
+    default level is Kafka's, except for gzip (see above). Raises ValueError as `check_codec`. See
+    `decompression.decompress` for the reverse.
     """
     check_codec(codec, magic, compression_level)
     if codec == Codec.GZIP:
@@ -129,12 +97,10 @@ def compress(
 
 
 def with_old_header_checksum(frame: bytes) -> bytes:
-    """Return an lz4 frame as writers before 0.10 made it: its magic number is hashed too.
+    """Return an lz4 frame with the wrong header checksum of writers before 0.10.
 
-    Parameters
-    ----------
-    frame : bytes
-        A frame whose header has neither the content's size nor a dictionary.
+    That checksum also covers the magic number. The frame's header must have neither a content size
+    nor a dictionary.
     """
     checksum_at = LZ4_MAGIC_SIZE + 2
     checksum = xxhash.xxh32_intdigest(frame[:checksum_at]) >> 8 & 0xFF
@@ -151,7 +117,7 @@ def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
 
 
 def _snappy(data: bytes | memoryview) -> bytes:
-    """Compress block by block, a length before each."""
+    """Compress block by block, each after its length."""
     pieces = [XERIAL_HEADER]
     for at in range(0, len(data), XERIAL_BLOCK_SIZE):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + XERIAL_BLOCK_SIZE]))
@@ -160,7 +126,7 @@ def _snappy(data: bytes | memoryview) -> bytes:
 
 
 def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
-    """Compress into a frame that Kafka's own reader takes, which knows a part of the format."""
+    """Compress into a frame for Kafka's own reader, which supports only a part of the format."""
     return bytes(
         lz4.frame.compress(
             data,

@@ -1,6 +1,6 @@
-"""Control records: what brokers write into a log between the records of producers.
+"""Control records, which brokers write into a log between the records of producers.
 
-The only record of a control batch (attribute bit 5), big-endian::
+A control batch (attribute bit 5) has one record, big-endian::
 
     key    0         2      4              value   0         2                   6
            +---------+------+                      +---------+-------------------+
@@ -8,7 +8,7 @@ The only record of a control batch (attribute bit 5), big-endian::
            +---------+------+                      +---------+-------------------+
              int16     int16                         int16     int32
 
-The value shown is that of the markers that end a transaction, ABORT and COMMIT; the others are
+The value shown is that of ABORT and COMMIT, the markers that end a transaction. The other types are
 KRaft's and have values of their own.
 
 ``docs/formats/control_records.md`` has the odd cases and a worked example.
@@ -36,7 +36,7 @@ MARKER_SIZE = MARKER_COORDINATOR_EPOCH_AT + 4
 
 
 class ControlRecordType(enum.IntEnum):
-    """What a control record is for."""
+    """The purpose of a control record."""
 
     ABORT = 0
     COMMIT = 1
@@ -52,16 +52,10 @@ _MARKERS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
 class ControlRecord(NamedTuple):
-    """A control record.
+    """A control record; an unknown `type` is a plain int, and `version` is that of the key.
 
-    Parameters
-    ----------
-    type : ControlRecordType or int
-        The plain number where its meaning is not known here.
-    version : int
-        Of the key.
-    coordinator_epoch : int or None
-        Of an ABORT or COMMIT marker: the epoch of the transaction coordinator that had it written.
+    `coordinator_epoch` is the transaction coordinator's epoch in an ABORT or COMMIT marker, else
+    None.
     """
 
     type: ControlRecordType | int
@@ -70,27 +64,12 @@ class ControlRecord(NamedTuple):
 
 
 def parse_control_record(record: Record, *, position: int | None = None) -> ControlRecord:
-    """Parse the key of a control record, and its value where that ends a transaction.
+    """Parse the key of a control record, and its value if it ends a transaction.
 
-    Parameters
-    ----------
-    record : Record
-        Of a control batch.
-    position : int, optional
-        Byte position of its batch in the log, for the error.
+    `position` is that of the batch in the log, for errors. As in Kafka, versions above 0 are read
+    like 0, and extra bytes are ignored. Raises `CorruptBatchError` if the key or the value is too
+    short or has a negative version.
 
-    Returns
-    -------
-    ControlRecord
-        Versions above 0 are read like 0, as Kafka does; bytes behind the fields are left out.
-
-    Raises
-    ------
-    CorruptBatchError
-        If key or value are too short or have a negative version.
-
-    Notes
-    -----
     Source: Kafka 3.9.0 ``ControlRecordType.parseTypeId``,
     ``EndTransactionMarker.deserializeValue``.
     """
@@ -105,24 +84,10 @@ def parse_control_record(record: Record, *, position: int | None = None) -> Cont
 
 
 def first_control_record(batch: RecordBatch) -> ControlRecord | None:
-    """Parse the first record of a control batch, the only one that Kafka looks at.
+    """Parse the first record of a control batch, the only one that Kafka reads.
 
-    Parameters
-    ----------
-    batch : RecordBatch
-        A control batch.
-
-    Returns
-    -------
-    ControlRecord or None
-        None of a batch that compaction has emptied.
-
-    Raises
-    ------
-    CorruptBatchError
-        If the batch or the record breaks its format.
-    ValueError
-        If it is no control batch.
+    Returns None if compaction has emptied the batch. Raises `CorruptBatchError` if the batch or the
+    record is corrupt, and ValueError if it is not a control batch.
     """
     if not batch.is_control:
         raise ValueError(f"{batch!r} is no control batch")
@@ -134,7 +99,7 @@ def first_control_record(batch: RecordBatch) -> ControlRecord | None:
 def _checked(
     record: Record, what: str, content: bytes | None, size: int, position: int | None
 ) -> bytes:
-    """Return a key or value that is long enough and of a version that can be read."""
+    """Return a key or value after checking its length and version."""
     if content is None or len(content) < size:
         found = "none" if content is None else f"one of {len(content)} bytes"
         raise CorruptBatchError(

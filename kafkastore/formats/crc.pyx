@@ -1,8 +1,8 @@
 """The two checksums of Kafka's records.
 
-CRC-32C guards a v2 record batch from its attributes to its end; CRC-32 a v0 or v1 message from its
-magic to its end.  Other modules call the C functions inside their loops; these are for tests and
-for small files.  ``docs/formats/checksums.md`` has the kernels, and their speeds.
+CRC-32C covers a v2 record batch from its attributes to its end, CRC-32 a v0 or v1 message from its
+magic to its end. Other modules call the C functions in their loops; the Python functions are for
+tests and small files. ``docs/formats/checksums.md`` lists the kernels and their speeds.
 
 Source: Kafka 2.4.0 ``DefaultRecordBatch.computeChecksum``, ``LegacyRecord.computeChecksum``.
 """
@@ -20,17 +20,17 @@ cdef extern from "crc.h":
 
 cdef crc_kernel FOUND[3]
 
-#: The kernels that this processor can run, best first.
+#: The kernels that this processor supports, fastest first.
 KERNELS = tuple([FOUND[number].name.decode() for number in range(find_crc_kernels(FOUND))])
 
 
 cdef Crc crc_functions() noexcept:
-    """The functions chosen for this processor."""
+    """Return the functions selected for this processor."""
     return Crc(crc32c=FOUND[0].crc32c, crc32=FOUND[0].crc32)
 
 
 cdef crc_kernel* find_kernel(kernel) except NULL:
-    """Find a kernel by its name; None is the best."""
+    """Find a kernel by its name; None selects the fastest."""
     if kernel is None:
         return &FOUND[0]
     if kernel not in KERNELS:
@@ -39,7 +39,7 @@ cdef crc_kernel* find_kernel(kernel) except NULL:
 
 
 cdef compute(crc_function function, data, uint32_t initial):
-    """Call a kernel; a memoryview would take longer than most of them."""
+    """Call a kernel. A memoryview would take longer than most kernels."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
@@ -49,29 +49,11 @@ cdef compute(crc_function function, data, uint32_t initial):
 
 
 def crc32c(data, uint32_t initial=0, *, kernel=None):
-    """Compute the CRC-32C of bytes.
+    """Compute the CRC-32C of contiguous bytes.
 
-    Parameters
-    ----------
-    data : bytes-like
-        The bytes, contiguous.
-    initial : int
-        The checksum of the bytes before, to go on from.
-    kernel : str
-        One of `KERNELS`; the first by default.
+    `initial` is the checksum of the bytes before. `kernel` is one of `KERNELS`, by default the
+    first; ValueError if the processor does not support it.
 
-    Returns
-    -------
-    int
-        0 to 2**32 - 1.
-
-    Raises
-    ------
-    ValueError
-        If this processor has no such kernel.
-
-    Examples
-    --------
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
     """
@@ -79,12 +61,8 @@ def crc32c(data, uint32_t initial=0, *, kernel=None):
 
 
 def crc32(data, uint32_t initial=0, *, kernel=None):
-    """Compute the CRC-32 (IEEE, as zlib's) of bytes.
+    """Compute the CRC-32 (IEEE, as zlib's) of contiguous bytes; see `crc32c`.
 
-    Parameters, result and errors are those of `crc32c`.
-
-    Examples
-    --------
     >>> hex(crc32(b"123456789"))
     '0xcbf43926'
     """

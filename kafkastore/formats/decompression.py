@@ -1,6 +1,6 @@
-"""Decompression of record batches, bounded.
+"""Decompress record batches, with a limit on the size.
 
-What each codec's bytes look like is not one fact but a small history:
+The bytes of each codec have changed over time:
 
 gzip
     One or more members, as Java's ``GZIPInputStream`` reads them.
@@ -8,11 +8,11 @@ snappy
     Blocks in the framing of xerial's ``snappy-java`` (a 16-byte header, then lengths and blocks),
     or one raw block, as some clients wrote it.
 lz4
-    The LZ4 frame format.  In messages of magic 0 the frame header's checksum byte was computed over
-    the frame's magic number too; brokers of that time wrote and wanted it so, and later ones
-    read these messages without looking at it.
+    The LZ4 frame format. In messages of magic 0 the checksum byte of the frame header also covers
+    the frame's magic number. Brokers of that time wrote and required it; later brokers ignore it in
+    these messages.
 zstd
-    One or more frames; record batches of magic 2 only.
+    One or more frames; only for record batches of magic 2.
 
 Source: Kafka 2.4.0 ``CompressionType``, ``KafkaLZ4BlockInputStream``; KIP-57.
 """
@@ -32,19 +32,19 @@ from isal import igzip_lib
 from kafkastore.errors import CorruptBatchError, UnsupportedFormatError
 from kafkastore.formats.compression import LZ4_MAGIC_SIZE, XERIAL_MAGIC, Codec
 
-#: What one batch may grow to by default; brokers refuse batches above 1 MB unless told otherwise.
+#: Default size limit of a decompressed batch; brokers refuse batches above 1 MB by default.
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
-#: Codecs whose libraries decompress into memory that is there: see ``Decompressor.room``.
+#: Codecs whose libraries decompress into given memory: see ``Decompressor.room``.
 CODECS_WITH_ROOM = frozenset((Codec.SNAPPY, Codec.LZ4))
 
 XERIAL_HEADER_SIZE = len(XERIAL_MAGIC) + 4 + 4
 LZ4_CONTENT_SIZE_FLAG = 0x08
 LZ4_DICTIONARY_FLAG = 0x01
 LZ4_HEADER_SIZE = LZ4_MAGIC_SIZE + 3
-#: Version 1, independent blocks, neither checksums nor sizes: ``KafkaLZ4BlockOutputStream``.
+#: Version 1, independent blocks, no checksums or sizes: ``KafkaLZ4BlockOutputStream``.
 LZ4_KAFKA_FLAGS = 0x60
-#: The headers of such frames, and the size of their blocks.
+#: The headers of these frames, and the size of their blocks.
 LZ4_KAFKA_HEADERS = {
     struct.pack(
         "<IBBB", 0x184D2204, LZ4_KAFKA_FLAGS, descriptor,
@@ -57,16 +57,16 @@ LZ4_KAFKA_HEADERS = {
 LITTLE_UINT32 = struct.Struct("<I")
 LZ4_STORED_FLAG = 0x80000000
 LZ4_LARGEST_RATIO = 255
-#: A copy of three bytes gives at most 64.
+#: Snappy's best ratio: a copy element of 3 bytes gives at most 64.
 SNAPPY_LARGEST_RATIO = 22
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_CHECKSUM_FLAG = 0x04
 SMALLEST_CHUNK = 64 * 1024
-#: What is set aside for a frame that does not say its size.
+#: Memory for a frame without a content size.
 LARGEST_AT_ONCE = 4 * 1024 * 1024
 
 DECOMPRESSION_ERRORS: tuple[type[Exception], ...] = (
-    cast("type[Exception]", igzip_lib.error),  # its stubs say that it is an instance
+    cast("type[Exception]", igzip_lib.error),  # its stubs declare it as an instance
     cramjam.DecompressionError,
     zstandard.ZstdError,
     RuntimeError,  # lz4
@@ -75,7 +75,7 @@ DECOMPRESSION_ERRORS: tuple[type[Exception], ...] = (
 
 
 class _Decompressor(Protocol):
-    """What the stream decompressors of isal and lz4 share."""
+    """The common interface of the stream decompressors of isal and lz4."""
 
     @property
     def eof(self) -> bool: ...
@@ -102,13 +102,10 @@ def decompress(
 
 
 class Decompressor:
-    """Decompresses batch after batch into the same memory, for one thread at a time.
+    """Decompress batch after batch into the same memory, for one thread at a time.
 
-    Attributes
-    ----------
-    room : memoryview
-        What lz4 and snappy blocks are decompressed into; replaced where it is too small. Whoever
-        has memory for the next batch sets it.
+    `room` is the memory for lz4 and snappy blocks; it is replaced if it is too small. A caller may
+    set it to its own memory before a batch.
     """
 
     def __init__(self) -> None:
@@ -124,30 +121,12 @@ class Decompressor:
         magic: int,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> bytes | memoryview:
-        """Decompress the records of a batch.
+        """Decompress the records of a batch; the result is valid until the next call.
 
-        Parameters
-        ----------
-        codec : int
-            Bits 0 to 2 of the batch's attributes.
-        data : bytes-like
-            The compressed bytes: behind the header of a record batch, or a wrapper message's value.
-        magic : int
-            Of the batch; 0 has the old lz4 framing, and only 2 may have zstd.
-        max_decompressed_bytes : int
-            Stop and raise where the result would be larger.
-
-        Returns
-        -------
-        bytes-like
-            The records, until the next call.
-
-        Raises
-        ------
-        CorruptBatchError
-            If the bytes are not what the codec writes, or too many come out.
-        UnsupportedFormatError
-            If the codec is not known for this magic.
+        `codec` is bits 0 to 2 of the batch's attributes, `data` the bytes after its header, or a
+        wrapper's value. Magic 0 has the old lz4 framing; only magic 2 allows zstd. Raises
+        `CorruptBatchError` if the bytes are invalid or the result would be larger than
+        `max_decompressed_bytes`, and `UnsupportedFormatError` if the magic does not have the codec.
         """
         try:
             if codec == Codec.GZIP:
@@ -164,7 +143,7 @@ class Decompressor:
         raise UnsupportedFormatError(f"codec {codec} is not known for records of magic {magic}")
 
     def _reserve(self, size: int, used: int) -> memoryview:
-        """Make the room at least so large; the bytes used stay."""
+        """Grow the room to at least `size` bytes; the used bytes stay."""
         if len(self.room) < size:
             larger = memoryview(bytearray(max(size, 2 * len(self.room))))
             larger[:used] = self.room[:used]
@@ -189,7 +168,7 @@ class Decompressor:
         return self.room[:total]
 
     def _append_snappy_block(self, block: memoryview, total: int, limit: int) -> int:
-        """Decompress one raw block, whose first bytes say how much comes out."""
+        """Decompress one raw block; its first bytes give the decompressed size."""
         end = total + cramjam.snappy.decompress_raw_len(block)
         if end > limit:
             raise _too_many(limit)
@@ -200,7 +179,7 @@ class Decompressor:
         return total + written
 
     def _decompress_lz4(self, data: memoryview, magic: int, limit: int) -> bytes | memoryview:
-        """Decompress a frame as Kafka's own clients write it block by block, others as a stream."""
+        """Decompress a frame of Kafka's own clients block by block, any other as a stream."""
         frame = memoryview(with_right_header_checksum(bytes(data))) if magic == 0 else data
         block_size = LZ4_KAFKA_HEADERS.get(bytes(frame[:LZ4_HEADER_SIZE]))
         if block_size is not None:
@@ -210,7 +189,7 @@ class Decompressor:
         return _stream(lz4.frame.LZ4FrameDecompressor, frame, limit)
 
     def _decompress_lz4_blocks(self, data: memoryview, block_size: int, limit: int) -> int | None:
-        """Decompress the independent blocks of a frame; None where the frame is not just that."""
+        """Decompress the independent blocks of a frame; None if the frame has anything else."""
         total, at = 0, LZ4_HEADER_SIZE
         while at + 4 <= len(data):
             (size,) = LITTLE_UINT32.unpack_from(data, at)
@@ -232,7 +211,7 @@ class Decompressor:
         return None
 
     def _decompress_zstd(self, data: bytes | memoryview, limit: int) -> bytes:
-        """Decompress one frame at once where it is as large as those before; else as a stream."""
+        """Decompress one frame at once if it is as large as the ones before, else as a stream."""
         if _is_one_zstd_frame(memoryview(data)):
             with contextlib.suppress(zstandard.ZstdError):
                 if max(zstandard.frame_content_size(data), self._zstd_size) <= limit:
@@ -243,17 +222,9 @@ class Decompressor:
 
 
 def with_right_header_checksum(frame: bytes) -> bytes:
-    """Return an lz4 frame with the header checksum that its standard asks for.
+    """Return an lz4 frame of a message of magic 0 with the standard header checksum.
 
-    Parameters
-    ----------
-    frame : bytes
-        A frame as messages of magic 0 have it.
-
-    Raises
-    ------
-    CorruptBatchError
-        If the frame ends within its header.
+    Raises `CorruptBatchError` if the frame ends within its header.
     """
     if len(frame) < LZ4_MAGIC_SIZE + 3:
         raise CorruptBatchError(f"an lz4 frame of {len(frame)} bytes has no whole header")
@@ -267,14 +238,14 @@ def with_right_header_checksum(frame: bytes) -> bytes:
 
 
 def _open_gzip() -> _Decompressor:
-    """Open a decompressor of one gzip member."""
+    """Return a decompressor of one gzip member."""
     return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
 
 def _stream(
     open_decompressor: Callable[[], _Decompressor], data: bytes | memoryview, limit: int
 ) -> bytes:
-    """Decompress members or frames to their end, in pieces, so that a bomb is seen early."""
+    """Decompress members or frames to their end in pieces, so that a bomb is detected early."""
     pieces: list[bytes] = []
     total = 0
     chunk = max(SMALLEST_CHUNK, 4 * len(data))
@@ -295,14 +266,17 @@ def _stream(
 
 
 def _is_one_zstd_frame(data: memoryview) -> bool:
-    """Tell whether there is just one frame; raise where one ends too early, which no call tells."""
+    """Return whether there is exactly one frame; raise if it is truncated.
+
+    No call of the zstd library reports a truncated frame.
+    """
     at = 0
     while data[at : at + len(ZSTD_MAGIC)] == ZSTD_MAGIC:
         has_checksum = data[at + len(ZSTD_MAGIC)] & ZSTD_CHECKSUM_FLAG if len(data) > at + 4 else 0
         start, at = at, at + zstandard.frame_header_size(data[at:])
         is_last = False
         while not is_last:
-            # Bit 0: the last one; bits 1 and 2: its kind, 1 is a byte repeated; then its size.
+            # Bit 0: last block; bits 1 and 2: type, 1 is a repeated byte; then its size.
             block = int.from_bytes(data[at : at + 3], "little")
             is_last = bool(block & 1) or at >= len(data)
             at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
@@ -318,7 +292,7 @@ def _is_one_zstd_frame(data: memoryview) -> bool:
 
 
 def _stream_zstd(data: bytes | memoryview, limit: int) -> bytes:
-    """Decompress zstd frames, in pieces: ``read`` sets aside as much memory as it is asked for."""
+    """Decompress zstd frames in pieces: ``read`` allocates as much memory as is requested."""
     pieces: list[bytes] = []
     total = 0
     chunk = max(SMALLEST_CHUNK, 4 * len(data))

@@ -1,7 +1,7 @@
-"""Values that several layers pass on: index entries, and where an offset or a timestamp was found.
+"""Values that several layers share: index entries, and the results of lookups.
 
 The named tuples are for one entry, the numpy dtypes for many. Offsets are absolute in both; only
-the dtypes that end in ``_ON_DISK`` have the bytes as they stand in the files.
+the dtypes that end in ``_ON_DISK`` have the bytes of the files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 
 class OffsetPosition(NamedTuple):
-    """An offset index entry: every record at or after `offset` lies at or after `position`."""
+    """An offset index entry: records at or after `offset` lie at or after `position`."""
 
     offset: int
     position: int
@@ -30,7 +30,7 @@ EntryT = TypeVar("EntryT", OffsetPosition, TimestampOffset)
 
 
 class LogOffsetPosition(NamedTuple):
-    """Where in its `.log` file the batch that holds an offset starts, and its size in bytes."""
+    """Byte position and size of the batch in a ``.log`` file that holds an offset."""
 
     offset: int
     position: int
@@ -38,7 +38,7 @@ class LogOffsetPosition(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by its timestamp (ms); the leader epoch is None where the batch has none."""
+    """A record found by its timestamp (ms); `leader_epoch` is None if the batch has none."""
 
     timestamp: int
     offset: int
@@ -66,28 +66,14 @@ TIMESTAMP_AND_OFFSET = np.dtype(
 
 
 def as_targets(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the targets of many look-ups as a contiguous int64 array.
+    """Return lookup targets as a contiguous int64 array, without a copy if possible.
 
-    Parameters
-    ----------
-    values : array_like
-        Offsets or timestamps, integers all.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of dtype int64; `values` itself where it already is one.
-
-    Raises
-    ------
-    TypeError
-        If a value would change, as floats and unsigned 64-bit integers might.
-    ValueError
-        If they have more than one dimension, or are lists of different lengths.
+    Raises TypeError if a value would change, as floats and unsigned 64-bit integers might, and
+    ValueError for more than one dimension or lists of different lengths.
     """
     try:
         array = np.asarray(values)
-    except ValueError:  # of numpy, about lists within the list
+    except ValueError:  # raised by numpy for nested lists of different lengths
         raise ValueError(f"offsets and timestamps are in one row, not {values!r}") from None
     if array.ndim > 1:
         raise ValueError(f"offsets and timestamps have {array.ndim} dimensions, not 1")

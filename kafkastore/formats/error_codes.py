@@ -1,4 +1,4 @@
-"""Kafka's error codes, as far as an answer to ListOffsets has them."""
+"""Kafka's error codes that occur in ListOffsets responses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What stands in a response instead of an answer.
+    """An error code in a response.
 
-    Notes
-    -----
-    Source: Kafka 4.1.1 ``org.apache.kafka.common.protocol.Errors``. NOT_LEADER_OR_FOLLOWER was
-    called NOT_LEADER_FOR_PARTITION before 2.6.
+    NOT_LEADER_OR_FOLLOWER was called NOT_LEADER_FOR_PARTITION before 2.6.
+
+    Source: Kafka 4.1.1 ``org.apache.kafka.common.protocol.Errors``.
     """
 
     UNKNOWN_SERVER_ERROR = -1

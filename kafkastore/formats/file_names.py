@@ -1,16 +1,16 @@
-"""The names in a log directory: what they say, and how a broker reads them.
+"""The names of files and directories in a log directory, parsed as a broker does.
 
 ::
 
     <log.dirs root>/
         <topic>-<partition>/                          a partition
-        <topic>-<partition>.<uuid>-delete/            waits to be deleted; the topic may be cut
-        <topic>-<partition>.<uuid>-future/            is being moved here from another log directory
+        <topic>-<partition>.<uuid>-delete/            to be deleted; the topic may be shortened
+        <topic>-<partition>.<uuid>-future/            being moved here from another log directory
         <topic>-<partition>.<uuid>-stray/             not assigned to this broker (from 3.7.0 on)
             <base offset, 20 digits>.log              also .index .timeindex .txnindex .snapshot
             <base offset, 20 digits>.log.deleted      also .cleaned .swap, on any of them
             <end offset, 20 digits>-<epoch, 10 digits>.checkpoint   KRaft snapshot, also .deleted
-            <end offset>-<epoch>-<random number>.checkpoint.part    one that is being written
+            <end offset>-<epoch>-<random number>.checkpoint.part    KRaft snapshot being written
 
 ``docs/formats/file_names.md`` has the rules and the odd cases.
 
@@ -73,11 +73,11 @@ TemporarySuffix = Literal["", ".deleted", ".cleaned", ".swap", ".part"]
 
 
 class InvalidNameError(KafkaStoreError, ValueError):
-    """A name that is not of the form asked for."""
+    """A name that does not have the required form."""
 
 
 class TopicPartition(NamedTuple):
-    """A topic and the number of one of its partitions; as a string ``topic-partition``."""
+    """A topic and a partition number; as a string ``topic-partition``."""
 
     topic: str
     partition: int
@@ -90,7 +90,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(name: object) -> bool:
-    """Answer whether Kafka allows a topic of that name.
+    """Return whether Kafka allows a topic of that name.
 
     Source: Kafka 2.4.0 ``Topic.validate``.
     """
@@ -98,18 +98,12 @@ def is_topic_name(name: object) -> bool:
 
 
 class PartitionDirectory(NamedTuple):
-    """What a partition directory's name says.
+    """The parts of a partition directory's name.
 
-    Parameters
-    ----------
-    topic_partition : TopicPartition
-        Of a ``delete`` or ``stray`` directory the topic may be cut: those names have at most 255
-        characters.
-    suffix : str
-        Empty, ``delete``, ``future`` or ``stray``.
-    uuid : str or None
-        What stands between the last dot and the suffix, 32 hexadecimal digits where a broker
-        named the directory; None without a suffix.
+    `suffix` is empty, ``delete``, ``future`` or ``stray``. The topic of a ``delete`` or ``stray``
+    directory may be shortened: those names have at most 255 characters. `uuid` is the text between
+    the last dot and the suffix, 32 hexadecimal digits if a broker named the directory; None without
+    a suffix.
     """
 
     topic_partition: TopicPartition
@@ -118,18 +112,12 @@ class PartitionDirectory(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """What the name of a file of a segment says.
+    """The parts of the name of a segment's file.
 
-    Parameters
-    ----------
-    base_offset : int
-        Of the segment; of a producer or KRaft snapshot the first offset that is not in it.
-    type_suffix : str
-        ``.log``, ``.index``, ``.timeindex``, ``.txnindex``, ``.snapshot`` or ``.checkpoint``.
-    temporary : str
-        Empty, ``.deleted``, ``.cleaned``, ``.swap``; ``.part`` of a KRaft snapshot.
-    leader_epoch : int or None
-        The epoch in a KRaft snapshot's name.
+    `base_offset` of a producer or KRaft snapshot is the first offset that it does not contain.
+    `type_suffix` is ``.log``, ``.index``, ``.timeindex``, ``.txnindex``, ``.snapshot`` or
+    ``.checkpoint``. `temporary` is empty, ``.deleted``, ``.cleaned``, ``.swap``, or ``.part`` for a
+    KRaft snapshot. `leader_epoch` is the epoch in a KRaft snapshot's name, else None.
     """
 
     base_offset: int
@@ -141,28 +129,11 @@ class SegmentFile(NamedTuple):
 def parse_partition_directory(name: str) -> PartitionDirectory:
     """Parse the name of a partition directory as a broker does.
 
-    Parameters
-    ----------
-    name : str
-        The last part of the path.
+    The topic is not checked against the rules for topic names. Raises `InvalidNameError` if a
+    broker would refuse the name, and therefore not start. Brokers before 3.7.0 refuse ``-stray``.
 
-    Returns
-    -------
-    PartitionDirectory
-        Topic, partition and suffix. The topic is not checked against the rules for topic names.
+    Source: Kafka 3.9.0 ``LocalLog.parseTopicPartitionName``.
 
-    Raises
-    ------
-    InvalidNameError
-        If a broker would refuse the name, and its start with it.
-
-    Notes
-    -----
-    Source: Kafka 3.9.0 ``LocalLog.parseTopicPartitionName``. Brokers before 3.7.0 do not know
-    ``-stray``, and refuse it.
-
-    Examples
-    --------
     >>> str(parse_partition_directory("page-views-12").topic_partition)
     'page-views-12'
     >>> parse_partition_directory("t--1").topic_partition
@@ -193,26 +164,14 @@ def parse_partition_directory(name: str) -> PartitionDirectory:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Parse the name of a file in a partition directory.
+    """Parse the name of a segment's file; None if brokers do not write such a name.
 
-    Parameters
-    ----------
-    name : str
-        The last part of the path.
+    A broker looks at the end of a name and takes the digits before its first dot, however many. It
+    opens ``42.log``, which it would not write itself, under the name with 20 digits; such names
+    return None here.
 
-    Returns
-    -------
-    SegmentFile or None
-        None if the name is not one that brokers give to a file of a segment.
+    Source: Kafka 3.9.0 ``LogFileUtils``, ``Snapshots``.
 
-    Notes
-    -----
-    Source: Kafka 3.9.0 ``LogFileUtils``, ``Snapshots``. A broker looks at the end of a name and
-    takes the digits before its first dot, however many; a name that it would not write itself,
-    such as ``42.log``, it opens under the name with 20 digits. Such names give None here.
-
-    Examples
-    --------
     >>> parse_segment_file("00000000000000000042.timeindex.swap")[:3]
     (42, '.timeindex', '.swap')
     """
@@ -233,22 +192,10 @@ def parse_segment_file(name: str) -> SegmentFile | None:
 
 
 def offsets_in_names(names: Iterable[str], suffix: str) -> list[int]:
-    """Find the segments' files with one suffix among many names; quicker than to parse each.
+    """Return the sorted offsets of the names that are 20 digits and the suffix.
 
-    Parameters
-    ----------
-    names : iterable of str
-        Last parts of paths, in any order.
-    suffix : str
-        From the first dot on.
+    `suffix` starts at the first dot. This is faster than parsing each name.
 
-    Returns
-    -------
-    list of int
-        The offsets in the names that are 20 digits and the suffix, ascending.
-
-    Examples
-    --------
     >>> offsets_in_names(["00000000000000000042.log", "42.log", "lost+found"], ".log")
     [42]
     """
@@ -265,27 +212,10 @@ def offsets_in_names(names: Iterable[str], suffix: str) -> list[int]:
 
 
 def segment_file_name(base_offset: int, suffix: str) -> str:
-    """Build the name of a file of a segment.
+    """Return the name of a segment's file; `suffix` starts at the first dot.
 
-    Parameters
-    ----------
-    base_offset : int
-        Base offset of the segment, 0 to 2**63 - 1.
-    suffix : str
-        From the first dot on.
+    Raises `InvalidNameError` if the base offset is not from 0 to 2**63 - 1.
 
-    Returns
-    -------
-    str
-        20 digits and the suffix.
-
-    Raises
-    ------
-    InvalidNameError
-        If the base offset is no offset.
-
-    Examples
-    --------
     >>> segment_file_name(42, ".log")
     '00000000000000000042.log'
     """
@@ -297,25 +227,14 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 def kind_in_log_dir(
     name: str, *, is_directory: bool
 ) -> Literal["partition", "skipped", "unexpected"]:
-    """Tell what a broker makes of something in its log directory.
+    """Return how a broker treats an entry of its log directory.
 
-    Parameters
-    ----------
-    name : str
-        The last part of the path.
-    is_directory : bool
-        Whether it is a directory, links followed.
+    The result is ``partition``; ``skipped`` for files and for the index cache of tiered storage;
+    ``unexpected`` for directories, such as ``lost+found``, that stop a broker's start.
+    `is_directory` follows links. The directory of ``__cluster_metadata`` is a partition here; in a
+    broker the KRaft code loads it.
 
-    Returns
-    -------
-    str
-        ``partition``; ``skipped`` for files and for the tiered storage's index cache;
-        ``unexpected`` for directories, such as ``lost+found``, that stop a broker's start.
-
-    Notes
-    -----
-    Source: Kafka 3.9.0 ``LogManager.loadLogs``. The directory of ``__cluster_metadata`` is a
-    partition here; in a broker the KRaft code loads it.
+    Source: Kafka 3.9.0 ``LogManager.loadLogs``.
     """
     if not is_directory or name == REMOTE_INDEX_CACHE:
         return "skipped"

@@ -1,7 +1,7 @@
 """Records of ``__consumer_offsets``: committed offsets and the metadata of consumer groups.
 
-The first two bytes of a key are its *record type*, which says what the value is; those of a value
-are its version.  A null value (a tombstone) means that what the key names is no more::
+The first two bytes of a key are its *record type*, which determines the value; the first two bytes
+of a value are its version. A null value (a tombstone) deletes the key::
 
     key of type 0 or 1    type int16 | group string | topic string | partition int32
     key of type 2         type int16 | group string
@@ -11,8 +11,8 @@ are its version.  A null value (a tombstone) means that what the key names is no
                           | expire_timestamp int64 (only 1)
                           | tagged fields (from 4): 0 topic_id
 
-Types from 3 on are the newer coordinator's (KIP-848, KIP-932, KIP-1071): told by number and name,
-with their group.  Strings, arrays and tagged fields are those of `protocol`.
+Types from 3 on are the newer coordinator's (KIP-848, KIP-932, KIP-1071); only their number, name
+and group are returned. Strings, arrays and tagged fields are those of `protocol`.
 
 ``docs/formats/group_metadata.md`` has every field, the group metadata value, and the odd cases.
 
@@ -65,7 +65,7 @@ RECORD_TYPE_NAMES: Mapping[int, str] = {
 
 
 class OffsetCommitKey(NamedTuple):
-    """Whose committed offset, and for which partition."""
+    """The group and the partition of a committed offset."""
 
     group: str
     topic: str
@@ -73,22 +73,16 @@ class OffsetCommitKey(NamedTuple):
 
 
 class GroupMetadataKey(NamedTuple):
-    """Whose group metadata."""
+    """The group of a group metadata record."""
 
     group: str
 
 
 class UnknownKey(NamedTuple):
-    """A key of a record type whose value is not decoded here.
+    """A key of a record type whose value is not decoded.
 
-    Parameters
-    ----------
-    record_type : int
-        The number.
-    name : str or None
-        Kafka's name; None of a number that is not known either.
-    group : str or None
-        The first field of every type that is known.
+    `name` is Kafka's name of the type; None if the number is unknown. `group` is the first field of
+    every known type.
     """
 
     record_type: int
@@ -99,20 +93,11 @@ class UnknownKey(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """A committed offset.
 
-    Parameters
-    ----------
-    offset : int
-        The next offset that the group will read: exclusive end of what it has read.
-    metadata : str
-        What the client wanted to keep; mostly empty.
-    commit_timestamp : int
-        When it was committed, ms since 1970: the broker's clock, or what an old client gave.
-    leader_epoch : int
-        Of the last record read; -1 none, and before version 3.
-    expire_timestamp : int
-        When it may be dropped, ms since 1970; -1 none, and in every version but 1.
-    topic_id : str or None
-        22 characters of URL-safe base64; None before 4.1.
+    `offset` is the next offset that the group will read: the exclusive end of the records it has
+    read. `metadata` is set by the client, mostly empty. `commit_timestamp` is ms since 1970, by the
+    broker's clock or from an old client. `leader_epoch` is that of the last record read; -1: none,
+    or a version before 3. `expire_timestamp` is ms since 1970; -1: none, or any version but 1.
+    `topic_id` is 22 characters of URL-safe base64; None before 4.1.
     """
 
     offset: int
@@ -126,18 +111,9 @@ class OffsetAndMetadata(NamedTuple):
 class MemberMetadata(NamedTuple):
     """A member of a classic group.
 
-    Parameters
-    ----------
-    member_id, client_id, client_host : str
-        As the broker knows it.
-    session_timeout : int
-        ms.
-    subscription, assignment : bytes
-        What member and leader sent, in the group protocol's own format.
-    rebalance_timeout : int
-        ms; -1 in version 0, where brokers go by the session timeout.
-    group_instance_id : str or None
-        Of a static member; None before version 3.
+    Timeouts are in ms; `rebalance_timeout` is -1 in version 0, where brokers use the session
+    timeout. `subscription` and `assignment`, from member and leader, are in the group protocol's
+    own format. `group_instance_id` is that of a static member; None before version 3.
     """
 
     member_id: str
@@ -151,20 +127,12 @@ class MemberMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A classic group, as it was after a rebalance.
+    """A classic group after a rebalance.
 
-    Parameters
-    ----------
-    protocol_type : str
-        ``consumer``, ``connect``; empty if offsets were committed without membership.
-    generation : int
-        Counts the rebalances.
-    protocol, leader : str or None
-        The assignor that was agreed on, and the member that ran it; None of an empty group.
-    members : tuple of MemberMetadata
-        Empty of a group without members.
-    current_state_timestamp : int
-        When the group came into its state, ms since 1970; -1 none, and before version 2.
+    `protocol_type` is ``consumer`` or ``connect``, or empty if offsets were committed without
+    membership. `generation` counts the rebalances. `protocol` is the agreed assignor and `leader`
+    the member that ran it; both are None for an empty group. `current_state_timestamp` is when the
+    group entered its state, ms since 1970; -1: none, or a version before 2.
     """
 
     protocol_type: str
@@ -176,30 +144,13 @@ class GroupMetadata(NamedTuple):
 
 
 def parse_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | UnknownKey:
-    """Parse a record's key.
+    """Parse a record's key, by its record type; extra bytes are ignored, as in Kafka.
 
-    Parameters
-    ----------
-    data : bytes
-        The key. Bytes behind its fields are not looked at, as in Kafka.
+    Raises `CorruptionError`, with the position in the key, if a field is incomplete.
 
-    Returns
-    -------
-    OffsetCommitKey, GroupMetadataKey or UnknownKey
-        By the record type.
-
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole, with its position in the key.
-
-    Notes
-    -----
     Source: Kafka 4.1.1 ``GroupCoordinatorRecordSerde``; before 4.0 the record type was called the
     key's version.
 
-    Examples
-    --------
     >>> parse_key(bytes.fromhex("0001 0005 74656c6c79 0006 6f7264657273 00000003"))
     OffsetCommitKey(group='telly', topic='orders', partition=3)
     >>> parse_key(bytes.fromhex("0003 0005 74656c6c79"))
@@ -219,31 +170,14 @@ def parse_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | UnknownKey:
 
 
 def parse_offset_commit_value(data: bytes | None) -> OffsetAndMetadata | None:
-    """Parse the value behind an `OffsetCommitKey`.
+    """Parse the value of an `OffsetCommitKey`; None for a tombstone.
 
-    Parameters
-    ----------
-    data : bytes or None
-        The value. Bytes behind its fields are not looked at, as in Kafka.
+    A tombstone means that the offset has expired or was deleted. Extra bytes are ignored, as in
+    Kafka. Raises `CorruptionError`, with the position in the value, if a field is incomplete, and
+    `UnsupportedFormatError` if the version is not 0 to 4.
 
-    Returns
-    -------
-    OffsetAndMetadata or None
-        None for a tombstone: the offset has expired or was deleted.
-
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole, with its position in the value.
-    UnsupportedFormatError
-        If the version is not 0 to 4.
-
-    Notes
-    -----
     Source: Kafka 4.1.1 ``OffsetCommitValue.json``.
 
-    Examples
-    --------
     >>> value = bytes.fromhex("0003 0000000000000002 ffffffff 0000 000001a1f833d1b1")
     >>> parse_offset_commit_value(value)[:3]
     (2, '', 1795165508017)
@@ -271,27 +205,11 @@ def parse_offset_commit_value(data: bytes | None) -> OffsetAndMetadata | None:
 
 
 def parse_group_metadata_value(data: bytes | None) -> GroupMetadata | None:
-    """Parse the value behind a `GroupMetadataKey`.
+    """Parse the value of a `GroupMetadataKey`; None for a tombstone (deleted group).
 
-    Parameters
-    ----------
-    data : bytes or None
-        The value. Bytes behind its fields are not looked at, as in Kafka.
+    Extra bytes are ignored, as in Kafka. Raises `CorruptionError`, with the position in the value,
+    if a field is incomplete, and `UnsupportedFormatError` if the version is not 0 to 4.
 
-    Returns
-    -------
-    GroupMetadata or None
-        None for a tombstone: the group is gone.
-
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole, with its position in the value.
-    UnsupportedFormatError
-        If the version is not 0 to 4.
-
-    Notes
-    -----
     Source: Kafka 4.1.1 ``GroupMetadataValue.json``.
     """
     if data is None:
@@ -310,7 +228,7 @@ def parse_group_metadata_value(data: bytes | None) -> GroupMetadata | None:
 
 
 def _take_member(reader: ProtocolReader, version: int) -> MemberMetadata:
-    """Take one member."""
+    """Read one member."""
     member_id = reader.string("member id")
     group_instance_id = reader.nullable_string("group instance id") if version >= 3 else None
     client_id = reader.string("client id")

@@ -1,12 +1,12 @@
-"""The offset and time index of a segment, built from its batch headers as a recovering broker does.
+"""Build a segment's offset and time index from its batch headers, as recovery does.
 
-An entry is due where more than ``index.interval.bytes`` of log lie between a batch and the last one
-that got an entry; the first batch never gets one. The time index then takes the largest
-timestamp so far with the last offset of the batch that reached it first, if it is larger than
-in the entry before; its last entry has the segment's maximum.
+An entry is due if more than ``index.interval.bytes`` of log lie between a batch and the last one
+with an entry; the first batch never gets one. The time index then gets the largest timestamp so
+far, with the last offset of the batch that reached it first, if it is larger than that of the entry
+before. The last time index entry has the segment's maximum.
 
-Source: Kafka 2.4.0 ``LogSegment.recover``; 3.8 and later give the same bytes. Up to 1.1 the entry
-in the offset index has the first offset of its batch instead of the last.
+Source: Kafka 2.4.0 ``LogSegment.recover``; 3.8 and later write the same bytes. Up to 1.1 an offset
+index entry has the first offset of its batch instead of the last.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
@@ -32,7 +32,7 @@ cdef enum BuildStatus:
     TIME_WENT_BACK
 
 cdef struct Indexes:
-    # Both indexes as far as they are built; the state between two runs of headers.
+    # The state between two runs of headers.
     int64_t base_offset
     int64_t interval
     int64_t last_entry_position
@@ -55,7 +55,7 @@ cdef struct Indexes:
 cdef bint add_offset_entry(
     Indexes* built, uint8_t* entries, int64_t offset, int64_t position
 ) noexcept nogil:
-    """Append to the offset index; False where the offset is not above the last."""
+    """Append to the offset index; False if the offset is not above the last."""
     if offset <= built.last_offset_in_index:
         return False
     built.last_offset_in_index = offset
@@ -66,7 +66,7 @@ cdef bint add_offset_entry(
 
 
 cdef bint maybe_add_time_entry(Indexes* built, uint8_t* entries) noexcept nogil:
-    """Append to the time index if the maximum rose; False where its offset went back."""
+    """Append to the time index if the maximum rose; False if its offset went back."""
     if built.largest_timestamp <= built.last_time_entry:
         return True
     if built.offset_of_max_timestamp < built.last_offset_in_time_index:
@@ -82,7 +82,7 @@ cdef bint maybe_add_time_entry(Indexes* built, uint8_t* entries) noexcept nogil:
 cdef inline BuildStatus add(
     Indexes* built, const BatchHeader* header, uint8_t* offset_entries, uint8_t* time_entries
 ) noexcept nogil:
-    """Continue with one header; the buffers have room for an entry."""
+    """Add one header; the buffers have room for an entry."""
     cdef int64_t last_offset = header.last_offset
     if header.crc_valid == 0:
         return WRONG_CRC
@@ -115,7 +115,7 @@ cdef BuildStatus build(
     Indexes* built, const BatchHeader* headers, Py_ssize_t count, Py_ssize_t* taken,
     uint8_t* offset_entries, uint8_t* time_entries
 ) noexcept nogil:
-    """Continue with `count` headers; the buffers have room for an entry of each."""
+    """Add `count` headers; the buffers have room for an entry of each."""
     cdef BuildStatus status = BUILT
     cdef Py_ssize_t i = 0
     cdef const BatchHeader* header
@@ -123,8 +123,8 @@ cdef BuildStatus build(
     cdef bint rose
     while i < count and status == BUILT:
         header = &headers[i]
-        # Most batches are only asked for their timestamp: in registers, and without a branch for
-        # what cannot be predicted.
+        # Fast path: most batches need only their timestamp, which stays in registers, without an
+        # unpredictable branch.
         if unlikely(
             (header.crc_valid == 0)
             | (<uint64_t> header.last_offset - <uint64_t> built.base_offset > INT32_MAX)
@@ -155,27 +155,17 @@ cdef BuildStatus build(
 
 
 cdef class IndexBuilder:
-    """Both indexes of one segment, growing run by run.
+    """Build both indexes of one segment, run by run.
 
-    `has_first_offsets` gives the offset index first offsets, as up to 1.1; with
-    `stops_behind_markers` `append` returns after each control batch of a producer.
+    `has_first_offsets` writes first offsets into the offset index, as up to 1.1. With
+    `stops_behind_markers` `append` returns after each control batch of a producer;
+    `is_behind_marker` says whether the last call did.
 
-    Attributes
-    ----------
-    largest_timestamp : int
-        Of all headers so far, ms; -1 where none has one.
-    offset_of_max_timestamp : int
-        Last offset of the batch that reached it first.
-    largest_epoch : int
-        Largest leader epoch of the record batches so far; -1 where none has one.
-    valid_bytes, next_offset : int
-        After the last batch so far; 0 and the base offset without one.
-    record_batches_end : int
-        Offset after the last batch of magic 2; -1 without one.
-    has_producers : bool
-        Whether any batch of the last `append` has a producer id.
-    is_behind_marker : bool
-        Whether that is why the last `append` returned.
+    The attributes describe the headers so far: `largest_timestamp` (ms) and `largest_epoch` are -1
+    for none, and `offset_of_max_timestamp` is the last offset of the batch that reached that
+    timestamp first. `valid_bytes` and `next_offset` are those after the last batch, 0 and the base
+    offset without one; `record_batches_end` is the offset after the last batch of magic 2, -1
+    without one. `has_producers`: a batch of the last `append` has a producer id.
     """
 
     cdef Indexes built
@@ -225,12 +215,12 @@ cdef class IndexBuilder:
         return bool(self.built.has_producers)
 
     def append(self, headers not None):
-        """Continue with the headers of the next batches, in the order of the log, without the GIL.
+        """Add the headers of the next batches, in the order of the log, without the GIL.
 
-        Returns how many were taken: all, or those before the first with a wrong checksum, or up to
-        a marker. Raises `OffsetOverflowError` if an offset does not fit the 31 bits above the base
-        offset, and `OutOfOrderAppendError` if an entry's offset is not above the one before it: a
-        recovering broker gives up there.
+        Returns how many were added: all, or those before the first with a wrong checksum, or those
+        up to a marker. Raises `OffsetOverflowError` if an offset does not fit the 31 bits above the
+        base offset, and `OutOfOrderAppendError` if an entry's offset is not above the one before
+        it: a broker's recovery fails there.
         """
         cdef const uint8_t[::1] header_bytes = bytes_of(headers)
         cdef const BatchHeader* first
@@ -254,7 +244,7 @@ cdef class IndexBuilder:
         return taken
 
     def finish(self):
-        """Add the last time entry; return the content of the offset index and the time index."""
+        """Add the last time index entry; return the content of both indexes, offset index first."""
         PyByteArray_Resize(self.offset_entries, self.built.offset_bytes)
         PyByteArray_Resize(self.time_entries, self.built.time_bytes + TIME_ENTRY_SIZE)
         if not maybe_add_time_entry(
@@ -265,7 +255,7 @@ cdef class IndexBuilder:
         return bytes(self.offset_entries), bytes(self.time_entries)
 
     cdef _raise_for(self, BuildStatus status, const BatchHeader* header):
-        """Raise the error for what a header breaks."""
+        """Raise the error for an invalid header."""
         if status == OVERFLOW:
             raise OffsetOverflowError(
                 f"offset {header.last_offset} can't be in the segment with base offset "

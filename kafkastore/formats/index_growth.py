@@ -1,6 +1,6 @@
-"""How the two indexes grow: the size of a new file, when it is full, what may be appended.
+"""How the two indexes grow: size of a new file, when it is full, allowed entries.
 
-Policy, not bytes: `indexes` encodes the entries that these allow.
+This module has only the rules; `indexes` encodes the entries.
 
 Source: Kafka 2.4.0 ``AbstractIndex``, ``OffsetIndex.append``, ``TimeIndex.maybeAppend``.
 """
@@ -15,7 +15,7 @@ from kafkastore.formats.indexes import relative_offset
 def max_entries(max_index_size: int, entry_size: int) -> int:
     """Return how many entries an index file of ``segment.index.bytes`` holds.
 
-    Raises `ValueError` if there is no room for one entry.
+    Raises `ValueError` if it has no room for one entry.
     """
     if max_index_size < entry_size:
         raise ValueError(
@@ -48,8 +48,10 @@ def check_offset_append(
 ) -> None:
     """Check that an offset index entry may be appended, by a broker's rules in their order.
 
-    `last_offset` is that of the last entry, if there is one. Raises `IndexFullError`,
-    `OutOfOrderAppendError` or `OffsetOverflowError`. Source: Kafka 2.4.0 ``OffsetIndex.append``.
+    `last_offset` is the offset of the last entry, or None. Raises `IndexFullError`,
+    `OutOfOrderAppendError` or `OffsetOverflowError`.
+
+    Source: Kafka 2.4.0 ``OffsetIndex.append``.
     """
     if is_offset_index_full(entry_count, max_entries):
         raise IndexFullError(f"offset index is full with {entry_count} of {max_entries} entries")
@@ -70,12 +72,14 @@ def may_append_timestamp(
     max_entries: int,
     skip_full_check: bool = False,
 ) -> bool:
-    """Decide whether a time index entry is appended, by a broker's rules in their order.
+    """Return whether a time index entry is appended, by a broker's rules in their order.
 
-    False: its timestamp is not greater than that of `last_entry`, which is (-1, base offset) of an
-    empty index. `skip_full_check` allows the last slot, at roll and close; a broker that runs out
-    of slots then dies of a BufferOverflowException (KAFKA-19200). Raises `IndexFullError`,
-    `OutOfOrderAppendError` or `OffsetOverflowError`. Source: Kafka 2.4.0 ``TimeIndex.maybeAppend``.
+    It is not if its timestamp is not greater than that of `last_entry`, which is (-1, base offset)
+    for an empty index. `skip_full_check` allows the last slot, at roll and close; a broker that
+    runs out of slots there dies of a BufferOverflowException (KAFKA-19200). Raises
+    `IndexFullError`, `OutOfOrderAppendError` or `OffsetOverflowError`.
+
+    Source: Kafka 2.4.0 ``TimeIndex.maybeAppend``.
     """
     if is_time_index_full(entry_count, max_entries) and not skip_full_check:
         raise IndexFullError(f"time index is full with {entry_count} of {max_entries} entries")

@@ -1,4 +1,4 @@
-"""The offset index and the time index: `offset_index` and `time_index` read and write their bytes.
+"""The bytes of the offset index and the time index; see `offset_index` and `time_index`.
 
 Big-endian entries; no header, no checksum::
 
@@ -14,12 +14,12 @@ An entry (offset, position) promises that every record at or after ``offset`` li
 true entry never has position 0: the first is written after a full index interval.
 
 An entry (timestamp, offset) promises that every record later than ``timestamp`` has an offset
-greater than ``offset``.  Timestamps rise strictly, offsets do not fall; nothing holds from one
-file to the next.
+greater than ``offset``.  Timestamps rise strictly, offsets never decrease. This holds only within
+one file.
 
 A lookup takes the last entry at or before its target, and the log is scanned from there.  The file
-of an active segment is preallocated, so zeros follow the entries until the segment is rolled or
-closed; the last slot of a time index is kept free for the entry that rolling adds.
+of an active segment is preallocated: zeros follow the entries until the segment is rolled or
+closed. The last slot of a time index stays free for the entry that is added at the roll.
 
 ``docs/formats/offset_index.md`` and ``time_index.md`` have the odd cases and worked examples.
 
@@ -78,6 +78,7 @@ cpdef int32_t relative_offset(int64_t offset, int64_t base_offset) except -1:
     """Return an offset as both indexes store it.
 
     Raises `OffsetOverflowError` if it is not within the 31 bits above the base offset.
+
     Source: Kafka 2.4.0 ``AbstractIndex.relativeOffset``.
     """
     if offset < base_offset or <uint64_t> offset - <uint64_t> base_offset > INT32_MAX:
@@ -86,9 +87,8 @@ cpdef int32_t relative_offset(int64_t offset, int64_t base_offset) except -1:
     return <int32_t> (offset - base_offset)
 
 
-# The loops over many entries. Their callers pass `is_time` as a constant, so that each is compiled
-# twice, for the fields of one index; with fields that are only known at run time a search takes up
-# to twice as long.
+# Callers pass `is_time` as a constant, so that each loop is compiled twice, once for the fields of
+# each index. With fields that are known only at run time, a search takes up to twice as long.
 
 
 cdef inline void decode(
@@ -134,7 +134,7 @@ cdef inline void answer_each(
     bint is_time, const uint8_t* entries, Py_ssize_t count, int64_t base_offset,
     const int64_t* targets, Py_ssize_t target_count, bint warm_section, uint8_t* answers
 ) noexcept nogil:
-    """Write the entry found for every target."""
+    """Write the entry found for each target."""
     cdef Key key = layout_of(is_time, base_offset).key
     cdef Py_ssize_t slots[CHUNK]
     cdef Py_ssize_t done = 0, chunk, index
@@ -151,10 +151,10 @@ cdef inline void answer_each(
 cdef class IndexFormat:
     """The bytes of one kind of index.
 
-    Every function takes the content of a file, any contiguous buffer; odd bytes at its end are
-    left out. `base_offset` is that of the segment, as in the file's name; offsets are absolute.
-    `warm_section` says whether a search looks in the last 8 KiB first, as brokers from 2.1.0 on
-    do: on entries in order the answer is the same.
+    Every method takes the content of a file, any contiguous buffer, and ignores a partial entry at
+    its end. `base_offset` is that of the segment, as in the file's name; offsets are absolute.
+    `warm_section`: search the last 8 KiB first, as brokers from 2.1.0 on do; the result differs
+    only for unsorted entries.
     """
 
     cdef bint is_time
@@ -164,7 +164,7 @@ cdef class IndexFormat:
     cdef object entry_type
 
     def entry_count(self, entries):
-        """Count the slots as a broker does that loads the file: padding counts."""
+        """Count the slots, padding included, as a broker that loads the file does."""
         cdef Py_buffer view
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         cdef Py_ssize_t count = view.len // self.ENTRY_SIZE
@@ -228,13 +228,13 @@ cdef class IndexFormat:
         return packed
 
     cdef object load(self, const Py_buffer* view, int64_t base_offset, Py_ssize_t slot):
-        """Return the entry in a slot; of slot -1, that of a lookup without one."""
+        """Return the entry in a slot; slot -1 gives the result of a lookup without a match."""
         cdef Entry entry = load_entry(
             <const uint8_t*> view.buf, slot, layout_of(self.is_time, base_offset))
         return new_named_pair(self.entry_type, entry.key, entry.value)
 
     def entry(self, entries, int64_t base_offset, Py_ssize_t slot):
-        """Decode the entry in one slot; `IndexError` if there is no such slot."""
+        """Decode the entry in one slot; `IndexError` if the slot does not exist."""
         cdef Py_buffer view
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         cdef Py_ssize_t count = view.len // self.ENTRY_SIZE
@@ -245,7 +245,7 @@ cdef class IndexFormat:
         return found
 
     def last_entry(self, entries, int64_t base_offset):
-        """Decode the last slot, padding or not; of no slots, what a lookup without an entry has."""
+        """Decode the last slot, padding or not; without slots, as a lookup without a match."""
         cdef Py_buffer view
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         found = self.load(&view, base_offset, view.len // self.ENTRY_SIZE - 1)
@@ -255,8 +255,9 @@ cdef class IndexFormat:
     def lookup(self, entries, int64_t base_offset, int64_t target, *, bint warm_section=True):
         """Find the last entry at or before an offset or a timestamp, as a broker's search does.
 
-        Every whole slot is searched, so padding changes answers as it does in a broker. Where no
-        entry is small enough it is (base offset, 0), or (-1, base offset) of a time index.
+        Every whole slot is searched, so that padding changes the result as it does in a broker. If
+        all entries are above the target, the result is (base offset, 0), or (-1, base offset) for a
+        time index.
         """
         cdef Py_buffer view
         cdef SlotRange found
@@ -268,9 +269,9 @@ cdef class IndexFormat:
         return floor
 
     def lookup_many(self, entries, int64_t base_offset, targets, *, bint warm_section=True):
-        """Find the last entry at or before each of many targets; the same answers as `lookup`.
+        """Find the last entry at or before each of many targets, as `lookup` does.
 
-        Targets are integers in any order; the answers are an array of `dtype`.
+        Targets are integers in any order; the result is an array of `dtype`.
         """
         cdef Py_buffer view
         cdef const uint8_t* data
@@ -296,8 +297,8 @@ cdef class IndexFormat:
     def truncate_to(self, entries, int64_t base_offset, int64_t offset, *, bint warm_section=True):
         """Count the slots that remain when entries at or after an offset are dropped.
 
-        Of several time index entries with this very offset (a broker that appends never writes
-        them) some may be kept: the search stops at any of them.
+        If several time index entries have exactly this offset (a broker never appends such
+        entries), some may be kept: the search stops at any of them.
         """
         cdef Py_buffer view
         cdef Layout layout = layout_of(self.is_time, base_offset)
@@ -312,11 +313,11 @@ cdef class IndexFormat:
         return slot
 
     def check(self, entries, int64_t base_offset):
-        """Check what a broker's sanity check looks at; `CorruptIndexError` if it fails.
+        """Run a broker's sanity check; `CorruptIndexError` if it fails.
 
-        Brokers up to 2.2 run it on load and rebuild the index of the segment; later ones do not
+        Brokers up to 2.2 run it on load and rebuild the indexes of the segment; later ones do not
         run it. Up to 1.1 the last offset of an offset index had to be above the base offset, so
-        that a padded file was refused too.
+        that a padded file failed too.
         """
         count = self.entry_count(entries)
         last_offset = self.last_entry(entries, base_offset).offset
@@ -331,7 +332,7 @@ cdef class IndexFormat:
                 position=count * self.ENTRY_SIZE)
 
     def first_disorder(self, entries, int64_t base_offset):
-        """Find the first slot that breaks the order of true entries; -1 if none.
+        """Return the first slot that is out of order; -1 if there is none.
 
         Timestamps, relative offsets and offset index positions rise strictly, from 0, 0 and 1 on;
         offsets of a time index may repeat.
@@ -364,7 +365,7 @@ cdef class OffsetIndexFormat(IndexFormat):
         self, entries, int64_t base_offset, int32_t position, int32_t fetch_size, *,
         bint warm_section=True,
     ):
-        """Find the first entry at or after the end of a fetch; None if that is after every entry.
+        """Find the first entry at or after the end of a fetch; None if every entry is before it.
 
         Source: Kafka 2.4.0 ``OffsetIndex.fetchUpperBoundOffset``; there the sum wraps at 31 bits.
         """
@@ -394,9 +395,9 @@ cdef class TimeIndexFormat(IndexFormat):
     ):
         """Count the entries before the zero padding.
 
-        `first_timestamp_may_be_zero` is what the log says: whether (0, base offset) may be a true
-        entry. It is all zeros, like padding, so that only the log tells one entry from none. By
-        default true of a file of one slot: it was trimmed, and has no padding.
+        `first_timestamp_may_be_zero`: whether (0, base offset) may be a true entry. It is all
+        zeros, like padding, so that only the log can tell. Default: True for a file of one slot,
+        which was trimmed and has no padding.
         """
         count = IndexFormat.used_entry_count(self, entries)
         if count:
@@ -407,7 +408,7 @@ cdef class TimeIndexFormat(IndexFormat):
         return int(first_timestamp_may_be_zero and slots > 0)
 
     def check(self, entries, int64_t base_offset):
-        """Check what a broker's sanity check looks at; `CorruptIndexError` if it fails."""
+        """Run a broker's sanity check; `CorruptIndexError` if it fails."""
         count = self.entry_count(entries)
         if count:
             first = self.entry(entries, base_offset, 0).timestamp

@@ -1,7 +1,7 @@
-"""What Java reads out of text, where brokers use it: whole numbers, lines, blanks, properties.
+"""Text parsed as Java does in brokers: integers, lines, blanks, properties.
 
-Python's own functions accept more (``int("1_0")``, ``int(" 1 ")``, ``str.split`` at other blanks),
-so files that a broker refuses would pass.
+Python's own functions accept more (``int("1_0")``, ``int(" 1 ")``, ``str.split`` at other blanks):
+with them, files that a broker refuses would pass.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 
-# Character.digit knows every decimal digit, but parseInt looks at one UTF-16 unit after another,
-# so that digits beyond U+FFFF are none.
+# Character.digit accepts every decimal digit, but parseInt reads single UTF-16 units, so that
+# digits beyond U+FFFF are not accepted.
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 _BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -20,25 +20,11 @@ _PROPERTY_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_int32(text: str) -> int:
-    """Parse a number as ``Integer.parseInt`` does.
+    """Parse an int32 as ``Integer.parseInt`` does.
 
-    Parameters
-    ----------
-    text : str
-        One sign or none, then decimal digits of any script; nothing else.
+    The text is an optional sign and decimal digits of any script. Raises ValueError if Java would
+    throw a NumberFormatException.
 
-    Returns
-    -------
-    int
-        -2**31 to 2**31 - 1.
-
-    Raises
-    ------
-    ValueError
-        If Java would throw a NumberFormatException.
-
-    Examples
-    --------
     >>> parse_int32("+007")
     7
     """
@@ -51,7 +37,7 @@ def parse_int64(text: str) -> int:
 
 
 def _parse_whole_number(text: str, largest: int) -> int:
-    """Parse a number between -largest - 1 and largest."""
+    """Parse an integer from -largest - 1 to largest."""
     if _WHOLE_NUMBER.fullmatch(text) is None or max(text) > "\uffff":
         raise ValueError(f"not a whole number: {text!r}")
     number = int(text)
@@ -61,20 +47,10 @@ def _parse_whole_number(text: str, largest: int) -> int:
 
 
 def split_at_blanks(line: str) -> list[str]:
-    r"""Split as ``Pattern.compile("\\s+").split`` does.
+    r"""Split a line as ``Pattern.compile("\\s+").split`` does; only ASCII blanks count.
 
-    Parameters
-    ----------
-    line : str
-        One line. Only ASCII blanks count.
+    A blank at the start gives an empty first part; blanks at the end give none.
 
-    Returns
-    -------
-    list of str
-        The parts; a blank at the start makes an empty first part, blanks at the end make none.
-
-    Examples
-    --------
     >>> split_at_blanks(" t  0 ")
     ['', 't', '0']
     """
@@ -85,22 +61,10 @@ def split_at_blanks(line: str) -> list[str]:
 
 
 def lines_with_positions(data: bytes) -> Iterator[tuple[int, bytes]]:
-    r"""Yield the lines that ``BufferedReader.readLine`` returns.
+    r"""Yield position and bytes of the lines that ``BufferedReader.readLine`` returns.
 
-    Parameters
-    ----------
-    data : bytes
-        A text file. Lines end in LF, CR or CR LF; the last one may lack its end.
+    Lines end in LF, CR or CR LF, which are left out; the last line may lack its end.
 
-    Yields
-    ------
-    position : int
-        Byte position of the line's start.
-    line : bytes
-        The line without its end.
-
-    Examples
-    --------
     >>> list(lines_with_positions(b"0\n1\r\n"))
     [(0, b'0'), (2, b'1')]
     """
@@ -115,23 +79,10 @@ def lines_with_positions(data: bytes) -> Iterator[tuple[int, bytes]]:
 def parse_properties(data: bytes) -> dict[str, str]:
     r"""Parse a properties file as ``java.util.Properties.load`` does from bytes.
 
-    Parameters
-    ----------
-    data : bytes
-        ISO 8859-1 text with ``\uXXXX`` escapes.
+    `data` is ISO 8859-1 text with ``\uXXXX`` escapes. The result is in the order of the file; a
+    repeated key has its last value. Raises ValueError (reason, byte position) for a ``\u`` without
+    four hexadecimal digits.
 
-    Returns
-    -------
-    dict of str to str
-        In the order of the file; of a repeated key the last value.
-
-    Raises
-    ------
-    ValueError
-        If an escape ``\u`` lacks its four hexadecimal digits; arguments: reason, byte position.
-
-    Examples
-    --------
     >>> parse_properties(b"# made by hand\nbroker.id=0\ncluster.id : a\\u002db\n")
     {'broker.id': '0', 'cluster.id': 'a-b'}
     """
@@ -148,7 +99,7 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield properties lines: continued ones joined, comments and blank ones left out."""
+    """Yield properties lines: continued lines joined, comments and blank lines left out."""
     pieces: list[str] = []
     first_position = -1
     for position, raw in lines_with_positions(data):
@@ -164,7 +115,7 @@ def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
         if continues and not at_end:
             continue
         whole = "".join(pieces)
-        if whole or continues:  # the file ends in a backslash: even "" is a line
+        if whole or continues:  # if the file ends in a backslash, even "" is a line
             yield first_position, whole
         pieces, first_position = [], -1
     if any(pieces):
@@ -172,7 +123,7 @@ def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _unescaped(text: str, position: int) -> str:
-    r"""Replace ``\n``, ``\u0041`` and the like; a backslash before any other character goes."""
+    r"""Replace ``\n``, ``\u0041`` and the like; drop a backslash before any other character."""
     if "\\" not in text:
         return text
     out = []

@@ -1,7 +1,7 @@
-"""JSON that somebody else may have written: bounded in size and in depth.
+"""Parse JSON from untrusted files, with limits on size and depth.
 
-Plans, journals and saved steps lie in files that other users may be able to write.  A parser that
-takes any depth ends in a RecursionError, one that takes any size in all the memory there is.
+Other users may be able to write the files that hold plans, journals and saved steps. A parser
+without limits ends in a RecursionError, or uses all memory.
 """
 
 from __future__ import annotations
@@ -10,36 +10,20 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-#: A plan of 100,000 files has some 70 MB.
+#: A plan of 100,000 files has about 70 MB.
 MAX_JSON_BYTES = 256 << 20
-#: What this package writes has at most 7 levels.
+#: Files that this package writes have at most 7 levels.
 MAX_JSON_DEPTH = 32
 
 
 def parse_json(
     data: str | bytes, *, object_hook: Callable[[dict[str, Any]], Any] | None = None
 ) -> Any:
-    """Parse JSON of at most `MAX_JSON_BYTES` and `MAX_JSON_DEPTH`.
+    """Parse JSON of at most `MAX_JSON_BYTES` and `MAX_JSON_DEPTH`; bytes are UTF-8.
 
-    Parameters
-    ----------
-    data : str or bytes
-        The text; bytes are UTF-8.
-    object_hook : callable, optional
-        As of `json.loads`.
+    `object_hook` is that of `json.loads`. Raises ValueError for invalid JSON, or one that is too
+    large or too deep.
 
-    Returns
-    -------
-    object
-        JSON's own types, or what the hook makes of objects.
-
-    Raises
-    ------
-    ValueError
-        If it is no JSON, or too large, or too deep.
-
-    Examples
-    --------
     >>> parse_json('{"offsets": [1, 2]}')
     {'offsets': [1, 2]}
     """

@@ -1,7 +1,7 @@
-"""Leader epochs of a partition: which offsets were written under which leader.
+"""Leader epochs of a partition: the ranges of offsets written under each leader.
 
-The content of a ``leader-epoch-checkpoint``, and how it changes as a log grows and is cut. Each
-entry is an epoch and the first offset written in it; epochs and start offsets rise.
+The content of a ``leader-epoch-checkpoint``, and how it changes as a log grows and is truncated.
+Each entry is an epoch and the first offset written in it; epochs and start offsets rise.
 
 Source: Kafka 2.4.0 ``LeaderEpochFileCache``; 3.9.0 the same in Java.
 """
@@ -21,31 +21,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: What `LeaderEpochs.end_offset_for` answers where nothing is known.
+#: The result of `LeaderEpochs.end_offset_for` for an unknown epoch.
 UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET = -1, -1
 
 
 class LeaderEpochs:
-    """The leader epochs of a partition.
+    """The leader epochs of a partition, from the (epoch, start offset) pairs of a checkpoint.
 
-    Parameters
-    ----------
-    entries : iterable of (int, int)
-        Epochs and their start offsets as a checkpoint has them; default: none. They are assigned
-        one after the other, so that an entry which breaks the order removes those it contradicts.
+    Entries are assigned one after the other: an entry that breaks the order removes those it
+    contradicts, while 2.4 takes a checkpoint as it is. Raises `InvalidLeaderEpochError` if an epoch
+    or an offset is negative.
 
-    Raises
-    ------
-    InvalidLeaderEpochError
-        If an epoch or an offset is negative.
+    Source: Kafka 3.9.0 ``LeaderEpochFileCache``.
 
-    Notes
-    -----
-    Source: Kafka 3.9.0 ``LeaderEpochFileCache``. 2.4 takes a checkpoint as it is, also one whose
-    entries contradict each other.
 
-    Examples
-    --------
     >>> epochs = LeaderEpochs([(2, 6), (3, 8)])
     >>> epochs.epoch_for_offset(7), epochs.end_offset_for(2, log_end_offset=20)
     (2, (2, 8))
@@ -58,37 +47,22 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
-        """What `checkpoints.pack_leader_epoch_checkpoint` writes: epochs and starts, rising."""
+        """Rising (epoch, start offset) pairs, for `checkpoints.pack_leader_epoch_checkpoint`."""
         return tuple(self._entries)
 
     @property
     def latest_epoch(self) -> int | None:
-        """The last epoch that has offsets, or will have the next; None if none is known."""
+        """The last epoch, which may have no offsets yet; None if no epoch is known."""
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Say in which epoch the offsets from one on are written.
+        """Set the epoch in which the offsets from `start_offset` on are written.
 
-        Parameters
-        ----------
-        epoch : int
-            Of the leader.
-        start_offset : int
-            The first offset in it. Of the latest epoch a later one changes nothing.
+        A later start of the latest epoch changes nothing. Otherwise an entry is added, entries that
+        it contradicts (with this or a higher epoch, or from this offset on) are removed, and the
+        result is True: a broker then writes the checkpoint. Raises `InvalidLeaderEpochError` if the
+        epoch or the offset is negative.
 
-        Returns
-        -------
-        bool
-            Whether an entry was added: a broker writes the checkpoint then. Entries that it
-            contradicts, of this or a higher epoch or from this offset on, are gone.
-
-        Raises
-        ------
-        InvalidLeaderEpochError
-            If the epoch or the offset is negative.
-
-        Notes
-        -----
         Source: Kafka 3.9.0 ``LeaderEpochFileCache.assign``.
         """
         if epoch < 0 or start_offset < 0:
@@ -104,23 +78,11 @@ class LeaderEpochs:
         return True
 
     def assign_many(self, headers: NDArray[np.void], *, first_epoch: int = 0) -> bool:
-        """Take the epochs of a log's batches, as a recovery does.
+        """Assign the epochs of a log's batches, as recovery does.
 
-        Parameters
-        ----------
-        headers : numpy.ndarray
-            Of dtype `batch_header.BATCH_HEADER`, in the order of the log.
-        first_epoch : int
-            Epochs below are left out: `BrokerRules.first_epoch_recovered`.
-
-        Returns
-        -------
-        bool
-            Whether an entry was added.
-
-        Notes
-        -----
-        Unlike `assign`, epochs that are not above the latest one are passed over.
+        Returns whether an entry was added. `headers` are BATCH_HEADER in the order of the log.
+        Epochs below `first_epoch` (`BrokerRules.first_epoch_recovered`) and, unlike in `assign`,
+        those not above the latest are skipped.
 
         Source: Kafka 2.4.0, 3.9.0 ``LogSegment.recover``.
         """
@@ -138,32 +100,20 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> bool:
-        """Forget all epochs, as a broker does when it appends a batch of an old format.
+        """Remove all epochs, as a broker does when it appends a batch of an old format.
 
-        Returns
-        -------
-        bool
-            Whether there was any.
+        Returns whether there was any.
         """
         had_any = bool(self._entries)
         self._entries.clear()
         return had_any
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget the epochs that begin at or after an offset, where the log is cut.
+        """Remove the epochs that begin at or after the new log end offset.
 
-        Parameters
-        ----------
-        end_offset : int
-            The new log end offset, exclusive; negative changes nothing.
+        `end_offset` is exclusive; a negative one changes nothing. Returns whether an entry was
+        removed.
 
-        Returns
-        -------
-        bool
-            Whether an entry was removed.
-
-        Notes
-        -----
         Source: Kafka 2.4.0 ``LeaderEpochFileCache.truncateFromEnd``.
         """
         count = len(self._entries)
@@ -172,20 +122,11 @@ class LeaderEpochs:
         return len(self._entries) < count
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget the epochs that end at or before an offset, where the log begins now.
+        """Remove the epochs that end at or before the new log start offset.
 
-        Parameters
-        ----------
-        start_offset : int
-            The new log start offset, inclusive: the epoch that holds it begins there now.
+        The epoch that holds `start_offset` (inclusive) begins there afterwards. Returns whether an
+        entry was changed or removed.
 
-        Returns
-        -------
-        bool
-            Whether an entry was changed or removed.
-
-        Notes
-        -----
         Source: Kafka 2.4.0 ``LeaderEpochFileCache.truncateFromStart``.
         """
         slot = self._slot_of_offset(start_offset)
@@ -198,44 +139,23 @@ class LeaderEpochs:
         return True
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """Find the epoch that an offset was, or would be, written in.
+        """Return the epoch that an offset was, or would be, written in.
 
-        Parameters
-        ----------
-        offset : int
-            Any.
+        Returns None before the first start offset.
 
-        Returns
-        -------
-        int or None
-            None before the first start offset.
-
-        Notes
-        -----
         Source: Kafka 3.9.0 ``LeaderEpochFileCache.epochForOffset``.
         """
         slot = self._slot_of_offset(offset)
         return None if slot < 0 else self._entries[slot].epoch
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Find where an epoch ends, as a follower or a consumer asks to find out what diverged.
+        """Return where an epoch ends, for a follower or a consumer that looks for a divergence.
 
-        Parameters
-        ----------
-        requested_epoch : int
-            -1 is undefined.
-        log_end_offset : int
-            Exclusive: the end of the latest epoch.
+        The result is the largest epoch up to the requested one, and its exclusive end: the start of
+        the next epoch, or `log_end_offset` (exclusive) for the latest one. If all known epochs are
+        higher, it is the requested epoch and the first start offset. If all are lower, or none is
+        known or requested (-1), it is (-1, -1).
 
-        Returns
-        -------
-        tuple of int
-            The largest epoch up to the requested one, and its end, exclusive: the start of the
-            next. The requested epoch itself and the first start offset where all known ones are
-            higher; (-1, -1) where all are lower, or none is known or asked for.
-
-        Notes
-        -----
         Source: Kafka 2.4.0 ``LeaderEpochFileCache.endOffsetFor``.
         """
         if requested_epoch == UNDEFINED_EPOCH or not self._entries:
@@ -249,5 +169,5 @@ class LeaderEpochs:
         return epoch, self._entries[slot].start_offset
 
     def _slot_of_offset(self, offset: int) -> int:
-        """Return the slot of the epoch that holds an offset; -1 if none does."""
+        """Return the slot of the epoch that holds an offset; -1 if there is none."""
         return bisect_right(self._entries, offset, key=lambda entry: entry.start_offset) - 1

@@ -1,6 +1,6 @@
 """ListOffsets, API key 2: the request that asks a broker for offsets by time, and its response.
 
-What stands before them on the wire is in `list_offsets_header`::
+Their headers are in `list_offsets_header`::
 
     request               replica_id int32 | isolation_level int8 (from 2) | topics
                           | timeout_ms int32 (from 10)
@@ -15,10 +15,10 @@ What stands before them on the wire is in `list_offsets_header`::
                           | timestamp int64 (from 1) | offset int64 (from 1)
                           | leader_epoch int32 (from 4)
 
-The numbers are versions of the request.  From 6 on it is flexible: every structure ends in tagged
-fields, of which none is defined.  Strings and arrays are those of `protocol`.
+The numbers are versions of the request. From version 6 on it is flexible: every structure ends with
+tagged fields, of which none is defined. Strings and arrays are those of `protocol`.
 
-``docs/formats/list_offsets.md`` has what each version brought, and the odd cases.
+``docs/formats/list_offsets.md`` has the changes of each version, and the odd cases.
 
 Source: Kafka 3.9.1 (versions 0 to 9), 4.1.1 (1 to 10), 4.2.0 (1 to 11) ``ListOffsetsRequest.json``,
 ``ListOffsetsResponse.json``.
@@ -69,7 +69,7 @@ UNKNOWN_EPOCH = -1
 
 
 class ListOffsetsPartition(NamedTuple):
-    """What is asked about a partition.
+    """The request for one partition.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ class ListOffsetsPartition(NamedTuple):
     timestamp : int
         ms since 1970, or a special timestamp.
     current_leader_epoch : int
-        What the client takes for the leader's epoch; -1 none, and before version 4.
+        The leader's epoch as the client knows it; -1: none, or a version before 4.
     max_num_offsets : int
-        How many offsets are wanted at most; only version 0.
+        Largest number of offsets to return; only version 0.
     """
 
     partition_index: int
@@ -90,7 +90,7 @@ class ListOffsetsPartition(NamedTuple):
 
 
 class ListOffsetsTopic(NamedTuple):
-    """What is asked about a topic."""
+    """The request for one topic."""
 
     name: str
     partitions: tuple[ListOffsetsPartition, ...]
@@ -102,9 +102,9 @@ class ListOffsetsRequest(NamedTuple):
     Parameters
     ----------
     topics : tuple of ListOffsetsTopic
-        What is asked.
+        The requests by topic.
     replica_id : int
-        Of the broker that asks; -1 for a consumer, -2 for debugging.
+        Of the broker that sends the request; -1 for a consumer, -2 for debugging.
     isolation_level : int
         0 read_uncommitted, 1 read_committed; from version 2 on.
     timeout_ms : int
@@ -118,20 +118,20 @@ class ListOffsetsRequest(NamedTuple):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """What is answered about a partition.
+    """The response for one partition.
 
     Parameters
     ----------
     partition_index : int
         The partition.
     error_code : int
-        Kafka's number; 0 none.
+        Kafka's error code; 0 for none.
     timestamp : int
-        Of the record found, ms since 1970; -1 none, and in version 0.
+        Of the record found, ms since 1970; -1: none, or version 0.
     offset : int
-        Of the record found; -1 none, and in version 0.
+        Of the record found; -1: none, or version 0.
     leader_epoch : int
-        Of the record found; -1 none, and before version 4.
+        Of the record found; -1: none, or a version before 4.
     old_style_offsets : tuple of int
         Descending; only version 0.
     """
@@ -145,7 +145,7 @@ class ListOffsetsPartitionResponse(NamedTuple):
 
 
 class ListOffsetsTopicResponse(NamedTuple):
-    """What is answered about a topic."""
+    """The response for one topic."""
 
     name: str
     partitions: tuple[ListOffsetsPartitionResponse, ...]
@@ -157,9 +157,9 @@ class ListOffsetsResponse(NamedTuple):
     Parameters
     ----------
     topics : tuple of ListOffsetsTopicResponse
-        The answers.
+        The responses by topic.
     throttle_time_ms : int
-        How long the client is held back by a quota; from version 2 on.
+        How long a quota delays the client, ms; from version 2 on.
     """
 
     topics: tuple[ListOffsetsTopicResponse, ...]
@@ -167,20 +167,21 @@ class ListOffsetsResponse(NamedTuple):
 
 
 def pack_request(request: ListOffsetsRequest, version: int) -> bytes:
-    """Write a request, without header.
+    """Return the bytes of a request, without its header.
 
     Parameters
     ----------
     request : ListOffsetsRequest
-        Leader epochs and the timeout are left out of versions that do not have them, as Kafka does.
+        Leader epochs and the timeout are left out of versions without these fields, as in Kafka.
     version : int
-        0 to 11. Whether it takes the timestamps is not checked; see `FIRST_VERSION_WITH`.
+        0 to 11. The function does not check that the version allows the timestamps; see
+        `FIRST_VERSION_WITH`.
 
     Raises
     ------
     FieldValueError
-        If a field cannot hold its value, or the version has no field for an isolation level or a
-        number of offsets that is set.
+        If a value does not fit its field, or the version has no field for the isolation level or
+        the number of offsets.
     UnsupportedFormatError
         If the version is another.
 
@@ -204,7 +205,7 @@ def pack_request(request: ListOffsetsRequest, version: int) -> bytes:
 
 
 def _put_topic(writer: ProtocolWriter, topic: ListOffsetsTopic, version: int) -> None:
-    """Write what is asked about a topic."""
+    """Write the request for one topic."""
     writer.string("topic", topic.name)
     writer.array(
         "partitions", topic.partitions, lambda partition: _put_partition(writer, partition, version)
@@ -213,7 +214,7 @@ def _put_topic(writer: ProtocolWriter, topic: ListOffsetsTopic, version: int) ->
 
 
 def _put_partition(writer: ProtocolWriter, partition: ListOffsetsPartition, version: int) -> None:
-    """Write what is asked about a partition."""
+    """Write the request for one partition."""
     writer.int32("partition", partition.partition_index)
     if version >= FIRST_VERSION_WITH_EPOCHS:
         writer.int32("current leader epoch", partition.current_leader_epoch)
@@ -231,7 +232,7 @@ def parse_request(data: bytes, version: int) -> ListOffsetsRequest:
     Parameters
     ----------
     data : bytes
-        The request behind its header. Bytes behind its fields are not looked at, as in Kafka.
+        The request after its header. Extra bytes are ignored, as in Kafka.
     version : int
         0 to 11, from the header.
 
@@ -259,7 +260,7 @@ def parse_request(data: bytes, version: int) -> ListOffsetsRequest:
 
 
 def _take_topic(reader: ProtocolReader, version: int) -> ListOffsetsTopic:
-    """Take what is asked about a topic."""
+    """Read the request for one topic."""
     name = reader.string("topic")
     partitions = reader.array("partitions", lambda: _take_partition(reader, version))
     reader.tagged_fields("tagged field")
@@ -267,7 +268,7 @@ def _take_topic(reader: ProtocolReader, version: int) -> ListOffsetsTopic:
 
 
 def _take_partition(reader: ProtocolReader, version: int) -> ListOffsetsPartition:
-    """Take what is asked about a partition."""
+    """Read the request for one partition."""
     index = reader.int32("partition")
     epoch = UNKNOWN_EPOCH
     if version >= FIRST_VERSION_WITH_EPOCHS:
@@ -279,19 +280,19 @@ def _take_partition(reader: ProtocolReader, version: int) -> ListOffsetsPartitio
 
 
 def pack_response(response: ListOffsetsResponse, version: int) -> bytes:
-    """Write a response, without header.
+    """Return the bytes of a response, without its header.
 
     Parameters
     ----------
     response : ListOffsetsResponse
-        The throttle time is left out of versions that do not have it, as Kafka does.
+        The throttle time is left out of versions without this field, as in Kafka.
     version : int
         Of the request, 0 to 11.
 
     Raises
     ------
     FieldValueError
-        If a field cannot hold its value, or the version has no field for an answer that is set.
+        If a value does not fit its field, or the version has no field for it.
     UnsupportedFormatError
         If the version is another.
     """
@@ -308,7 +309,7 @@ def pack_response(response: ListOffsetsResponse, version: int) -> bytes:
 def _put_topic_response(
     writer: ProtocolWriter, topic: ListOffsetsTopicResponse, version: int
 ) -> None:
-    """Write what is answered about a topic."""
+    """Write the response for one topic."""
     writer.string("topic", topic.name)
     writer.array(
         "partitions",
@@ -321,7 +322,7 @@ def _put_topic_response(
 def _put_partition_response(
     writer: ProtocolWriter, partition: ListOffsetsPartitionResponse, version: int
 ) -> None:
-    """Write what is answered about a partition."""
+    """Write the response for one partition."""
     writer.int32("partition", partition.partition_index)
     writer.int16("error code", partition.error_code)
     if version == 0:
@@ -348,7 +349,7 @@ def parse_response(data: bytes, version: int) -> ListOffsetsResponse:
     Parameters
     ----------
     data : bytes
-        The response behind its header. Bytes behind its fields are not looked at, as in Kafka.
+        The response after its header. Extra bytes are ignored, as in Kafka.
     version : int
         Of the request, 0 to 11.
 
@@ -372,7 +373,7 @@ def parse_response(data: bytes, version: int) -> ListOffsetsResponse:
 
 
 def _take_topic_response(reader: ProtocolReader, version: int) -> ListOffsetsTopicResponse:
-    """Take what is answered about a topic."""
+    """Read the response for one topic."""
     name = reader.string("topic")
     partitions = reader.array("partitions", lambda: _take_partition_response(reader, version))
     reader.tagged_fields("tagged field")
@@ -380,7 +381,7 @@ def _take_topic_response(reader: ProtocolReader, version: int) -> ListOffsetsTop
 
 
 def _take_partition_response(reader: ProtocolReader, version: int) -> ListOffsetsPartitionResponse:
-    """Take what is answered about a partition."""
+    """Read the response for one partition."""
     index, error_code = reader.int32("partition"), reader.int16("error code")
     if version == 0:
         offsets = reader.array("offsets", lambda: reader.int64("offset"))
@@ -394,17 +395,17 @@ def _take_partition_response(reader: ProtocolReader, version: int) -> ListOffset
 
 
 def _reader(data: bytes, version: int) -> ProtocolReader:
-    """Start to read a message of this version."""
+    """Return a reader for a message of this version."""
     check_version("ListOffsets", version, NEWEST_VERSION)
     return ProtocolReader(data, is_flexible=version >= FIRST_FLEXIBLE_VERSION)
 
 
 def _writer(version: int) -> ProtocolWriter:
-    """Start to write a message of this version."""
+    """Return a writer for a message of this version."""
     check_version("ListOffsets", version, NEWEST_VERSION)
     return ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VERSION)
 
 
 def _no_field(name: str, version: int) -> FieldValueError:
-    """Build the error for a value that would be lost without a word."""
+    """Return the error for a value that would be lost silently."""
     return FieldValueError(f"ListOffsets version {version} has no field for {name}")

@@ -1,4 +1,4 @@
-"""What stands before a ListOffsets request or response on the wire, behind the size of both.
+"""The headers of ListOffsets requests and responses, which follow the size on the wire.
 
 ::
 
@@ -26,16 +26,9 @@ API_KEY = 2
 
 
 class RequestHeader(NamedTuple):
-    """What stands before a request.
+    """The header of a request of version 0 to 11; the response repeats `correlation_id`.
 
-    Parameters
-    ----------
-    api_version : int
-        Of the request, 0 to 11.
-    correlation_id : int
-        Comes back in the response.
-    client_id : str or None
-        How the client calls itself.
+    `client_id` is the client's name for itself.
     """
 
     api_version: int
@@ -44,22 +37,11 @@ class RequestHeader(NamedTuple):
 
 
 def pack_request_header(header: RequestHeader) -> bytes:
-    """Write what stands before a request.
+    """Return the bytes of a request's header.
 
-    Parameters
-    ----------
-    header : RequestHeader
-        The header.
+    Raises `FieldValueError` if a value does not fit its field, and `UnsupportedFormatError` if the
+    version is not 0 to 11.
 
-    Raises
-    ------
-    FieldValueError
-        If a field cannot hold its value.
-    UnsupportedFormatError
-        If the version is not 0 to 11.
-
-    Examples
-    --------
     >>> pack_request_header(RequestHeader(1, 7, "me")).hex(" ", -2)
     '0002 0001 0000 0007 0002 6d65'
     """
@@ -75,26 +57,10 @@ def pack_request_header(header: RequestHeader) -> bytes:
 
 
 def parse_request_header(data: bytes) -> tuple[RequestHeader, int]:
-    """Parse what stands before a request.
+    """Return the header of a request, and the position at which the request starts.
 
-    Parameters
-    ----------
-    data : bytes
-        Header and request, without their size.
-
-    Returns
-    -------
-    header : RequestHeader
-        The header.
-    position : int
-        Where the request starts.
-
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole.
-    UnsupportedFormatError
-        If the request is not ListOffsets, version 0 to 11.
+    `data` is header and request, without the size. Raises `CorruptionError` if a field is
+    incomplete, and `UnsupportedFormatError` for anything but ListOffsets, version 0 to 11.
     """
     reader = ProtocolReader(data)
     api_key, api_version = reader.int16("api key"), reader.int16("api version")
@@ -111,21 +77,10 @@ def parse_request_header(data: bytes) -> tuple[RequestHeader, int]:
 
 
 def pack_response_header(correlation_id: int, version: int) -> bytes:
-    """Write what stands before a response.
+    """Return the bytes of a response's header; `version` is that of the request, 0 to 11.
 
-    Parameters
-    ----------
-    correlation_id : int
-        Of the request.
-    version : int
-        Of the request, 0 to 11.
-
-    Raises
-    ------
-    FieldValueError
-        If the number does not fit.
-    UnsupportedFormatError
-        If the version is another.
+    Raises `FieldValueError` if the correlation id is out of range, and `UnsupportedFormatError` for
+    another version.
     """
     check_version("ListOffsets response", version, NEWEST_VERSION)
     writer = ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VERSION)
@@ -135,28 +90,11 @@ def pack_response_header(correlation_id: int, version: int) -> bytes:
 
 
 def parse_response_header(data: bytes, version: int) -> tuple[int, int]:
-    """Parse what stands before a response.
+    """Return the correlation id of a response, and the position at which the response starts.
 
-    Parameters
-    ----------
-    data : bytes
-        Header and response, without their size.
-    version : int
-        Of the request, 0 to 11.
-
-    Returns
-    -------
-    correlation_id : int
-        Of the request.
-    position : int
-        Where the response starts.
-
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole.
-    UnsupportedFormatError
-        If the version is another.
+    `data` is header and response, without the size; `version` is that of the request, 0 to 11.
+    Raises `CorruptionError` if a field is incomplete, and `UnsupportedFormatError` for another
+    version.
     """
     check_version("ListOffsets response", version, NEWEST_VERSION)
     reader = ProtocolReader(data, is_flexible=version >= FIRST_FLEXIBLE_VERSION)

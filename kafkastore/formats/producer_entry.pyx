@@ -1,9 +1,9 @@
-"""What is known of one producer, how a batch changes it, and when a batch does not fit.
+"""The state of one producer, how a batch changes it, and when a batch does not fit.
 
-`replay` takes in batches that are in the log, `prepare` judges batches that are not. Both say which
-transactions begin and end; what becomes of these is `producer_state.ProducerState`'s part.
+`replay` applies batches of the log, and `prepare` checks batches before they are appended. Both
+return which transactions begin and end; `producer_state.ProducerState` keeps track of these.
 
-Sequences go on with 0 behind 2^31 - 1. Numbers that no sound batch has wrap as in Java.
+After sequence 2^31 - 1 follows 0. Numbers that no valid batch has wrap as in Java.
 
 Source: Kafka 2.4.0 and 3.9.0 ``ProducerStateEntry``, ``ProducerAppendInfo``, ``BatchMetadata``;
 ``DefaultRecordBatch.incrementSequence``, ``decrementSequence``.
@@ -58,14 +58,7 @@ cdef struct Rules:
 class BatchMetadata(NamedTuple):
     """One of the last batches of a producer.
 
-    Parameters
-    ----------
-    first_sequence, last_sequence : int
-        Of its records; -1 for none.
-    first_offset, last_offset : int
-        The same, inclusive.
-    timestamp : int
-        The largest in it, ms.
+    Sequences are -1 for none; offsets are inclusive; `timestamp` is the largest of the batch, ms.
     """
 
     first_sequence: int
@@ -78,16 +71,7 @@ class BatchMetadata(NamedTuple):
 class TransactionStep(NamedTuple):
     """The begin or the end of a transaction.
 
-    Parameters
-    ----------
-    producer_id : int
-        Whose transaction it is.
-    first_offset : int
-        Of the transaction.
-    last_offset : int or None
-        Of the marker that ends it; None where it begins.
-    is_aborted : bool
-        Whether the marker says so.
+    `last_offset` is that of the marker that ends it; None at its begin.
     """
 
     producer_id: int
@@ -101,7 +85,7 @@ cdef inline int32_t offset_delta_of(const BatchHeader* header) noexcept nogil:
 
 
 cdef inline int32_t last_sequence_of(const BatchHeader* header) noexcept nogil:
-    """The sequence of a batch's last record."""
+    """Return the sequence of a batch's last record."""
     cdef uint32_t sequence = header.base_sequence, delta = offset_delta_of(header)
     if header.base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
@@ -111,7 +95,7 @@ cdef inline int32_t last_sequence_of(const BatchHeader* header) noexcept nogil:
 
 
 cdef inline int32_t first_sequence_of(const LastBatch* batch) noexcept nogil:
-    """The sequence of a batch's first record."""
+    """Return the sequence of a batch's first record."""
     cdef uint32_t last = batch.last_sequence, delta = batch.offset_delta
     if batch.last_sequence < batch.offset_delta:
         return <int32_t> (<uint32_t> INT32_MAX - (delta - last) + 1)
@@ -119,15 +103,10 @@ cdef inline int32_t first_sequence_of(const LastBatch* batch) noexcept nogil:
 
 
 cdef class ProducerEntry:
-    """What is known of one producer; the batches that are remembered are all of its last epoch.
+    """The state of one producer; the remembered batches are all of its last epoch.
 
-    Parameters
-    ----------
-    producer_epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, \
-current_txn_first_offset : int
-        As a producer snapshot has them; default: nothing is known.
-    always_has_batch : bool
-        Take the entry's batch for one even if it has no offset, as up to 2.4.0.
+    The fields are those of a producer snapshot; default: nothing is known. `always_has_batch`
+    counts the entry's batch even if it has no offset, as up to 2.4.0.
     """
 
     cdef int16_t producer_epoch
@@ -155,22 +134,22 @@ current_txn_first_offset : int
 
     @property
     def current_txn_first_offset(self):
-        """Where the open transaction begins; None if none is open."""
+        """First offset of the open transaction; None if none is open."""
         return self.first_offset if self.has_transaction else None
 
     def last_batches(self):
-        """Return the batches that are told again when they come twice, the newest last."""
+        """Return the batches with which duplicates are detected, the newest last."""
         cdef int i
         return tuple([self.told(i) for i in range(self.count)])
 
     def last_timestamp(self, *, bint markers_count):
-        """Return the time of the last sign of life, ms; -1 if none is known."""
+        """Return the time of the producer's last activity, ms; -1 if none is known."""
         if markers_count:
             return self.timestamp
         return self.batches[self.count - 1].timestamp if self.count else -1
 
     def snapshot_fields(self, *, bint markers_count):
-        """Return what a producer snapshot has of it behind the producer id."""
+        """Return the fields of a producer snapshot after the producer id."""
         last_batch = (NO_SEQUENCE, -1, 0)
         if self.count:
             batch = self.batches[self.count - 1]
@@ -181,7 +160,7 @@ current_txn_first_offset : int
         )
 
     def go_on_with(self, ProducerEntry appended not None):
-        """Take in what came of an append, which began with `without_batches`."""
+        """Apply the result of an append that started with `without_batches`."""
         cdef int i
         self.begin_epoch(appended.producer_epoch)
         for i in range(appended.count):
@@ -192,7 +171,7 @@ current_txn_first_offset : int
         self.first_offset = appended.first_offset
 
     cdef ProducerEntry without_batches(self):
-        """A copy that knows of no batch: what an append begins with."""
+        """Return a copy without batches, with which an append starts."""
         cdef ProducerEntry copy = ProducerEntry.__new__(ProducerEntry)
         copy.producer_epoch = self.producer_epoch
         copy.coordinator_epoch = self.coordinator_epoch
@@ -210,7 +189,7 @@ current_txn_first_offset : int
         )
 
     cdef int slot_of_duplicate(self, const BatchHeader* header) noexcept:
-        """The batch that has just the sequences of this one; -1 if none."""
+        """Return the slot of the batch with exactly these sequences; -1 if there is none."""
         cdef int i
         cdef int32_t last_sequence = last_sequence_of(header)
         if header.producer_epoch != self.producer_epoch:
@@ -234,7 +213,7 @@ current_txn_first_offset : int
         self.count += 1
 
     cdef inline bint take_data(self, const BatchHeader* header) noexcept:
-        """Take in a batch of records; True if a transaction begins with it."""
+        """Apply a batch of records; return whether a transaction begins with it."""
         self.begin_epoch(header.producer_epoch)
         self.remember(LastBatch(header.last_offset, header.max_timestamp,
                                 last_sequence_of(header), offset_delta_of(header)))
@@ -246,7 +225,7 @@ current_txn_first_offset : int
         return True
 
     cdef void take_marker(self, const BatchHeader* header, int32_t coordinator_epoch) noexcept:
-        """Take in the end of a transaction; the marker's time is its batch's."""
+        """Apply the end of a transaction; the marker's time is its batch's."""
         self.begin_epoch(header.producer_epoch)
         self.coordinator_epoch = coordinator_epoch
         self.timestamp = header.max_timestamp
@@ -254,30 +233,12 @@ current_txn_first_offset : int
 
 
 def replay(dict entries not None, headers not None, controls not None, rules not None):
-    """Take in batches that are in the log.
+    """Apply batches of the log to `entries` (by producer id).
 
-    Parameters
-    ----------
-    entries : dict of int to ProducerEntry
-        By producer id; changed.
-    headers : numpy.ndarray
-        Of dtype `batch_header.BATCH_HEADER`.
-    controls : sequence of ControlRecord or None
-        The record of each control batch among them; None for one without.
-    rules : BrokerRules
-        Those of the broker.
-
-    Returns
-    -------
-    steps : list of TransactionStep
-        In the order of the log.
-    refusal : ProducerStateError or None
-        Why a broker would not load these batches; all are taken in nevertheless.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many control records as control batches.
+    `headers` are BATCH_HEADER; `controls` has the record of each control batch among them, None for
+    one without. Returns the steps in the order of the log, and the error for which a broker would
+    not load these batches, or None; all are applied anyway. Raises ValueError if the number of
+    control records is wrong.
     """
     cdef const uint8_t[::1] header_bytes = _bytes_of(headers, controls)
     cdef const BatchHeader* header
@@ -307,32 +268,13 @@ def replay(dict entries not None, headers not None, controls not None, rules not
 def prepare(
     dict entries not None, headers not None, controls not None, rules not None, str origin not None
 ):
-    """Judge batches that are about to be appended together.
+    """Check batches that are about to be appended together; `entries` do not change.
 
-    Parameters
-    ----------
-    entries : dict of int to ProducerEntry
-        By producer id; not changed.
-    headers, controls, rules
-        As in `replay`.
-    origin : {"client", "coordinator", "replication"}
-        Who sends them.
-
-    Returns
-    -------
-    appended : dict of int to ProducerEntry
-        What the entries go on with.
-    steps : list of TransactionStep
-        In the order of the batches.
-    duplicate : BatchMetadata or None
-        The batch in the log that one of a client's repeats; the rest is not looked at.
-
-    Raises
-    ------
-    ProducerStateError
-        If a batch is refused.
-    ValueError
-        If there are not as many control records as control batches, or of an unknown origin.
+    Arguments are as in `replay`; `origin` is ``client``, ``coordinator`` or ``replication``.
+    Returns the changed entries by producer id, the steps in the order of the batches, and the batch
+    in the log that a client's batch repeats, or None; batches after a duplicate are not checked.
+    Raises `ProducerStateError` if a batch is refused, and ValueError for a wrong number of control
+    records or an unknown origin.
     """
     cdef const uint8_t[::1] header_bytes = _bytes_of(headers, controls)
     cdef const BatchHeader* header
@@ -378,7 +320,7 @@ cdef inline bint _has_producer(const BatchHeader* header) noexcept nogil:
 
 
 cdef const uint8_t[::1] _bytes_of(headers, controls):
-    """The bytes of headers; checks that there is a control record for each control batch."""
+    """Return the bytes of headers; check that there is a control record for each control batch."""
     cdef const uint8_t[::1] header_bytes = bytes_of(np.ascontiguousarray(headers))
     cdef const BatchHeader* header
     cdef const BatchHeader* end
@@ -402,7 +344,7 @@ cdef Rules _rules(rules):
 
 
 cdef ProducerEntry _unknown():
-    """The entry of a producer of which nothing is known."""
+    """Return the entry of an unknown producer."""
     cdef ProducerEntry entry = ProducerEntry.__new__(ProducerEntry)
     entry.producer_epoch = NO_EPOCH
     entry.coordinator_epoch = -1
@@ -411,7 +353,7 @@ cdef ProducerEntry _unknown():
 
 
 cdef inline bint _ends_transaction(control):
-    """Whether a control record is a marker."""
+    """Return whether a control record is a transaction marker."""
     if control is None:
         return False
     cdef int control_type = control.type
@@ -425,7 +367,7 @@ cdef inline int32_t _coordinator_epoch(control):
 cdef inline int32_t _last_sequence(
     ProducerEntry entry, ProducerEntry current, int16_t producer_epoch
 ) noexcept:
-    """The last sequence of an epoch, in this append or else before it."""
+    """Return the last sequence of an epoch, in this append or else before it."""
     if not entry.count and entry.producer_epoch == current.producer_epoch:
         entry = current
     if not entry.count or entry.producer_epoch != producer_epoch:
@@ -437,7 +379,7 @@ cdef void _take(
     ProducerEntry entry, ProducerEntry current, const BatchHeader* header, control,
     const Rules* rules, list steps
 ) except *:
-    """Take a batch into an entry, and note what it begins or ends."""
+    """Apply a batch to an entry, and add the steps that it begins or ends."""
     cdef bint is_begun, is_aborted
     cdef int32_t sequence
     if not header.attributes & CONTROL_FLAG:
@@ -446,7 +388,7 @@ cdef void _take(
                 TransactionStep(header.producer_id, header.base_offset, None, False)
             )
         return
-    # A control batch without its record: compaction has taken the whole transaction.
+    # A control batch without its record: compaction has removed the whole transaction.
     if not _ends_transaction(control):
         return
     is_aborted = <int> control.type == ABORT
@@ -469,7 +411,10 @@ cdef object _objection(
     ProducerEntry entry, ProducerEntry current, const BatchHeader* header, control, Origin origin,
     const Rules* rules
 ):
-    """Why a batch is refused behind the others of its append, `entry`, and those before it."""
+    """Return why a batch is refused, or None.
+
+    `entry` holds the earlier batches of its append, and `current` those of the log.
+    """
     if header.attributes & CONTROL_FLAG:
         if control is None:
             return None
@@ -504,7 +449,7 @@ cdef object _objection(
 cdef object _wrong_sequence(
     ProducerEntry entry, ProducerEntry current, const BatchHeader* header, const Rules* rules
 ):
-    """Why the sequence of a batch does not follow the one before."""
+    """Return the error for a sequence that does not follow the one before; None if it does."""
     cdef int32_t expected, last_sequence = _last_sequence(entry, current, header.producer_epoch)
     if header.producer_epoch != entry.producer_epoch:
         if header.base_sequence == 0:

@@ -1,6 +1,6 @@
-"""Producer snapshots, ``<offset>.snapshot``: what a broker knew of the producers at an offset.
+"""Producer snapshots, ``<offset>.snapshot``: the state of the producers at an offset.
 
-Big-endian; offset in the name is the first that the snapshot does not cover::
+Big-endian; the offset in the name is the first that the snapshot does not cover::
 
     byte   0         2       6       10
            +---------+-------+-------+---------+---------+-----
@@ -20,8 +20,8 @@ Big-endian; offset in the name is the first that the snapshot does not cover::
            +-----------+-------------------+--------------------------+
              int64       int32               int64
 
-The checksum is a CRC-32C over everything behind it.  Not to be mixed up with KRaft's snapshots,
-``<offset>-<epoch>.checkpoint``, which are logs.
+The checksum is a CRC-32C over all bytes after it. KRaft's snapshots,
+``<offset>-<epoch>.checkpoint``, are a different format: they are logs.
 
 ``docs/formats/producer_snapshot.md`` has the meaning of each field and the odd cases.
 
@@ -68,32 +68,16 @@ ENTRY_SIZE = PRODUCER_ENTRY_ON_DISK.itemsize
 
 
 def parse(data: bytes) -> NDArray[np.void]:
-    """Parse a producer snapshot.
+    """Parse a producer snapshot into PRODUCER_ENTRY, in the order of the file.
 
-    Parameters
-    ----------
-    data : bytes
-        The file. What follows the last entry is part of the checksum and else not looked at.
+    -1 stands for none: no batch known (`last_sequence`, `last_offset`), no marker seen
+    (`coordinator_epoch`), no open transaction (`current_txn_first_offset`). Bytes after the last
+    entry are part of the checksum and otherwise ignored. Raises `CorruptCheckpointError` for a file
+    that a broker refuses: it deletes the file and continues with an older snapshot or from the
+    start of the log.
 
-    Returns
-    -------
-    numpy.ndarray
-        Of dtype `PRODUCER_ENTRY`, in the order of the file. -1 stands for none: no batch known
-        (`last_sequence`, `last_offset`), no marker seen (`coordinator_epoch`), no transaction open
-        (`current_txn_first_offset`).
-
-    Raises
-    ------
-    CorruptCheckpointError
-        Where a broker refuses the file: it then deletes it, and goes on with an older snapshot or
-        the log from its start.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``ProducerStateManager.readSnapshot``.
 
-    Examples
-    --------
     >>> parse(pack([(7, 0, 9, 96, 0, 1600000000000, 0, 96)])).tolist()
     [(7, 0, 9, 96, 0, 1600000000000, 0, 96)]
     """
@@ -127,18 +111,10 @@ def parse(data: bytes) -> NDArray[np.void]:
 
 
 def whole_entries(data: bytes) -> NDArray[np.void]:
-    """Decode the entries of a snapshot that `parse` refuses, as far as they are there.
+    """Decode the whole entries of a snapshot that `parse` refuses.
 
-    Parameters
-    ----------
-    data : bytes
-        The file.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of dtype `PRODUCER_ENTRY`: as many as the file says and has; none of an unknown version. If
-        the checksum is wrong, each may be.
+    Returns PRODUCER_ENTRY: as many as the file says and has, none for an unknown version. If the
+    checksum is wrong, any of them may be wrong.
     """
     count = 0
     if len(data) >= ENTRIES_AT and _int(data, VERSION_AT, CRC_AT) == VERSION:
@@ -149,20 +125,8 @@ def whole_entries(data: bytes) -> NDArray[np.void]:
 
 
 def pack(entries: ArrayLike) -> bytes:
-    """Write a producer snapshot.
+    """Return a producer snapshot of PRODUCER_ENTRY, or of tuples with its fields.
 
-    Parameters
-    ----------
-    entries : array_like
-        Of dtype `PRODUCER_ENTRY`, or a list of tuples with its fields.
-
-    Returns
-    -------
-    bytes
-        The file.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``ProducerStateManager.writeSnapshot``.
     """
     array = np.asarray(entries, PRODUCER_ENTRY)

@@ -1,9 +1,9 @@
-"""What a broker knows of a partition's producers: sequences, epochs, open transactions.
+"""The state of a partition's producers: sequences, epochs, open transactions.
 
-`ProducerState.replay` goes over a log that exists, as recovery does. `ProducerState.prepare` judges
-what is about to be appended, as a leader does, and `ProducerState.update` takes it in once it is in
-the log. Both say what the transaction index gets. What is known at an offset is what a producer
-snapshot of that offset holds: `ProducerState.entries`.
+`ProducerState.replay` scans an existing log, as recovery does. `ProducerState.prepare` checks
+batches before they are appended, as a leader does, and `ProducerState.update` applies them once
+they are in the log. Both `replay` and `update` return the new entries of the transaction index.
+`ProducerState.entries` is the content of a producer snapshot at that offset.
 
 Source: Kafka 2.4.0 and 3.9.0 ``ProducerStateManager``, ``ProducerAppendInfo``,
 ``ProducerStateEntry``, ``BatchMetadata``; ``Log.analyzeAndValidateProducerState``.
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from kafkastore.errors import ProducerStateError
     from kafkastore.formats.control_records import ControlRecord
 
-#: Where a batch comes from: a producer; the broker itself, as transaction markers and the offsets
-#: of consumer groups do; or a leader, or the log itself, where all was judged before.
+#: Where a batch comes from: a producer; the broker itself, for transaction markers and the offsets
+#: of consumer groups; or a leader or the log itself, whose batches were checked before.
 Origin = Literal["client", "coordinator", "replication"]
 
 _NO_ABORTED_TXNS = np.empty(0, ABORTED_TXN)
@@ -41,13 +41,10 @@ _NO_ABORTED_TXNS.flags.writeable = False
 
 
 class ProducerAppend:
-    """Batches that may be appended, see `ProducerState.prepare`; changes nothing by itself.
+    """Batches that were checked by `ProducerState.prepare`, for `ProducerState.update`.
 
-    Attributes
-    ----------
-    duplicate : BatchMetadata or None
-        A batch that is in the log already, the same as one of these: nothing must be written, and
-        the producer is told its offsets and timestamp.
+    `duplicate` is a batch in the log that one of these repeats, or None. With a duplicate, nothing
+    must be written, and the producer gets its offsets and timestamp.
     """
 
     __slots__ = ("_entries", "_steps", "duplicate")
@@ -64,18 +61,11 @@ class ProducerAppend:
 class ProducerState:
     """The producers of a partition up to an offset, and their transactions.
 
-    Parameters
-    ----------
-    entries : numpy.ndarray, optional
-        Of dtype `producer_snapshot.PRODUCER_ENTRY`: the state at the offset where the batches
-        begin that will be given. Default: nothing is known, as at the start of a log.
-    rules : BrokerRules
-        What a broker of a version does, see `versions.rules_of`.
-
-    Notes
-    -----
-    To truncate a log, make another state from the newest snapshot up to the new end, and replay
-    from there. A broker leaves out what is too old when it loads a snapshot: `remove_expired`.
+    `entries` (PRODUCER_ENTRY) is the state at the offset of the first batch that will be given;
+    default: no producers, as at the start of a log. `rules` is what `versions.rules_of` returns for
+    a broker's version. To truncate a log, create a new state from the newest snapshot at or before
+    the new end, and replay from there. When a broker loads a snapshot, it leaves out expired
+    producers: `remove_expired`.
     """
 
     def __init__(
@@ -97,7 +87,7 @@ class ProducerState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no producer is known, and no transaction waits for the high watermark."""
+        """Whether there are no producers, and no transactions that wait for the high watermark."""
         return not self._entries and self.first_unreplicated_offset is None
 
     @property
@@ -107,23 +97,23 @@ class ProducerState:
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins; None if none is open."""
+        """First offset of the oldest open transaction; None if none is open."""
         return self._open.first_offset()
 
     @property
     def first_unreplicated_offset(self) -> int | None:
-        """Where the first of the transactions begins whose marker is not replicated.
+        """First offset of the first transaction whose marker is not replicated.
 
-        None if there is none: if all markers so far lie below the high watermark.
+        None if all markers so far are below the high watermark.
         """
         return self._unreplicated[0][0] if self._unreplicated else None
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset that is undecided or decided by a marker that is not replicated.
+        """The first offset that is undecided, or decided by an unreplicated marker, or None.
 
-        None if there is none. The last stable offset is this if it is below the high watermark, and
-        else the high watermark; at least the log start offset.
+        The last stable offset is this offset if it is below the high watermark, otherwise the high
+        watermark; it is at least the log start offset.
 
         Source: Kafka 2.4.0 ``ProducerStateManager.firstUnstableOffset``.
         """
@@ -132,38 +122,26 @@ class ProducerState:
 
     @property
     def first_refusal(self) -> ProducerStateError | None:
-        """Why a broker would not load what was replayed, the first reason; None if it would.
+        """The first reason why a broker would not load the replayed batches; None if it would.
 
-        A broker's recovery fails on it, and does not cut the log: it has to be mended by hand.
+        A broker's recovery fails on it and does not truncate the log: it has to be repaired by
+        hand.
         """
         return self._first_refusal
 
     def last_batches(self, producer_id: int) -> tuple[BatchMetadata, ...]:
-        """Return the batches of a producer that are told again when they come twice.
+        """Return a producer's last batches, the newest last, with which duplicates are detected.
 
-        Parameters
-        ----------
-        producer_id : int
-            Any.
-
-        Returns
-        -------
-        tuple of BatchMetadata
-            Up to five of its last epoch, the newest last; of a snapshot one.
+        There are up to five of its last epoch; after loading a snapshot, one.
         """
         entry = self._entries.get(producer_id)
         return () if entry is None else entry.last_batches()
 
     def entries(self) -> NDArray[np.void]:
-        """Return what a snapshot at this offset holds.
+        """Return the PRODUCER_ENTRY array of a snapshot at this offset, by producer id.
 
-        Returns
-        -------
-        numpy.ndarray
-            Of dtype `producer_snapshot.PRODUCER_ENTRY`, by producer id; a broker's are in no order.
+        A broker's snapshot is not sorted.
 
-        Notes
-        -----
         Source: Kafka 2.4.0, 3.9.0 ``ProducerStateManager.writeSnapshot``.
         """
         markers_count = self._rules.markers_have_producer_time
@@ -178,30 +156,13 @@ class ProducerState:
     def replay(
         self, headers: NDArray[np.void], controls: Sequence[ControlRecord | None] = ()
     ) -> NDArray[np.void]:
-        """Take in batches that are in the log, as recovery does, whatever is wrong with them.
+        """Apply batches of the log, as recovery does, even if they are invalid.
 
-        Parameters
-        ----------
-        headers : numpy.ndarray
-            Of dtype `batch_header.BATCH_HEADER`: the batches that follow those before, of any
-            format.
-        controls : sequence of ControlRecord or None
-            The record of each control batch among them, in order; None for one without records. See
-            `control_records.first_control_record`.
-
-        Returns
-        -------
-        numpy.ndarray
-            Of dtype `transaction_index.ABORTED_TXN`: what the transaction index gets.
-
-        Raises
-        ------
-        ValueError
-            If there are not as many control records as control batches.
-
-        Notes
-        -----
-        The time of a marker is taken from the header of its batch, in which it is alone.
+        `headers` (BATCH_HEADER) are the next batches, of any format. `controls` has the record of
+        each control batch among them (`control_records.first_control_record`), None for one without
+        records. Returns the new ABORTED_TXN entries of the transaction index. The time of a marker
+        is that of its batch's header: a marker is the only record of its batch. Raises ValueError
+        if the number of control records is wrong.
 
         Source: Kafka 2.4.0 ``LogSegment.recover``, ``LogSegment.updateProducerState``.
         """
@@ -217,33 +178,14 @@ class ProducerState:
         *,
         origin: Origin,
     ) -> ProducerAppend:
-        """Judge batches that are about to be appended together.
+        """Check batches that are about to be appended together, without changing the state.
 
-        Parameters
-        ----------
-        headers : numpy.ndarray
-            Of dtype `batch_header.BATCH_HEADER`, with the offsets that the batches will have.
-        controls : sequence of ControlRecord or None
-            As in `replay`.
-        origin : {"client", "coordinator", "replication"}
-            Who sends them: sequences are checked of clients alone, epochs not of a leader's
-            batches.
+        `headers` (BATCH_HEADER) have the offsets that the batches will get; `controls` is as in
+        `replay`. `origin` is ``client``, ``coordinator`` or ``replication``: only a client's
+        sequences are checked, and a leader's epochs are not. With a `duplicate` in the result, the
+        batches must not be written. Raises `ProducerStateError` (a subclass) if a leader refuses
+        one of them, and then none is written; ValueError if the number of control records is wrong.
 
-        Returns
-        -------
-        ProducerAppend
-            For `update`, once the batches are in the log; nothing is changed yet. With a
-            `duplicate` they must not be written.
-
-        Raises
-        ------
-        ProducerStateError
-            If a leader refuses one of them; see its subclasses. Not one of them is written then.
-        ValueError
-            If there are not as many control records as control batches.
-
-        Notes
-        -----
         Source: Kafka 2.4.0, 3.9.0 ``Log.analyzeAndValidateProducerState``, ``ProducerAppendInfo``.
         """
         return ProducerAppend(
@@ -251,22 +193,10 @@ class ProducerState:
         )
 
     def update(self, append: ProducerAppend) -> NDArray[np.void]:
-        """Take in what has been appended.
+        """Apply appended batches: the last result of `prepare`, without a duplicate.
 
-        Parameters
-        ----------
-        append : ProducerAppend
-            The last that `prepare` made, without a duplicate.
-
-        Returns
-        -------
-        numpy.ndarray
-            Of dtype `transaction_index.ABORTED_TXN`: what the transaction index gets.
-
-        Notes
-        -----
-        Unlike in a replay, a last stable offset may be that of a transaction behind the marker,
-        which was appended with it.
+        Returns the new ABORTED_TXN entries of the transaction index. Unlike in a replay, a last
+        stable offset may be that of a transaction after the marker which was appended with it.
 
         Source: Kafka 2.4.0 ``ProducerStateManager.update``, ``lastStableOffset``, ``completeTxn``.
         """
@@ -276,37 +206,26 @@ class ProducerState:
                 self._entries[producer_id] = appended
             else:
                 entry.go_on_with(appended)
-        # Those that begin come first: Kafka looks at all of them where one ends.
+        # Begins come first: when a transaction ends, Kafka considers all that began in the append.
         steps = append._steps
         if len(steps) > 1:
             steps = sorted(steps, key=lambda step: step.last_offset is not None)
         return self._follow(steps)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Take note that all before an offset is replicated.
+        """Note that all offsets before the high watermark (exclusive) are replicated.
 
-        Parameters
-        ----------
-        high_watermark : int
-            Exclusive. A new log start offset tells the same. Given now and then in a long replay,
-            it keeps the memory small.
+        A new log start offset has the same effect. Calling this in a long replay limits the memory.
         """
         self._high_watermark = max(self._high_watermark, high_watermark)
         while self._unreplicated and self._unreplicated[0][1] < self._high_watermark:
             heapq.heappop(self._unreplicated)
 
     def remove_expired(self, now_ms: int, expiration_ms: int | None = None) -> None:
-        """Forget the producers without an open transaction that were quiet for long.
+        """Remove the producers that have expired and have no open transaction.
 
-        Parameters
-        ----------
-        now_ms : int
-            Milliseconds since 1970.
-        expiration_ms : int, optional
-            Milliseconds; default: those of `BrokerRules.producer_expiration_ms`.
+        Times are ms; the default expiration is `BrokerRules.producer_expiration_ms`.
 
-        Notes
-        -----
         Source: Kafka 2.4.0, 3.9.0 ``ProducerStateManager.removeExpiredProducers``.
         """
         limit = self._rules.producer_expiration_ms if expiration_ms is None else expiration_ms
@@ -319,7 +238,7 @@ class ProducerState:
         }
 
     def _follow(self, steps: Iterable[TransactionStep]) -> NDArray[np.void]:
-        """Begin and end transactions; return what the transaction index gets."""
+        """Begin and end transactions; return the new entries of the transaction index."""
         aborted = []
         for producer_id, first_offset, last_offset, is_aborted in steps:
             if last_offset is None:
@@ -337,29 +256,29 @@ class ProducerState:
 
 
 class _OpenTransactions:
-    """The open transactions of all producers, and which of them is the oldest."""
+    """The open transactions of all producers, with the oldest first."""
 
     def __init__(self) -> None:
         self._producer_ids: dict[int, int] = {}
-        self._offsets: list[int] = []  # a heap; has those that ended until they come up
+        self._offsets: list[int] = []  # a heap; ended transactions stay until they reach the top
 
     def items(self) -> ItemsView[int, int]:
         """Return first offsets and producer ids."""
         return self._producer_ids.items()
 
     def begin(self, first_offset: int, producer_id: int) -> None:
-        """Note that a transaction is open."""
+        """Add an open transaction."""
         self._producer_ids[first_offset] = producer_id
         heapq.heappush(self._offsets, first_offset)
 
     def end(self, first_offset: int) -> None:
-        """Note that a transaction is decided."""
+        """Remove a decided transaction."""
         self._producer_ids.pop(first_offset, None)
         while self._offsets and self._offsets[0] not in self._producer_ids:
             heapq.heappop(self._offsets)
 
     def first_offset(self, *, but_not_of: int = -1) -> int | None:
-        """Return where the oldest one begins, leaving out those of a producer."""
+        """Return the first offset of the oldest transaction, ignoring those of one producer."""
         if not self._offsets:
             return None
         if self._producer_ids[self._offsets[0]] != but_not_of:

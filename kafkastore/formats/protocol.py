@@ -1,7 +1,7 @@
-"""The primitives of Kafka's protocol: what messages and the records of internal topics are made of.
+"""The primitive types of Kafka's protocol, in messages and records of internal topics.
 
-Integers are big-endian and signed.  Lengths and counts come in two forms, and the version of a
-message says which; its *flexible* versions have tagged fields too::
+Integers are big-endian and signed. Lengths and counts have two forms, depending on the version of
+the message; *flexible* versions have tagged fields too::
 
                      not flexible                    flexible ("compact")
 
@@ -12,8 +12,8 @@ message says which; its *flexible* versions have tagged fields too::
     tagged fields                                    varint count, then for each
                                                      varint tag, varint size, bytes
 
-Tagged fields close a message and every structure in it, ascending by tag; a reader steps over those
-that it does not know.  A varint here is unsigned: 7 bits a byte, lowest first, at most 5 bytes.
+Tagged fields end a message and every structure in it, ascending by tag; a reader skips those that
+it does not know. A varint here is unsigned: 7 bits a byte, lowest first, at most 5 bytes.
 
 Source: Kafka 4.1.1 ``ByteBufferAccessor``, ``ByteUtils``, the generated message classes; KIP-482.
 """
@@ -39,11 +39,11 @@ _TWO_TO_31, _TWO_TO_32 = 2**31, 2**32
 
 
 class FieldValueError(KafkaStoreError, ValueError):
-    """A value that a message's field, or this version of the message, cannot hold."""
+    """A value that does not fit a message's field, or that this version of the message lacks."""
 
 
 def check_version(message: str, version: int, newest: int, *, position: int | None = None) -> None:
-    """Refuse versions outside of 0 to `newest`; `position` is where it was read."""
+    """Raise unless `version` is from 0 to `newest`; `position` is that of its bytes."""
     if not 0 <= version <= newest:
         raise UnsupportedFormatError(
             f"{message} has version {version}, not one of 0 to {newest}", position=position
@@ -51,18 +51,13 @@ def check_version(message: str, version: int, newest: int, *, position: int | No
 
 
 class ProtocolReader:
-    """The fields of a message, taken one after the other.
+    """Read the fields of a message one after the other.
 
-    Every method takes the field's name, for the error, and raises `CorruptionError` with the byte
-    position where the field starts if it is not there whole, or null where null is not allowed.
-
-    Parameters
-    ----------
-    data : bytes
-        The message. Lengths and counts in it are held against the bytes left before they are used.
-    is_flexible : bool
-        Whether lengths and counts are compact. May be set later: records of internal topics say
-        their version in their first two bytes.
+    Every method takes the field's name, for the error. It raises `CorruptionError`, with the byte
+    position at which the field starts, if the field is incomplete, or null where null is not
+    allowed. Lengths and counts are checked against the remaining bytes. `is_flexible` selects
+    compact lengths and counts; it may be set later, because records of internal topics have their
+    version in their first two bytes.
     """
 
     __slots__ = ("_data", "is_flexible", "position")
@@ -71,30 +66,30 @@ class ProtocolReader:
         self._data, self.position, self.is_flexible = data, 0, is_flexible
 
     def int8(self, name: str) -> int:
-        """Take a signed number of one byte."""
+        """Read a signed number of one byte."""
         return self._number(name, _INT8)
 
     def int16(self, name: str) -> int:
-        """Take a signed number of two bytes."""
+        """Read a signed number of two bytes."""
         return self._number(name, _INT16)
 
     def int32(self, name: str) -> int:
-        """Take a signed number of four bytes."""
+        """Read a signed number of four bytes."""
         return self._number(name, _INT32)
 
     def int64(self, name: str) -> int:
-        """Take a signed number of eight bytes."""
+        """Read a signed number of eight bytes."""
         return self._number(name, _INT64)
 
     def version(self, message: str, newest: int) -> int:
-        """Take the int16 that leads a record's key or value; raise if it is above `newest`."""
+        """Read the int16 at the start of a record's key or value; raise if it is above `newest`."""
         start = self.position
         version = self.int16("version")
         check_version(message, version, newest, position=start)
         return version
 
     def unsigned_varint(self, name: str) -> int:
-        """Take a varint, of 32 bits as Java reads it: from 2**31 on it is negative."""
+        """Read a varint of 32 bits as Java does: from 2**31 on it is negative."""
         start = position = self.position
         number = shift = 0
         for byte in self._data[start : start + LONGEST_VARINT_BYTES]:
@@ -111,11 +106,11 @@ class ProtocolReader:
         raise self._ends(name, start)
 
     def string(self, name: str) -> str:
-        """Take a string; bytes that are not UTF-8 become surrogates, U+DC80 to U+DCFF."""
+        """Read a string; bytes that are not UTF-8 become surrogates, U+DC80 to U+DCFF."""
         return self._not_null(name, self.nullable_string)
 
     def nullable_string(self, name: str) -> str | None:
-        """Take a string, or None."""
+        """Read a string, or None."""
         start = self.position
         length = self._length(name) if self.is_flexible else self._number(name, _INT16)
         if length > LONGEST_STRING_BYTES:
@@ -124,22 +119,22 @@ class ProtocolReader:
         return None if content is None else content.decode("utf-8", "surrogateescape")
 
     def binary(self, name: str) -> bytes:
-        """Take bytes after their length."""
+        """Read bytes after their length."""
         return self._not_null(name, self._nullable_binary)
 
     def uuid(self, name: str) -> str | None:
-        """Take an id of 16 bytes as Kafka shows it, in URL-safe base64; None for zeros."""
+        """Read a 16-byte id as Kafka shows it, in URL-safe base64; None for zeros."""
         content = self._take(name, self.position, UUID_BYTES)
         if content == _NO_UUID:
             return None
         return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
     def array(self, name: str, element: Callable[[], T]) -> tuple[T, ...]:
-        """Take an array; `element` takes one element, of one byte at least."""
+        """Read an array; `element` reads one element, of at least one byte."""
         return self._not_null(name, lambda name: self.nullable_array(name, element))
 
     def nullable_array(self, name: str, element: Callable[[], T]) -> tuple[T, ...] | None:
-        """Take an array, or None."""
+        """Read an array, or None."""
         start = self.position
         count = self._length(name) if self.is_flexible else self._number(name, _INT32)
         if count < 0:
@@ -154,9 +149,9 @@ class ProtocolReader:
     def tagged_fields(
         self, name: str, known: Mapping[int, Callable[[str], T]] | None = None
     ) -> dict[int, T]:
-        """Take the tagged fields; return those that `known` has a reading method for, by tag.
+        """Read the tagged fields; return those with a reading method in `known`, by tag.
 
-        Kafka's readers do not hold the size of a tag that they know against what they read.
+        As in Kafka, the size of a known tag is not checked against the bytes read.
         """
         found: dict[int, T] = {}
         if not self.is_flexible:
@@ -171,28 +166,28 @@ class ProtocolReader:
         return found
 
     def _nullable_binary(self, name: str) -> bytes | None:
-        """Take bytes, or None."""
+        """Read bytes, or None."""
         start = self.position
         length = self._length(name) if self.is_flexible else self._number(name, _INT32)
         return self._content(name, start, length)
 
     def _length(self, name: str) -> int:
-        """Take a compact length or count; -1 and below for null."""
+        """Read a compact length or count; negative for null."""
         return _int32(self.unsigned_varint(name) - 1)
 
     def _content(self, name: str, start: int, length: int) -> bytes | None:
-        """Take what stands behind a length."""
+        """Read the bytes after a length."""
         return None if length < 0 else self._take(name, start, length)
 
     def _take(self, name: str, start: int, size: int) -> bytes:
-        """Take bytes of a field that started at `start`."""
+        """Read bytes of a field that started at `start`."""
         if not 0 <= size <= len(self._data) - self.position:
             raise self._ends(name, start)
         self.position += size
         return self._data[self.position - size : self.position]
 
     def _number(self, name: str, packed: struct.Struct) -> int:
-        """Take a number."""
+        """Read a number."""
         start = self.position
         if packed.size > len(self._data) - start:
             raise self._ends(name, start)
@@ -201,7 +196,7 @@ class ProtocolReader:
         return number
 
     def _not_null(self, name: str, take: Callable[[str], T | None]) -> T:
-        """Take a field that must not be null."""
+        """Read a field that must not be null."""
         start = self.position
         value = take(name)
         if value is None:
@@ -209,20 +204,15 @@ class ProtocolReader:
         return value
 
     def _ends(self, name: str, start: int) -> CorruptionError:
-        """Build the error for a field that is not there whole."""
+        """Return the error for an incomplete field."""
         return CorruptionError(f"the bytes end in {name}", position=start)
 
 
 class ProtocolWriter:
-    """A message, put together one field after the other; the reverse of `ProtocolReader`.
+    """Write the fields of a message one after the other; the reverse of `ProtocolReader`.
 
     Every method takes the field's name, for the error, and raises `FieldValueError` for a value
-    that the field cannot hold.
-
-    Parameters
-    ----------
-    is_flexible : bool
-        Whether lengths and counts are compact.
+    that does not fit. `is_flexible` selects compact lengths and counts.
     """
 
     __slots__ = ("_packed", "is_flexible")
@@ -231,7 +221,7 @@ class ProtocolWriter:
         self._packed, self.is_flexible = bytearray(), is_flexible
 
     def packed(self) -> bytes:
-        """Return what was written."""
+        """Return the bytes written so far."""
         return bytes(self._packed)
 
     def int8(self, name: str, value: int) -> None:
@@ -297,7 +287,7 @@ class ProtocolWriter:
             self.array(name, values, element)
 
     def tagged_fields(self, name: str, fields: Mapping[int, bytes] | None = None) -> None:
-        """Write packed values by their tags; a message that is not flexible has room for none."""
+        """Write packed values by their tags; a message that is not flexible can't have any."""
         values = fields or {}
         if self.is_flexible:
             self.unsigned_varint(name, len(values))
@@ -317,7 +307,7 @@ class ProtocolWriter:
 
 
 def pack_int(name: str, value: int, size: int) -> bytes:
-    """Pack a signed big-endian number; one that does not fit is a `FieldValueError`."""
+    """Pack a signed big-endian number; `FieldValueError` if it does not fit."""
     try:
         return value.to_bytes(size, "big", signed=True)
     except OverflowError:

@@ -1,13 +1,13 @@
 """The control records that frame a KRaft snapshot, ``<end offset>-<epoch>.checkpoint``.
 
-A snapshot is a log: record batches v2 from offset 0 on, without index.  Its first batch holds a
-control record SNAPSHOT_HEADER, its last a SNAPSHOT_FOOTER (see `control_records`); both values are
+A snapshot is a log: record batches v2 from offset 0 on, without an index. Its first batch holds a
+SNAPSHOT_HEADER control record, its last a SNAPSHOT_FOOTER (see `control_records`). Both values are
 flexible messages (see `protocol`)::
 
     header    version int16, 0 | last_contained_log_timestamp int64 | tagged fields
     footer    version int16, 0 | tagged fields
 
-``docs/formats/raft_checkpoint.md`` has the names, the life of the file, and a worked example.
+``docs/formats/raft_checkpoint.md`` has the names, the lifecycle of the file, and a worked example.
 
 Source: Kafka 3.9.1 ``SnapshotHeaderRecord.json``, ``SnapshotFooterRecord.json``,
 ``RecordsSnapshotWriter``, ``RecordsSnapshotReader``; KIP-630.
@@ -21,15 +21,10 @@ from kafkastore.formats.protocol import ProtocolReader
 
 
 class SnapshotHeader(NamedTuple):
-    """What a snapshot says at its start.
+    """The header of a snapshot; Kafka ignores its `version`, 0.
 
-    Parameters
-    ----------
-    version : int
-        0. Kafka does not look at it.
-    last_contained_log_timestamp : int
-        Of the last batch of the log that the snapshot covers, ms since 1970; 0 of what a cluster
-        begins with.
+    `last_contained_log_timestamp` is that of the last batch of the log that the snapshot covers, ms
+    since 1970; 0 in the snapshot that a cluster starts with.
     """
 
     version: int
@@ -39,18 +34,8 @@ class SnapshotHeader(NamedTuple):
 def parse_snapshot_header(value: bytes) -> SnapshotHeader:
     """Parse the value of a SNAPSHOT_HEADER.
 
-    Parameters
-    ----------
-    value : bytes
-        The value of the control record.
+    Raises `CorruptionError`, with the position in the value, if a field is incomplete.
 
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole, with its position in the value.
-
-    Examples
-    --------
     >>> parse_snapshot_header(bytes.fromhex("0000 000001a1f849b0f6 00"))
     SnapshotHeader(version=0, last_contained_log_timestamp=1795166941430)
     """
@@ -61,22 +46,9 @@ def parse_snapshot_header(value: bytes) -> SnapshotHeader:
 
 
 def parse_snapshot_footer(value: bytes) -> int:
-    """Parse the value of a SNAPSHOT_FOOTER.
+    """Return the version in the value of a SNAPSHOT_FOOTER, 0, which Kafka ignores.
 
-    Parameters
-    ----------
-    value : bytes
-        The value of the control record.
-
-    Returns
-    -------
-    int
-        Its version, 0. Kafka does not look at it.
-
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole, with its position in the value.
+    Raises `CorruptionError`, with the position in the value, if a field is incomplete.
     """
     reader = ProtocolReader(value, is_flexible=True)
     version = reader.int16("version")

@@ -1,4 +1,4 @@
-"""Record batches of one codec into those of another, as a leader does it for ``compression.type``.
+"""Recompress record batches with another codec, as a leader does for ``compression.type``.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogValidator.buildRecordsAndAssignOffsets``.
 """
@@ -20,29 +20,12 @@ if TYPE_CHECKING:
 def recompress(
     batch: ReadableBuffer, codec: Codec, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """Build a record batch anew with another codec.
+    """Return a record batch (magic 2) with its records compressed with another codec.
 
-    Parameters
-    ----------
-    batch : bytes-like
-        One record batch (magic 2) with CreateTime, no control batch.
-    codec : Codec
-        The one that it gets.
-    max_decompressed_bytes : int
-        What the batch may grow to.
-
-    Returns
-    -------
-    bytes
-        With the offsets, records, leader epoch, producer, sequence and transactional flag of the
-        old one; the largest timestamp is that of the records.
-
-    Raises
-    ------
-    CorruptBatchError
-        If the batch can't be read.
-    InvalidRecordError
-        If a broker's builder refuses what the batch says of its producer.
+    The batch must have CreateTime and must not be a control batch. Offsets, records, leader epoch,
+    producer, sequence and the transactional flag stay; the largest timestamp becomes that of the
+    records. Raises `CorruptBatchError` if the batch can't be read, and `InvalidRecordError` if a
+    broker's builder refuses its producer fields.
     """
     old = RecordBatch(batch)
     records = old.records(max_decompressed_bytes=max_decompressed_bytes)

@@ -1,7 +1,7 @@
-"""A record batch (magic 2) or a message with what it wraps (magic 0 and 1), as Python values.
+"""A record batch (magic 2) or a message with the messages it wraps (magic 0, 1).
 
-For looking at single batches and records; bulk reads go to Arrow by `record_columns`, which walks
-the same bytes with the same cursor.
+These are Python values, for single batches and records; `record_columns` reads many into Arrow,
+from the same bytes with the same cursor.
 
 Source: Kafka 2.4.0 ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch``, ``ControlRecordType``.
 """
@@ -63,7 +63,7 @@ Record.__doc__ = """One record: what a consumer is given.
 
 
 class TimestampType(enum.IntEnum):
-    """Whose clock a record's timestamp is: Kafka's ``TimestampType`` ids."""
+    """Which clock a record's timestamp is from: Kafka's ``TimestampType`` ids."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -71,14 +71,14 @@ class TimestampType(enum.IntEnum):
 
 
 cdef object broken(str reason, const BatchHeader* header):
-    """The error for a batch whose records can't be read."""
+    """Return the error for a batch whose records can't be read."""
     return CorruptBatchError(
         f"{reason}, in the batch that ends with offset {header.last_offset}",
         position=header.position)
 
 
 cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* header):
-    """The part of a batch that its codec wrote: a view."""
+    """Return the compressed part of a batch: a view."""
     cdef Py_ssize_t at = RECORDS_AT
     cdef int32_t size
     if header.magic == 2:
@@ -97,12 +97,12 @@ cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* head
 
 cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit,
                        decompress=decompress):
-    """The records bytes of a whole batch, decompressed where need be, for a cursor."""
+    """Return the records' bytes of a whole batch for a cursor, decompressed if needed."""
     cdef int codec = header.attributes & CODEC_MASK
     if codec == 0:
         return memoryview(batch)[RECORDS_AT:] if header.magic == 2 else memoryview(batch)
     if header.count == 0:
-        return b""   # emptied by compaction; nothing is left to decompress
+        return b""   # compaction has removed all records
     try:
         return decompress(codec, compressed_records(batch, header), magic=header.magic,
                           max_decompressed_bytes=limit)
@@ -113,7 +113,7 @@ cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int6
 
 
 cdef bint has_flag(const BatchHeader* header, int flag) noexcept:
-    """Whether one of the attributes that only magic 2 has is set."""
+    """Return whether one of the attributes that only magic 2 has is set."""
     return header.magic == 2 and header.attributes & flag != 0
 
 
@@ -122,7 +122,7 @@ cdef object optional_bytes(const uint8_t* at, int32_t size):
 
 
 cdef tuple headers_of(const RecordView* record, const BatchHeader* batch):
-    """Decode a record's headers; names as text, with what is not UTF-8 kept as surrogates."""
+    """Decode a record's headers; bytes of names that are not UTF-8 become surrogates."""
     cdef Cursor fields
     cdef HeaderView header
     cdef list headers = []
@@ -143,7 +143,7 @@ cdef tuple headers_of(const RecordView* record, const BatchHeader* batch):
 
 
 cdef class RecordBatch:
-    """One batch: its header's fields as attributes, its records on demand.
+    """One batch, with the header's fields as attributes and its records on demand.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ cdef class RecordBatch:
 
     @property
     def header(self):
-        """All that the header says: an array of one `batch_header.BATCH_HEADER`."""
+        """The whole header: an array of one `batch_header.BATCH_HEADER`."""
         fields = np.empty(1, BATCH_HEADER)
         cdef uint8_t[::1] raw = bytes_of(fields)
         memcpy(&raw[0], &self._header, sizeof(BatchHeader))
@@ -201,9 +201,9 @@ cdef class RecordBatch:
 
     @property
     def base_offset(self):
-        """First offset; kept by compaction even when that record is gone.
+        """First offset; compaction keeps it even if it removes that record.
 
-        For a wrapper of magic 0 or 1 this decompresses it.
+        A wrapper of magic 0 or 1 is decompressed for this.
         """
         if is_wrapper(&self._header):
             for record in self.records():
@@ -212,22 +212,22 @@ cdef class RecordBatch:
 
     @property
     def last_offset(self):
-        """Last offset, inclusive; kept by compaction even when that record is gone."""
+        """Last offset, inclusive; compaction keeps it even without that record."""
         return self._header.last_offset
 
     @property
     def max_timestamp(self):
-        """Largest timestamp as the header says it: ms since 1970, -1 for magic 0."""
+        """Largest timestamp according to the header: ms since 1970, -1 for magic 0."""
         return self._header.max_timestamp
 
     @property
     def base_timestamp(self):
-        """What record timestamps are relative to; the delete horizon where that flag is set."""
+        """Base of the record timestamps, ms; the delete horizon if that flag is set."""
         return self._header.base_timestamp
 
     @property
     def timestamp_type(self):
-        """Whose clock the timestamps are."""
+        """Which clock the timestamps are from."""
         return TimestampType(timestamp_type(&self._header))
 
     @property
@@ -237,7 +237,7 @@ cdef class RecordBatch:
         Raises
         ------
         UnsupportedFormatError
-            If the codec is none that Kafka has.
+            If Kafka does not have the codec.
         """
         cdef int codec = self._header.attributes & CODEC_MASK
         if codec > LAST_CODEC:
@@ -246,27 +246,27 @@ cdef class RecordBatch:
 
     @property
     def count(self):
-        """Records in the batch; None for a wrapper, which does not say."""
+        """Number of records; None for a wrapper, whose header does not have it."""
         return None if is_wrapper(&self._header) else self._header.count
 
     @property
     def leader_epoch(self):
-        """Partition leader epoch, or None before magic 2 and where it is -1."""
+        """Partition leader epoch; None before magic 2, or if it is -1."""
         return None if self._header.leader_epoch < 0 else self._header.leader_epoch
 
     @property
     def producer_id(self):
-        """Id of an idempotent producer, -1 where there is none."""
+        """Id of an idempotent producer; -1 for none."""
         return self._header.producer_id
 
     @property
     def producer_epoch(self):
-        """Epoch of that producer, -1 where there is none."""
+        """Epoch of that producer; -1 for none."""
         return self._header.producer_epoch
 
     @property
     def base_sequence(self):
-        """Sequence number of the first record, -1 where there is none."""
+        """Sequence number of the first record; -1 for none."""
         return self._header.base_sequence
 
     @property
@@ -276,12 +276,12 @@ cdef class RecordBatch:
 
     @property
     def is_control(self):
-        """Whether the batch is a marker that no consumer is given."""
+        """Whether this is a control batch, which consumers do not get."""
         return has_flag(&self._header, CONTROL_FLAG)
 
     @property
     def delete_horizon_ms(self):
-        """When the tombstones of a compacted batch may go (KIP-534), or None."""
+        """When a compacted batch's tombstones may be deleted (KIP-534), ms, or None."""
         if has_flag(&self._header, DELETE_HORIZON_FLAG):
             return self._header.base_timestamp
         return None
@@ -292,7 +292,7 @@ cdef class RecordBatch:
         return self._header.crc
 
     def is_valid(self):
-        """Whether the stored checksum is that of the bytes."""
+        """Return whether the stored checksum matches the bytes."""
         return is_crc_valid(&self.data[0], &self._header)
 
     def verify(self):
@@ -301,7 +301,7 @@ cdef class RecordBatch:
         Raises
         ------
         CorruptBatchError
-            If the stored checksum is not that of the bytes.
+            If the stored checksum does not match the bytes.
         """
         if not self.is_valid():
             raise CorruptBatchError(
@@ -311,22 +311,22 @@ cdef class RecordBatch:
                 position=self._header.position)
 
     def records(self, *, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
-        """Decode the records, those of control batches too; the checksum is not looked at.
+        """Decode the records, also of control batches, without checking the checksum.
 
         Parameters
         ----------
         max_decompressed_bytes : int
-            What a compressed batch may grow to.
+            Size limit of a decompressed batch.
 
         Returns
         -------
         list of Record
-            In offset order; empty for a batch that compaction emptied.
+            In offset order; empty if compaction has removed all records.
 
         Raises
         ------
         CorruptBatchError
-            If the records break their format.
+            If the records are corrupt.
         """
         cdef const uint8_t[::1] payload = records_of(self.data, &self._header,
                                                      max_decompressed_bytes)
@@ -365,33 +365,11 @@ cdef class RecordBatch:
 def first_record_from(const uint8_t[::1] batch not None, int64_t position,
                       int64_t target_timestamp, int64_t starting_offset, *,
                       int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
-    """Find a batch's first record with at least a timestamp, at or after an offset.
+    """Find a batch's first record with at least a timestamp (ms), at or after an offset.
 
-    Parameters
-    ----------
-    batch : bytes-like
-        Exactly the bytes of one batch.
-    position : int
-        Byte position of the batch in its file, for errors.
-    target_timestamp : int
-        ms since 1970, inclusive.
-    starting_offset : int
-        Inclusive.
-    max_decompressed_bytes : int
-        What a compressed batch may grow to.
+    `position` is the batch's byte position in its file, for errors. Returns (timestamp, offset) or
+    None; control records count as records. Raises `CorruptBatchError` if the records are corrupt.
 
-    Returns
-    -------
-    (timestamp, offset) or None
-        Control records count as records.
-
-    Raises
-    ------
-    CorruptBatchError
-        If the records break their format.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``, inner loop.
     """
     cdef RecordBatch found = RecordBatch(batch, position)

@@ -1,7 +1,7 @@
-"""Records into the bytes of a log: record batches (magic 2), and message sets (magic 0 and 1).
+"""Build the bytes of a log from records: record batches, and message sets.
 
-The bytes are those that a broker's own builder makes of the same records, but for what compression
-libraries do differently.
+Record batches have magic 2, message sets magic 0 or 1. The bytes are those that a broker's own
+builder makes from the same records, except for differences between compression libraries.
 
 Source: Kafka 2.4.0 ``MemoryRecordsBuilder``, ``MemoryRecords``, ``EndTransactionMarker``.
 """
@@ -17,49 +17,49 @@ from kafkastore.formats.control_records import ControlRecordType
 from kafkastore.formats.record_batch import Record, TimestampType
 from kafkastore.formats.record_rows import RecordRows
 
-# Laid out in `control_records`; brokers write both with version 0.
+# `control_records` has the layout; brokers write both with version 0.
 _CONTROL_RECORD_KEY = struct.Struct(">hh")
 _END_TRANSACTION_MARKER = struct.Struct(">hi")
 
 
 class NewRecord(Protocol):
-    """What is written of a record; its `headers` too, if it has such an attribute."""
+    """A record to write; its `headers` are written too, if it has this attribute."""
 
     @property
     def timestamp(self) -> int:
-        """In ms since 1970; -1 none."""
+        """Timestamp in ms since 1970; -1 for none."""
     @property
     def key(self) -> bytes | bytearray | memoryview | None:
-        """None is null, which is not the same as empty."""
+        """The key; None is null, which differs from empty."""
     @property
     def value(self) -> bytes | bytearray | memoryview | None:
-        """None marks the key's records for deletion, where the log is compacted."""
+        """The value; None marks the key's records for deletion in a compacted topic."""
 
 
 class WritableRecord(NewRecord, Protocol):
-    """A record that has its place in the log."""
+    """A record with an offset."""
 
     @property
     def offset(self) -> int:
-        """Larger than that of the record before."""
+        """Offset in the log; larger than that of the record before."""
 
 
 class BatchFields(TypedDict, total=False):
-    """What is the same for all records of a batch, and for all batches of a `BatchBuilder`.
+    """Fields that all records of a batch share, and all batches of a `BatchBuilder`.
 
     Attributes
     ----------
     magic : int
-        The message format. 2, the default, makes a record batch. 0 and 1 make a message of every
-        record, or, with a codec, one message that wraps these; of what is below `compression_level`
-        they have nothing but `log_append_time`, and that only with 1.
+        The message format. 2, the default, builds a record batch. 0 and 1 build a message for each
+        record or, with a codec, one message that wraps these. Of the fields after
+        `compression_level`, magic 1 has only `log_append_time`, and magic 0 has none.
     codec : Codec
-        How the records are compressed; not at all by default.
+        How the records are compressed; default: not compressed.
     compression_level : int or None
-        Within `compression.COMPRESSION_LEVELS`; None is what `compression` says of the codec.
+        Within `compression.COMPRESSION_LEVELS`; None: the codec's default, see `compression`.
     log_append_time : int or None
-        ms; the timestamps of all records are then LogAppendTime, and this one. None: they are
-        CreateTime. A record batch keeps the records' own beside it, where no reader looks at them.
+        ms; all records then have this timestamp, as LogAppendTime. None: they have CreateTime. A
+        record batch also stores the records' own timestamps, which readers ignore.
     leader_epoch : int
         Of the partition's leader; -1 none.
     producer_id, producer_epoch, base_sequence : int
@@ -69,7 +69,7 @@ class BatchFields(TypedDict, total=False):
     is_control : bool
         Whether the records are for brokers, and not for consumers.
     delete_horizon_ms : int or None
-        When the tombstones of a compacted batch may go (KIP-534).
+        When the tombstones of a compacted batch may be deleted (KIP-534), ms since 1970.
     """
 
     magic: int
@@ -98,23 +98,23 @@ def build_batch(
     Parameters
     ----------
     records : iterable of Record
-        Or of anything with the attributes of `WritableRecord`, in offset order. `timestamp_type`
-        and `leader_epoch` of a `Record` are its batch's, and not looked at here.
+        Or of any objects with the attributes of `WritableRecord`, in offset order. `timestamp_type`
+        and `leader_epoch` of a `Record` belong to its batch, and are ignored.
     base_offset : int, optional
-        At most the first record's offset, which it is by default. Compaction keeps it when that
-        record is gone. Magic 2 only.
+        At most the first record's offset, which is the default. Compaction keeps it when it removes
+        that record. Magic 2 only.
     last_offset : int, optional
-        Inclusive; at least the last record's, which it is by default. Magic 2 only.
+        Inclusive; at least the last record's offset, which is the default. Magic 2 only.
     max_timestamp : int, optional
-        ms; only of a batch without records, which compaction leaves with the maximum it had. Such a
-        batch needs `base_offset` and `last_offset`, and has no codec. Magic 2 only.
+        ms; only for a batch without records, which keeps its maximum after compaction. Such a batch
+        needs `base_offset` and `last_offset`, and has no codec. Magic 2 only.
     **fields : BatchFields
-        What the records have in common.
+        Fields that the records share.
 
     Returns
     -------
     bytes
-        Of a record batch, of a wrapper, or of messages one after the other.
+        A record batch, a wrapper, or messages one after the other.
 
     Raises
     ------
@@ -123,8 +123,8 @@ def build_batch(
     OffsetOverflowError
         If an offset is more than 2**31 - 1 from the base offset.
     ValueError
-        If the magic has no place for something, a broker's builder refuses it, or the batch would
-        be larger than 2**31 - 1 bytes.
+        If the magic does not have a field, a broker's builder refuses it, or the batch would be
+        larger than 2**31 - 1 bytes.
     """
     builder = BatchBuilder(**fields)
     builder.start(base_offset)
@@ -141,22 +141,22 @@ def build_batch_from_columns(
     last_offset: int | None = None,
     **fields: Unpack[BatchFields],
 ) -> bytes:
-    """Build one batch of columns, without a Python object a record.
+    """Build one batch from columns, without a Python object for each record.
 
     Parameters
     ----------
     rows : int
         How many records, at least one.
     columns : mapping
-        Buffers in Arrow's layout, as `RecordColumns.take` gives them but for the timestamp.
-        `offset`: int64. `timestamp`: int64, **milliseconds** since 1970, -1 none; or None where no
-        record has one. `key`, `value`: (nulls, validity, int32 offsets, bytes). `headers`, if it is
-        there: (nulls, validity, int32 offsets, count of names, names, values), the last two as
-        `key` is. `nulls` is not looked at; a validity of None says that there are none.
+        Buffers in Arrow's layout, as `RecordColumns.take` returns them except for the timestamp.
+        `offset`: int64. `timestamp`: int64, **milliseconds** since 1970, -1 for none; or None if no
+        record has one. `key`, `value`: (nulls, validity, int32 offsets, bytes). `headers`,
+        optional: (nulls, validity, int32 offsets, count of names, names, values), the last two like
+        `key`. `nulls` is ignored; a validity of None means that there are no nulls.
     base_offset, last_offset : int, optional
         As for `build_batch`.
     **fields : BatchFields
-        What the records have in common.
+        Fields that the records share.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def build_batch_from_columns(
     OutOfOrderAppendError, OffsetOverflowError
         As of `build_batch`.
     ValueError
-        As of `build_batch`; or if a column is not there, or its offsets leave its bytes.
+        As of `build_batch`; or if a column is missing, or its offsets are outside its bytes.
     """
     builder = BatchBuilder(**fields)
     builder.start(base_offset)
@@ -182,23 +182,23 @@ def build_batches_from_columns(
     max_batch_bytes: int,
     **fields: Unpack[BatchFields],
 ) -> Iterator[bytes]:
-    """Build as few batches of columns as a largest size allows.
+    """Build as few batches from columns as the maximum size allows.
 
     Parameters
     ----------
     rows : int
-        How many records; without any there are no batches.
+        How many records; 0 yields no batches.
     columns : mapping
         As for `build_batch_from_columns`.
     max_batch_bytes : int
-        Of a batch before it is compressed; only a record that alone is larger gets a larger one.
+        Size limit of a batch before compression; only a single larger record makes a larger batch.
     **fields : BatchFields
-        What the records have in common. The sequence goes on from batch to batch.
+        Fields that the records share. The sequence continues from batch to batch.
 
     Yields
     ------
     bytes
-        As of `build_batch`, made when it is asked for.
+        As of `build_batch`, built on demand.
 
     Raises
     ------
@@ -222,18 +222,18 @@ def build_end_transaction_marker(
     coordinator_epoch: int,
     leader_epoch: int = -1,
 ) -> bytes:
-    """Build the control batch with which a transaction ends.
+    """Build the control batch that ends a transaction.
 
     Parameters
     ----------
     offset : int
-        Of the marker, which takes one like any record.
+        Of the marker, which has an offset like any record.
     timestamp : int
         ms since 1970.
     producer_id, producer_epoch : int
         Of the producer whose transaction it is.
     is_commit : bool
-        Otherwise it is an abort.
+        True for COMMIT, False for ABORT.
     coordinator_epoch : int
         Of the transaction coordinator.
     leader_epoch : int

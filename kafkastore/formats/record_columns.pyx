@@ -1,8 +1,8 @@
-"""Records straight into columns, the buffers of Arrow arrays, without a Python object a record.
+"""Decode records into the buffers of Arrow arrays, without a Python object for each record.
 
-`RecordColumns` is filled batch by batch from the bytes of a log and gives its buffers away when
-asked; `log.records_as_arrow` makes Arrow arrays of them without a copy.  Values of columns that
-were not asked for are stepped over, never copied.
+`RecordColumns` is filled batch by batch from the bytes of a log, and hands over its buffers on
+request; `log.records_as_arrow` turns them into Arrow arrays without a copy. Values of columns that
+were not requested are skipped, never copied.
 
 Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
@@ -58,7 +58,7 @@ from kafkastore.formats.decompression import (
     decompress,
 )
 
-#: Columns in the order of Spark's Kafka source, then our own.
+#: Columns in the order of Spark's Kafka source; our own follow.
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN = "headers"
 OTHER_COLUMNS = ("leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control")
@@ -67,15 +67,15 @@ cdef object KNOWN_COLUMNS = frozenset((*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_CO
 
 #: Rows of one Arrow batch: as many as Spark's own Arrow paths use.
 BATCH_ROWS = 10_000
-#: A set of columns this large is given away before the next batch is decoded: what a core's own
-#: cache holds is copied twice as fast as what it does not. A little less than four large reads.
+#: Columns of this size are handed over before the next batch is decoded: data in a core's own cache
+#: is copied twice as fast as other data. A little less than four large reads.
 BATCH_BYTES = 7 * 256 * 1024
 
 cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 
 cdef enum:
     SMALLEST_RECORD = 7      # v2: seven one-byte fields
-    # Room for what a batch is decompressed into; a larger one is copied.
+    # Room for the result of a decompression; a larger result is copied.
     SMALLEST_DECOMPRESSED = 128 * 1024
     LARGEST_DECOMPRESSED = 4 * 1024 * 1024
 
@@ -104,38 +104,26 @@ cdef enum Outcome:
 @cython.final
 @cython.no_gc_clear   # `__dealloc__` asks `values`
 cdef class RecordColumns:
-    """Columns of records, being filled; for one thread at a time.
+    """Columns of records, for one thread at a time.
 
-    Parameters
-    ----------
-    columns : collection of str
-        Any of `KAFKA_COLUMNS`, `HEADERS_COLUMN`, `OTHER_COLUMNS`; `topic` and `partition` are the
-        caller's to add.
-    start_offset, end_offset : int
-        Records with start_offset <= offset < end_offset are kept.
-    start_timestamp, end_timestamp : int or None
-        Records with start_timestamp <= timestamp (ms) < end_timestamp are kept; None: no bound.
-    include_control : bool
-        Whether transaction markers are records.
-    binary_view : bool
-        Whether keys and values are Arrow views that refer to the bytes they were decoded from,
-        rather than copies. Those bytes must then stay as they are, and are kept alive.
-    max_rows, max_bytes : int
-        Columns are full before a batch that says that it would make them longer than so many rows,
-        unless they are empty; and after one that made them hold so many bytes.
-    max_decompressed_bytes : int
-        What one compressed batch may grow to.
+    `columns` is a subset of `KAFKA_COLUMNS`, `HEADERS_COLUMN`, `OTHER_COLUMNS`; the caller adds
+    `topic` and `partition`. Start offset and timestamp (ms) are inclusive, end offset and timestamp
+    exclusive; timestamps may be None. `include_control` includes transaction markers. With
+    `binary_view` keys and values are Arrow views of the bytes they were decoded from, which are
+    kept alive and must not change; otherwise copies. Columns are full before a batch that, by its
+    header, would make them longer than `max_rows`, unless they are empty, and after a batch that
+    made them hold `max_bytes`. `max_decompressed_bytes` is the size limit of a decompressed batch.
     """
 
     cdef bint want_key, want_value, want_headers, want_offset, want_timestamp, want_type
     cdef bint want_per_batch, include_control, as_views, copy_key, copy_value
-    cdef bint is_special     # a record is more than copied: bounds, headers or views are asked for
+    cdef bint is_special     # bounds, headers or views are requested: records are not just copied
     cdef int64_t start_offset, end_offset, start_timestamp, end_timestamp
     cdef bint has_end_timestamp
     cdef int64_t max_decompressed_bytes
     cdef Py_ssize_t max_rows, max_bytes
     cdef readonly Py_ssize_t rows
-    # What there is room for in every column, and an upper bound of the bytes each one holds.
+    # The capacity of every column, and an upper bound of the bytes each one holds.
     cdef Py_ssize_t row_capacity, byte_capacity, header_capacity, bytes_bound
     cdef Binary key, value, header_name, header_value
     cdef Py_ssize_t header_count
@@ -148,11 +136,11 @@ cdef class RecordColumns:
     cdef int32_t view_buffer
     cdef const char* error
     cdef object columns, decompress, decompressor
-    cdef Py_ssize_t decompressed_bytes   # room for those of a batch
-    cdef Lender values       # lends room behind the values, in `value.bytes`
+    cdef Py_ssize_t decompressed_bytes   # room for a decompressed batch
+    cdef Lender values       # lends room after the values, in `value.bytes`
     cdef bint is_read_into   # bytes of the log may lie in that room
-    cdef bint is_compressed  # the last bytes appended were, and no use there
-    cdef object apart        # room for such
+    cdef bint is_compressed  # the last appended bytes were compressed: useless in that room
+    cdef object apart        # room for compressed bytes
     cdef bint is_busy        # a thread decodes into the columns, without the GIL
 
     def __cinit__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
@@ -184,7 +172,7 @@ cdef class RecordColumns:
         self.copy_value = self.want_value and not binary_view
         self.is_special = (self.want_headers or self.as_views or self.has_end_timestamp
                            or self.start_timestamp > -INT64_MAX - 1)
-        # Views keep what they refer to, so that each batch needs memory of its own.
+        # Views keep the memory that they refer to, so that each batch needs memory of its own.
         self.decompressor = Decompressor()
         self.decompress = decompress if binary_view else self.decompressor.decompress
         self.decompressed_bytes = SMALLEST_DECOMPRESSED
@@ -219,19 +207,10 @@ cdef class RecordColumns:
         free(self.control.data)
 
     def room(self, Py_ssize_t size):
-        """Lend memory to read the next bytes of a log into.
+        """Lend memory to read the next bytes of a log into, as a memoryview of `size` bytes.
 
-        Values of what lies there are moved by `append`, not copied to memory of their own.
-
-        Parameters
-        ----------
-        size : int
-            Bytes.
-
-        Returns
-        -------
-        memoryview
-            Of so many bytes, until `room` is called again. What `append` decoded of it is gone.
+        `append` moves values from there instead of copying them to memory of their own. The room is
+        valid until the next call of `room`; the bytes that `append` decoded are overwritten.
         """
         self._check_idle()
         if size < 0:
@@ -244,9 +223,9 @@ cdef class RecordColumns:
         return memoryview(self.apart)[:size]
 
     cdef object _lend(self, Py_ssize_t size):
-        """Lend room behind the values, in a block for as many of them as will come.
+        """Lend room after the values, in a block for as many values as will come.
 
-        What nobody touches of it costs nothing.
+        Memory that is never touched costs nothing.
         """
         cdef Py_ssize_t at = self.value.size + QUICK_COPY, more
         if size > self.value.bytes.capacity - at - QUICK_COPY:
@@ -255,13 +234,13 @@ cdef class RecordColumns:
         return self.values.lend(&self.value.bytes, at, size)
 
     cdef int _move_values(self, Py_ssize_t capacity) except -1:
-        """Take memory for the values in which nothing else lies."""
+        """Move the values to memory in which nothing else lies."""
         self.values.move(&self.value.bytes, self.value.size, capacity)
         self.is_read_into = False
         return 0
 
     cdef bint _reserve_values(self, Py_ssize_t size) noexcept nogil:
-        """Make room for so many bytes in all, of values that lie elsewhere."""
+        """Reserve `size` bytes in all for values that lie elsewhere."""
         cdef Py_ssize_t capacity = self.value.bytes.capacity
         if size > capacity - QUICK_COPY:
             capacity = max(size + QUICK_COPY, min(2 * capacity, self.max_bytes))
@@ -275,7 +254,7 @@ cdef class RecordColumns:
         return True
 
     cdef bint _lies_in_room(self, const uint8_t* records, Py_ssize_t size) noexcept nogil:
-        """Whether records lie so far behind the values that these never overtake them."""
+        """Return whether records lie so far after the values that these never overtake them."""
         cdef size_t start = <size_t> self.value.bytes.data
         return (self.values.has_lent
                 and <size_t> records >= start + self.value.size + QUICK_COPY
@@ -289,27 +268,11 @@ cdef class RecordColumns:
                position=None):
         """Decode batches until all are decoded or the columns are full.
 
-        Parameters
-        ----------
-        data : bytes-like
-            Bytes of a log.
-        headers : numpy.ndarray of BATCH_HEADER
-            What `batch_header.scan` found in `data`, or some of it; batches whose `crc_valid` is 0
-            raise.
-        first : int
-            The header to begin with.
-        position : int, optional
-            Byte position of `data` in its file. Default: that of the first header.
-
-        Returns
-        -------
-        int
-            The first header not decoded: ``len(headers)`` when all are; else call `take` first.
-
-        Raises
-        ------
-        CorruptBatchError
-            If a checksum is wrong or records break their format. Whole batches before are kept.
+        `headers` (BATCH_HEADER) are results of `batch_header.scan` for `data`; decoding starts with
+        header `first`. `position` is the byte position of `data` in its file, by default that of
+        the first header. Returns the first header not decoded: ``len(headers)`` if all are;
+        otherwise call `take` before the next `append`. Raises `CorruptBatchError` for a wrong
+        checksum (`crc_valid` 0) or corrupt records; whole batches before are kept.
         """
         cdef const uint8_t[::1] header_bytes = bytes_of(headers)
         cdef Py_ssize_t i = first, count = len(headers), rows, viewed
@@ -347,7 +310,7 @@ cdef class RecordColumns:
 
     cdef Outcome _append(self, const uint8_t[::1] data, const BatchHeader* headers, int64_t origin,
                          Py_ssize_t count, Py_ssize_t* first) except *:
-        """Decode batches; `first` is then the header of the first that was not decoded."""
+        """Decode batches; `first` becomes the first header that was not decoded."""
         cdef Py_ssize_t i = first[0], at = 0, size = data.shape[0]
         cdef const uint8_t* start = &data[0] if size else NULL
         cdef const BatchHeader* header = NULL
@@ -404,20 +367,20 @@ cdef class RecordColumns:
         return outcome
 
     cdef void _view(self, object buffer):
-        """Let views refer to a buffer from now on."""
+        """Let the following views refer to a buffer."""
         if not self.view_buffers or self.viewed is not buffer:
             self.viewed = buffer
             self.view_buffers.append(buffer)
         self.view_buffer = <int32_t> len(self.view_buffers) - 1
 
     cdef void _unview(self, Py_ssize_t count):
-        """Let go of buffers that no row refers to: all behind so many."""
+        """Drop all buffers after the first `count`, to which no row refers."""
         if len(self.view_buffers) > count:
             del self.view_buffers[count:]
             self.viewed = None
 
     cdef bint _is_in_range(self, const BatchHeader* header) noexcept nogil:
-        """Whether a batch may hold offsets asked for; not skipped where that is not sure."""
+        """Return whether a batch may hold requested offsets; True if that is unknown."""
         return (header.last_offset < header.base_offset or header.last_offset < 0
                 or (header.last_offset >= self.start_offset
                     and header.base_offset < self.end_offset))
@@ -427,7 +390,7 @@ cdef class RecordColumns:
             self.has_end_timestamp and timestamp >= self.end_timestamp)
 
     cdef bint _is_wanted(self, const BatchHeader* header) noexcept nogil:
-        """Whether a batch may hold records asked for, by what its checksum covers."""
+        """Return whether a batch may hold requested records, by fields that its checksum covers."""
         if header.attributes & CONTROL_FLAG and header.magic == 2 and not self.include_control:
             return False
         return header.max_timestamp >= self.start_timestamp
@@ -450,12 +413,12 @@ cdef class RecordColumns:
     cdef Outcome _decode(self, const BatchHeader* header, const uint8_t* buffer,
                          const uint8_t* records, const uint8_t* end, const uint8_t* readable_end
                          ) noexcept nogil:
-        """Decode a batch's records, which lie in `buffer`; of a broken one nothing stays."""
+        """Decode a batch's records, which lie in `buffer`; no rows of a corrupt batch are kept."""
         cdef RecordCursor cursor
         cdef RecordView record
         cdef int got
         cdef Py_ssize_t row = self.rows, size = end - records, most_rows
-        # Fields that every record asks for, where the compiler can keep them.
+        # Local copies of fields that every record needs: the compiler keeps them in registers.
         cdef int64_t start_offset = self.start_offset, end_offset = self.end_offset
         cdef bint copy_key = self.copy_key, copy_value = self.copy_value
         cdef bint is_special = self.is_special
@@ -544,7 +507,7 @@ cdef class RecordColumns:
         return APPENDED
 
     cdef bint _reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
-        """Make room for so many rows and bytes in all, so that adding a record needs no check."""
+        """Reserve rows and bytes in all, so that adding a record needs no check."""
         cdef Py_ssize_t place = VIEW_SIZE if self.as_views else 4
         if rows > self.row_capacity:
             rows = max(rows, 2 * self.row_capacity)
@@ -575,7 +538,7 @@ cdef class RecordColumns:
         return True
 
     cdef bint _reserve_headers(self, Py_ssize_t count) noexcept nogil:
-        """Make room for so many headers in all."""
+        """Reserve `count` headers in all."""
         if count <= self.header_capacity:
             return True
         count = max(count, 2 * self.header_capacity)
@@ -600,7 +563,7 @@ cdef class RecordColumns:
                 add_null(&self.value.nulls, row)
 
     cdef bint _add_headers(self, RecordView record, Py_ssize_t row) noexcept nogil:
-        """Add a record's headers: null, not an empty list, where it has none."""
+        """Add a record's headers: null, not an empty list, if it has none."""
         cdef Cursor fields
         cdef HeaderView header
         cdef int32_t _
@@ -621,7 +584,7 @@ cdef class RecordColumns:
         return True
 
     cdef void _fill_per_batch(self, const BatchHeader* header, Py_ssize_t end) noexcept nogil:
-        """Repeat what is the same for all records of a batch."""
+        """Repeat the values that all records of a batch share."""
         cdef bint is_v2 = header.magic == 2
         if self.want_type:
             fill_i32(&self.timestamp_types, self.rows, end, timestamp_type(header))
@@ -635,7 +598,7 @@ cdef class RecordColumns:
                    is_v2 and header.attributes & CONTROL_FLAG != 0, end - self.rows)
 
     cdef Outcome _forget_rows(self) noexcept nogil:
-        """Take back what a broken batch wrote behind the rows."""
+        """Remove what a corrupt batch wrote after the rows."""
         forget_nulls(&self.key.nulls, self.rows)
         forget_nulls(&self.value.nulls, self.rows)
         forget_nulls(&self.timestamp_nulls, self.rows)
@@ -648,18 +611,13 @@ cdef class RecordColumns:
         return BROKEN
 
     def take(self):
-        """Give the columns away and begin with empty ones.
+        """Hand over the columns and start with empty ones; return the row count and the buffers.
 
-        Returns
-        -------
-        rows : int
-        columns : dict
-            Buffers in Arrow's layout. `key`, `value`: (nulls, validity, offsets, bytes), or (nulls,
-            validity, views, list of the buffers they refer to); `timestamp`: (nulls, validity,
-            int64 microseconds); `headers`: (nulls, validity, offsets, count of names, names,
-            values), the last two as `key` is; `is_transactional`, `is_control`: a byte a row;
-            others: plain integers of their column's width. `validity` is None where nothing is
-            null.
+        The buffers have Arrow's layout. `key`, `value`: (nulls, validity, offsets, bytes), or
+        (nulls, validity, views, list of the buffers they refer to); `timestamp`: (nulls, validity,
+        int64 microseconds); `headers`: (nulls, validity, offsets, count of names, names, values),
+        the last two like `key`; `is_transactional`, `is_control`: one byte per row; others:
+        integers of their column's width. `validity` is None if nothing is null.
         """
         cdef Py_ssize_t rows = self.rows
         cdef dict taken = {}

@@ -1,7 +1,7 @@
-"""Columns of records, as Arrow lays them out, as rows that can be written.
+"""Columns of records in Arrow's layout, as rows that can be written.
 
-The writing half of ``record_columns``: what that takes from a log, `record_builder` gives to one
-by way of these rows, without a Python object a record.
+The reverse of ``record_columns``: `record_builder` writes the columns of such a result through
+these rows, without a Python object for each record.
 
 Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
@@ -19,19 +19,10 @@ cdef frozenset NEEDED_COLUMNS = frozenset({"offset", "timestamp", "key", "value"
 
 @cython.final
 cdef class RecordRows:
-    """The rows of columns, whose buffers are large enough for them.
+    """The rows of columns, after a check that the buffers are large enough for them.
 
-    Parameters
-    ----------
-    rows : int
-        How many.
-    columns : dict
-        As for `record_builder.build_batch_from_columns`.
-
-    Raises
-    ------
-    ValueError
-        If a column is not there, or a buffer shorter than its rows.
+    `columns` is as for `record_builder.build_batch_from_columns`. Raises ValueError if a column is
+    missing, or a buffer is shorter than its rows.
     """
 
     def __cinit__(self, Py_ssize_t rows, columns):
@@ -59,7 +50,7 @@ cdef class RecordRows:
         free(self.encoded)
 
     cdef RowStatus encode_headers(self, Py_ssize_t row, RecordView* record) noexcept nogil:
-        """Encode the headers of a row, names and values, and point at them."""
+        """Encode names and values of a row's headers, and let the record point at them."""
         cdef int32_t start = int32_of(self.headers_offsets, row)
         cdef int32_t end = int32_of(self.headers_offsets, row + 1), i
         cdef HeaderView header
@@ -90,14 +81,14 @@ cdef class RecordRows:
 
 
 cdef bint find_header(RecordRows rows, int32_t i, HeaderView* header) noexcept nogil:
-    """Point at a header; False if it is broken or its name is null."""
+    """Point at a header; False if it is corrupt or its name is null."""
     return (binary_of(&rows.header_name, i, &header.name, &header.name_size)
             and header.name_size >= 0
             and binary_of(&rows.header_value, i, &header.value, &header.value_size))
 
 
 cdef const uint8_t* data_of(RecordRows rows, str column, buffer, Py_ssize_t least) except NULL:
-    """The bytes of a buffer, held, of which there must be some number."""
+    """Return the bytes of a buffer, kept alive; raise if there are fewer than `least`."""
     cdef const uint8_t[::1] data = memoryview(buffer).cast("B")
     if data.shape[0] < least:
         raise ValueError(f"a buffer of column {column!r} has {data.shape[0]} bytes, "
@@ -108,14 +99,14 @@ cdef const uint8_t* data_of(RecordRows rows, str column, buffer, Py_ssize_t leas
 
 cdef const uint8_t* validity_of(RecordRows rows, str column, buffer,
                                 Py_ssize_t count) except? NULL:
-    """A bitmap; None says, as in Arrow, that nothing is null."""
+    """Return a validity bitmap; as in Arrow, None means that nothing is null."""
     if buffer is None:
         return NULL
     return data_of(rows, column, buffer, (count + 7) // 8)
 
 
 cdef BinaryRows binary_rows(RecordRows rows, str column, parts, Py_ssize_t count) except *:
-    """A binary column; Arrow leaves out the bytes where all values are empty or null."""
+    """Return a binary column; Arrow leaves out the bytes if all values are empty or null."""
     cdef BinaryRows binary
     _, validity, offsets, values = parts
     values = b"" if values is None else values

@@ -1,14 +1,14 @@
 """How a segment grows: when an index entry is due, and when the segment is full.
 
-An entry is due where more than ``index.interval.bytes`` were appended since the last one; the
-count begins with the segment, and anew each time it is opened or cut.  An entry stands for the set
+An entry is due if more than ``index.interval.bytes`` were appended since the last one. The count
+starts with the segment, and again each time it is opened or truncated. The entry is for the set
 that is appended then: its last offset and its position, and in the time index the largest timestamp
-so far, if that has grown.  Brokers from 3.9.1 on look at each batch of a set by itself.
+so far, if it has risen. Brokers from 3.9.1 on check each batch of a set separately.
 
 A segment is rolled before a set that would make it larger than ``segment.bytes``; that is later
-than its first batch by more than ``segment.ms``, by the records' clock or, where the first batch
-has no timestamp, by the wall clock; that finds an index full; or whose last offset does not fit 31
-bits above the base offset.
+than its first batch by more than ``segment.ms``, by the records' timestamps or, if the first batch
+has none, by the wall clock; for which an index is full; or whose last offset does not fit 31 bits
+above the base offset.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogSegment.append``, ``LogSegment.shouldRoll``,
 ``LogSegment.timeWaitedForRoll``; ``OffsetIndex.append``, ``TimeIndex.maybeAppend``.
@@ -24,45 +24,19 @@ from kafkastore.formats.index_growth import check_offset_append, may_append_time
 
 
 cdef class SegmentGrowth:
-    """What is known of a segment that grows, and the index entries not yet taken.
+    """The state of a growing segment, and its index entries not yet taken.
 
-    Parameters
-    ----------
-    base_offset : int
-        Of the segment.
-    index_interval_bytes : int
-        The topic's ``index.interval.bytes``.
-    segment_bytes : int
-        The topic's ``segment.bytes``.
-    roll_ms : int
-        The topic's ``segment.ms`` without the segment's jitter.
-    created_ms : int
-        When the segment was made or opened, by the wall clock.
-    max_offset_entries, max_time_entries : int
-        How many entries the index files hold.
-    size : int
-        Bytes of the log.
-    first_timestamp : int or None
-        Largest timestamp of what was appended first; None of an empty segment.
-    offset_entries, time_entries : int
-        Entries in the indexes.
-    last_indexed_offset : int
-        Of the last offset index entry; of no meaning without one.
-    last_time_entry : TimestampOffset
-        (-1, base offset) without one.
-    largest : TimestampOffset, optional
-        Largest timestamp of the segment, with its offset; by default that of the last entry.
-    each_batch : bool
-        Whether an entry may be due at each batch of a set: `BrokerRules.each_batch_is_indexed`.
+    The options are the topic's; `roll_ms` is ``segment.ms`` minus the segment's jitter.
+    `created_ms` is when the segment was created or opened, by the wall clock. `max_offset_entries`
+    and `max_time_entries` are the capacities of the index files. `first_timestamp` is the largest
+    timestamp of the first append, None (as an attribute -1) for an empty segment; the segment is
+    rolled by it or else by `created_ms`. `last_indexed_offset` is that of the last offset index
+    entry and ignored without one; `last_time_entry` is (-1, base offset) without one. `largest` is
+    the segment's largest timestamp with its offset, by default the last time index entry.
+    `each_batch`: an entry may be due at each batch of a set (`BrokerRules.each_batch_is_indexed`).
 
-    Attributes
-    ----------
-    size : int
-        Bytes of the log.
-    largest_timestamp, offset_of_max_timestamp : int
-        As the next time index entry will have them; -1 without one.
-    first_timestamp, created_ms : int
-        By which of them the segment is rolled; the former is -1 without one.
+    `largest_timestamp` and `offset_of_max_timestamp` are those of the next time index entry; -1 for
+    none.
     """
 
     cdef readonly int64_t base_offset, size, largest_timestamp, offset_of_max_timestamp
@@ -104,7 +78,7 @@ cdef class SegmentGrowth:
         if self.size > self.segment_bytes - new.size:
             return True
         if self.size > 0:
-            # Java's subtraction, which may overflow.
+            # As Java's subtraction, which may overflow.
             waited = (<uint64_t> new.largest_timestamp - <uint64_t> self.first_timestamp
                       if self.first_timestamp >= 0 else <uint64_t> now - <uint64_t> self.created_ms)
             if <int64_t> waited > self.roll_ms:
@@ -115,30 +89,12 @@ cdef class SegmentGrowth:
 
     def append(self, AppendSets sets not None, Py_ssize_t first, int64_t now,
                bint is_new=False):
-        """Go on with sets until the segment must be rolled.
+        """Append sets until the segment must be rolled; return the first set not appended.
 
-        Parameters
-        ----------
-        sets : AppendSets
-            In the order of the log.
-        first : int
-            The first of them that is not in the log yet.
-        now : int
-            The wall clock, ms since 1970.
-        is_new : bool
-            Whether the segment was just made for the first set, which then is not a reason to roll.
-
-        Returns
-        -------
-        int
-            The first set that is not appended: before it the segment is to be rolled.
-
-        Raises
-        ------
-        OffsetOverflowError
-            If the last offset of a set does not fit a segment that is new.
-        IndexFullError, OutOfOrderAppendError
-            If an index takes no entry.
+        `first` is the first set that is not in the log yet; `now` is the wall clock, ms since 1970.
+        `is_new`: the segment was created for the first set, which then is no reason to roll. Raises
+        `OffsetOverflowError` if the last offset of a set does not fit a new segment, and
+        `IndexFullError` or `OutOfOrderAppendError` if an index refuses an entry.
         """
         cdef Py_ssize_t i
         for i in range(first, sets.count):
@@ -156,7 +112,7 @@ cdef class SegmentGrowth:
                 f"{self.base_offset}: it is more than {INT32_MAX} away")
         if not self.each_batch or sets.count == sets.batch_count:
             return self._add(new)
-        for i in range(sets.batch_count):   # a follower's set is all of them
+        for i in range(sets.batch_count):   # a follower has one set of all batches
             one.size, one.last_offset = sets.batches[i].size, sets.batches[i].last_offset
             one.largest_timestamp = sets.batches[i].max_timestamp
             one.first_offset = one.offset_of_max_timestamp = one.last_offset
@@ -183,16 +139,11 @@ cdef class SegmentGrowth:
         return len(self.new_offset_entries) + len(self.new_time_entries)
 
     def finish(self):
-        """Add the last time index entry, of the segment's largest timestamp: at roll and close."""
+        """Add the last time index entry, of the segment's largest timestamp, at roll and close."""
         self._maybe_add_time_entry(True)
 
     def take_entries(self):
-        """Return the entries since the last call, as the files have them.
-
-        Returns
-        -------
-        offset_index, time_index : bytes
-        """
+        """Return the new entries of the offset index and the time index, as the files have them."""
         if not self.new_offset_entries and not self.new_time_entries:
             return b"", b""
         taken = bytes(self.new_offset_entries), bytes(self.new_time_entries)

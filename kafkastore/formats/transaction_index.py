@@ -9,10 +9,10 @@ Entries of 34 bytes, big-endian; no header, no checksum, no padding::
              int16 0   int64         int64          int64         int64
 
 An entry is added when the marker that aborts a transaction is appended to the segment; the
-transaction itself may have begun segments before.  ``last_offset`` is the marker's and rises from
-entry to entry.  Every transaction that began below ``last_stable_offset`` was decided when the
-entry was written, so that no later entry reaches below it.  The file is made for the first entry:
-where there is none, no transaction was aborted in this segment.
+transaction itself may have begun in an earlier segment. ``last_offset`` is the marker's and rises
+from entry to entry. Every transaction that began below ``last_stable_offset`` was decided when the
+entry was written, so that no later entry starts below it. The file is created for the first entry:
+if it is missing, no transaction was aborted in this segment.
 
 ``docs/formats/transaction_index.md`` has the odd cases and a worked example.
 
@@ -63,14 +63,9 @@ ABORTED_TXN_ON_DISK = np.dtype(
 
 
 class TxnIndexSearchResult(NamedTuple):
-    """Aborted transactions of a range, and whether the next segment need not be asked.
+    """Aborted transactions of a range (ABORTED_TXN), by last offset.
 
-    Parameters
-    ----------
-    aborted_txns : numpy.ndarray
-        Of dtype `ABORTED_TXN`, by last offset.
-    is_complete : bool
-        False: transactions of the range may have been aborted in the next segment.
+    If `is_complete` is False, transactions of the range may have been aborted in the next segment.
     """
 
     aborted_txns: NDArray[np.void]
@@ -78,46 +73,19 @@ class TxnIndexSearchResult(NamedTuple):
 
 
 def entry_count(entries: ReadableBuffer) -> int:
-    """Count the whole entries.
-
-    Parameters
-    ----------
-    entries : bytes-like
-        The content of a transaction index file.
-
-    Returns
-    -------
-    int
-        The size divided by 34, rounded down.
-    """
+    """Return the number of whole entries: the size divided by 34, rounded down."""
     return memoryview(entries).nbytes // ENTRY_SIZE
 
 
 def parse(entries: ReadableBuffer) -> NDArray[np.void]:
-    """Decode every whole entry.
+    """Decode every whole entry into ABORTED_TXN.
 
-    Parameters
-    ----------
-    entries : bytes-like
-        The content of a transaction index file; odd bytes at its end are left out, as by a broker.
+    As in a broker, a partial last entry is ignored. Raises `CorruptIndexError` at the first entry
+    whose version is not 0; the entries before it can be parsed. A broker refuses only versions of
+    256 and above: ``AbortedTxn.version`` reads one of the two bytes.
 
-    Returns
-    -------
-    numpy.ndarray
-        Of dtype `ABORTED_TXN`.
+    Source: Kafka 2.4.0 ``TransactionIndex.iterator``.
 
-    Raises
-    ------
-    CorruptIndexError
-        At the first entry whose version is not 0; the entries before it can be parsed.
-
-    Notes
-    -----
-    Source: Kafka 2.4.0 ``TransactionIndex.iterator``, which refuses versions of 256 and above only:
-    ``AbortedTxn.version`` looks at one byte of the two.
-
-    Examples
-    --------
     >>> parse(bytes.fromhex("0000" "0000000000000007" "000000000000002a" "0000000000000031"
     ...                     "000000000000002d")).tolist()
     [(7, 42, 49, 45)]
@@ -137,21 +105,11 @@ def parse(entries: ReadableBuffer) -> NDArray[np.void]:
 
 
 def pack(entries: ArrayLike) -> bytes:
-    """Encode entries; their order is not checked.
+    """Encode entries, 34 bytes each; their order is not checked.
 
-    Parameters
-    ----------
-    entries : array_like
-        Of dtype `ABORTED_TXN`, or a list of tuples (producer id, first offset, last offset, last
-        stable offset).
+    `entries` is ABORTED_TXN, or a list of tuples (producer id, first offset, last offset, last
+    stable offset).
 
-    Returns
-    -------
-    bytes
-        34 bytes an entry.
-
-    Examples
-    --------
     >>> pack([(7, 42, 49, 45)])[2:].hex(" ", 8)
     '0000000000000007 000000000000002a 0000000000000031 000000000000002d'
     """
@@ -166,24 +124,12 @@ def pack(entries: ArrayLike) -> bytes:
 
 
 def check_append(last_offset: int, previous_last_offset: int | None) -> None:
-    """Check that an entry may be appended.
+    """Raise OutOfOrderAppendError if the last offset of a new entry does not rise.
 
-    Parameters
-    ----------
-    last_offset : int
-        Of the new entry.
-    previous_last_offset : int or None
-        Of the last entry; None if there is none.
+    A broker does not know the last entry of a file that it has just opened, and then appends
+    anything.
 
-    Raises
-    ------
-    OutOfOrderAppendError
-        If the last offset does not rise.
-
-    Notes
-    -----
-    Source: Kafka 2.4.0 ``TransactionIndex.append``. A broker does not know the last entry of a file
-    that it has just opened, and appends anything then.
+    Source: Kafka 2.4.0 ``TransactionIndex.append``.
     """
     if previous_last_offset is not None and last_offset <= previous_last_offset:
         raise OutOfOrderAppendError(
@@ -193,22 +139,11 @@ def check_append(last_offset: int, previous_last_offset: int | None) -> None:
 
 
 def truncate_to(entries: NDArray[np.void], offset: int) -> int:
-    """Count the entries that remain when the log is cut at an offset.
+    """Count the entries that remain when the log is truncated at `offset`.
 
-    Parameters
-    ----------
-    entries : numpy.ndarray
-        Of dtype `ABORTED_TXN`.
-    offset : int
-        First offset to drop.
+    `offset` is the first to drop: the entries before the first whose last offset is at or after it
+    remain.
 
-    Returns
-    -------
-    int
-        The number of entries before the first whose last offset is at or after it.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``TransactionIndex.truncateTo``.
     """
     return _first(entries["last_offset"] >= offset)
@@ -219,26 +154,14 @@ def collect_aborted_txns(
 ) -> TxnIndexSearchResult:
     """Find the aborted transactions that overlap a range of offsets.
 
-    Parameters
-    ----------
-    entries : numpy.ndarray
-        Of dtype `ABORTED_TXN`: those of the segment that holds the range's first offset; while the
-        result is not complete, of each segment behind it.
-    fetch_offset, upper_bound_offset : int
-        The range; inclusive, exclusive.
+    `entries` (ABORTED_TXN) are those of the segment that holds `fetch_offset` (inclusive); while
+    the result is not complete, repeat with each following segment. The result has the transactions
+    that end at or after `fetch_offset` and begin before `upper_bound_offset` (exclusive), up to the
+    first entry whose last stable offset is at or after that bound; with such an entry it is
+    complete.
 
-    Returns
-    -------
-    TxnIndexSearchResult
-        Those that end at or after the range's start and begin before its end, up to the first entry
-        whose last stable offset is at or after the end; with such an entry it is complete.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``TransactionIndex.collectAbortedTxns``.
 
-    Examples
-    --------
     >>> entries = np.array([(0, 0, 10, 11), (1, 5, 15, 13)], ABORTED_TXN)
     >>> found = collect_aborted_txns(entries, 12, 100)
     >>> found.aborted_txns.tolist(), found.is_complete
@@ -252,26 +175,14 @@ def collect_aborted_txns(
 
 
 def check(entries: ReadableBuffer, base_offset: int) -> None:
-    """Check what a broker's sanity check looks at, and the size.
+    """Run a broker's sanity check, and check the size.
 
-    Parameters
-    ----------
-    entries : bytes-like
-        The content of a transaction index file.
-    base_offset : int
-        Base offset of the segment.
+    Raises `CorruptIndexError` if an entry has a version other than 0 or a last offset below the
+    base offset, or if the last entry is torn. Brokers of every version run this check on load, and
+    recover the segment if it fails. They do not notice a torn entry, and misread the entries that
+    they append after it.
 
-    Raises
-    ------
-    CorruptIndexError
-        If an entry has another version than 0 or a last offset below the base offset, or the last
-        entry is torn.
-
-    Notes
-    -----
-    Source: Kafka 2.4.0 ``TransactionIndex.sanityCheck``, which brokers of every version run on
-    load, and recover the segment if it fails. Odd bytes they do not notice; what they append behind
-    them is then read from the wrong place.
+    Source: Kafka 2.4.0 ``TransactionIndex.sanityCheck``.
     """
     parsed = parse(entries)
     slot = _first(parsed["last_offset"] < base_offset)
@@ -290,18 +201,10 @@ def check(entries: ReadableBuffer, base_offset: int) -> None:
 
 
 def first_disorder(entries: NDArray[np.void]) -> int:
-    """Find the first entry that can't be a true one, or breaks the order of true ones.
+    """Return the slot of the first entry that is impossible or out of order, or -1.
 
-    Parameters
-    ----------
-    entries : numpy.ndarray
-        Of dtype `ABORTED_TXN`.
-
-    Returns
-    -------
-    int
-        Its slot: the last offset is not above that of the entry before it or is below the first
-        offset, or a number is negative. -1 if none.
+    Such an entry's last offset is not above that of the entry before it, or is below its first
+    offset, or a number is negative.
     """
     last_offsets = entries["last_offset"]
     is_wrong = last_offsets < entries["first_offset"]
@@ -321,5 +224,5 @@ def _slots(entries: ReadableBuffer) -> NDArray[np.void]:
 
 
 def _first(condition: NDArray[Any]) -> int:
-    """Return the first index at which a condition holds; the length where it never does."""
+    """Return the first index at which a condition holds; the length if it never does."""
     return int(condition.argmax()) if condition.any() else len(condition)

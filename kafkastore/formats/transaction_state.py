@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state``: where each transactional id stands.
+"""Records of ``__transaction_state``: the state of each transactional id.
 
 A null value (a tombstone) means that the transactional id has expired::
 
@@ -42,7 +42,7 @@ _TAGGED_FIELDS = (
 
 
 class TransactionState(enum.IntEnum):
-    """Where a transactional id stands."""
+    """The state of a transactional id."""
 
     EMPTY = 0
     ONGOING = 1
@@ -65,28 +65,15 @@ class TransactionPartitions(NamedTuple):
 
 
 class TransactionLogValue(NamedTuple):
-    """Where a transactional id stands.
+    """The state of a transactional id; timestamps are ms since 1970.
 
-    Parameters
-    ----------
-    producer_id, producer_epoch : int
-        In use by the transactional id.
-    transaction_timeout_ms : int
-        After so long the coordinator aborts.
-    transaction_status : TransactionState or int
-        The plain number where its meaning is not known here; brokers refuse those.
-    transaction_partitions : tuple of TransactionPartitions, or None
-        None where null was written, as brokers do in the state EMPTY.
-    transaction_last_update_timestamp_ms : int
-        ms since 1970, by the coordinator's clock.
-    transaction_start_timestamp_ms : int
-        ms since 1970; -1 before the first transaction.
-    previous_producer_id : int
-        Of the last committed transaction, where it was another; -1 none.
-    next_producer_id, next_producer_epoch : int
-        Sent to the producer, and not in use yet; -1 none.
-    client_transaction_version : int
-        The feature level ``transaction.version`` that the client goes by; 0 before version 1.
+    The clock is the coordinator's. It aborts a transaction after `transaction_timeout_ms`. An
+    unknown `transaction_status` is a plain int, which brokers refuse. `transaction_partitions` is
+    None for null, which brokers write in the state EMPTY. `transaction_start_timestamp_ms` is -1
+    before the first transaction. `previous_producer_id` is that of the last committed transaction
+    if it differs, else -1. `next_producer_id` and `next_producer_epoch` are sent to the producer
+    but not in use yet; -1 for none. `client_transaction_version` is the client's feature level of
+    ``transaction.version``; 0 before version 1.
     """
 
     producer_id: int
@@ -103,27 +90,11 @@ class TransactionLogValue(NamedTuple):
 
 
 def parse_key(data: bytes) -> str:
-    """Parse a record's key.
+    """Return the transactional id in a record's key; extra bytes are ignored, as in Kafka.
 
-    Parameters
-    ----------
-    data : bytes
-        The key. Bytes behind its fields are not looked at, as in Kafka.
+    Raises `CorruptionError`, with the position in the key, if a field is incomplete, and
+    `UnsupportedFormatError` if the version is not 0; brokers skip such a record.
 
-    Returns
-    -------
-    str
-        The transactional id.
-
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole, with its position in the key.
-    UnsupportedFormatError
-        If the version is not 0; brokers leave such a record out.
-
-    Examples
-    --------
     >>> parse_key(bytes.fromhex("0000 0004 74782d61"))
     'tx-a'
     """
@@ -134,27 +105,11 @@ def parse_key(data: bytes) -> str:
 
 
 def parse_value(data: bytes | None) -> TransactionLogValue | None:
-    """Parse a record's value.
+    """Parse a record's value; None for a tombstone.
 
-    Parameters
-    ----------
-    data : bytes or None
-        The value. Bytes behind its fields are not looked at, as in Kafka.
+    Extra bytes are ignored, as in Kafka. Raises `CorruptionError`, with the position in the value,
+    if a field is incomplete, and `UnsupportedFormatError` if the version is not 0 or 1.
 
-    Returns
-    -------
-    TransactionLogValue or None
-        None for a tombstone.
-
-    Raises
-    ------
-    CorruptionError
-        If a field is not there whole, with its position in the value.
-    UnsupportedFormatError
-        If the version is not 0 or 1.
-
-    Notes
-    -----
     Source: Kafka 4.1.1 ``TransactionLogValue.json``.
     """
     if data is None:
@@ -185,7 +140,7 @@ def parse_value(data: bytes | None) -> TransactionLogValue | None:
 
 
 def _take_partitions(reader: ProtocolReader) -> TransactionPartitions:
-    """Take the partitions of one topic."""
+    """Read the partitions of one topic."""
     topic = reader.string("topic")
     partition_ids = reader.array("partition ids", lambda: reader.int32("partition id"))
     reader.tagged_fields("tagged field")

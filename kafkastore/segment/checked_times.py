@@ -1,7 +1,7 @@
-"""How far time indexes are trusted, and what the batches of a segment say of its own.
+"""How far lookups trust time indexes, and what a segment's batches say about its times.
 
-The batches of a segment are read once in a process, with their checksums: what they said is
-remembered as long as the files are the same.
+A process reads the batches of a segment once, with their checksums, and caches the result for as
+long as the files are unchanged.
 """
 from __future__ import annotations
 
@@ -20,51 +20,39 @@ from kafkastore.paths import to_path
 from kafkastore.segment.log_file import LogFile
 
 Indexes = Literal["check", "trust", "ignore"]
-#: The first is the default of every lookup and every reader from a time on.
+#: The first is the default of every lookup and of every reader that starts at a timestamp.
 INDEXES: tuple[Indexes, ...] = get_args(Indexes)
 DEFAULT_INDEXES = INDEXES[0]
 
-#: So many segments are remembered; behind them everything is forgotten.
+#: Segments in the cache; a full cache is cleared.
 MOST_REMEMBERED = 100_000
 
-#: Of file systems whose times have a resolution of a second, or two.
+#: Some file systems store times with a resolution of one or two seconds.
 SETTLED_NS = 3_000_000_000
 
 _Identity = tuple[int, ...]
 
 
 class CheckedTimes(NamedTuple):
-    """What the batches of a segment say, all of them read once, with their checksums.
+    """What the batches of a segment say about its times, read once with their checksums."""
 
-    Parameters
-    ----------
-    largest_timestamp : int
-        ms; -1 where no batch has a timestamp.
-    index_holds : bool
-        Whether every entry of the time index is true: no batch before the one that holds its offset
-        is later.
-    identity : tuple of int
-        Device, inode, size, times of the last modification and of the last change, of the log and
-        of its time index.
-    end_offset : int
-        After the last batch read.
-    error : CorruptionError or None
-        Why nothing is known of what follows that.
-    """
-
-    largest_timestamp: int
+    largest_timestamp: int  # ms; -1: no batch has a timestamp
+    # Whether every entry of the time index is true: no batch before the one that holds the entry's
+    # offset is later.
     index_holds: bool
+    # Device, inode, size, mtime and ctime (ns) of the log and of its time index.
     identity: _Identity
-    end_offset: int
+    end_offset: int  # exclusive: after the last batch that was read
+    # Why nothing is known about the bytes after `end_offset`.
     error: CorruptionError | None = None
 
 
-#: By what the files are, and by whether another segment follows: only the last may be torn.
+#: The key has `is_active`, because only the last segment may have a torn tail.
 _remembered: dict[tuple[_Identity, bool], CheckedTimes] = {}
 
 
 def known_indexes(indexes: str) -> Indexes:
-    """Return how far to trust indexes; another text is a ValueError."""
+    """Return `indexes` if it is a known choice; raise ValueError otherwise."""
     return check_choice("indexes", indexes, INDEXES)
 
 
@@ -77,32 +65,11 @@ def check_times(
     *,
     is_active: bool,
 ) -> CheckedTimes:
-    """Read a segment's batches, once for the same files, and check its time index by them.
+    """Return what a segment's batches say about its times, and check its time index.
 
-    Parameters
-    ----------
-    path : str
-        Of its files, without what follows the base offset in their names.
-    base_offset : int
-        Of the segment.
-    read_entries : callable
-        Returns the entries of its time index, absolute offsets.
-    open_log : callable
-        Returns its `LogFile`.
-    temporary : str
-        What follows the names of all its files, such as ``.swap``.
-    is_active : bool
-        Whether it is the last segment of its log.
-
-    Returns
-    -------
-    CheckedTimes
-        To be raised, an error is copied: threads share this one.
-
-    Raises
-    ------
-    SegmentGoneError
-        If the log is not there when it is to be opened.
+    `path` is the path of the segment's files up to the base offset, and `temporary` follows the
+    suffix, such as ``.swap``. The result is cached. Copy its error before raising it: threads share
+    the result. Raises `SegmentGoneError` if the log is missing.
     """
     identity = _identity(path, temporary)
     known = _remembered.get((identity, is_active))
@@ -122,7 +89,7 @@ def _checked(
     open_log: Callable[[], LogFile],
     identity: _Identity,
 ) -> CheckedTimes:
-    """Go over a log; an entry promises that no record before the batch of its offset is later."""
+    """Scan a log; check that no record before the batch of a time index entry is later."""
     offsets, timestamps = entries["offset"], entries["timestamp"]
     holds = bool((np.diff(offsets) >= 0).all() and (np.diff(timestamps) >= 0).all())
     largest, slot, end_offset = -1, 0, base_offset
@@ -138,13 +105,13 @@ def _checked(
                     slot = following
                 largest, end_offset = int(so_far[-1]), int(last_offsets[-1]) + 1
     except CorruptionError as error:
-        # A copy does not keep what was on the stack.
+        # A copy does not keep the traceback, and with it the frames on the stack.
         return CheckedTimes(largest, False, identity, end_offset, copy(error))
     return CheckedTimes(largest, holds and slot == len(entries), identity, end_offset)
 
 
 def _is_settled(identity: _Identity, now: int) -> bool:
-    """Whether the next change of a file is sure to get another time than its last one."""
+    """Return whether the next change of a file is sure to get a later time."""
     changed = identity[4::5]
     return bool(changed) and max(changed) + SETTLED_NS < now
 

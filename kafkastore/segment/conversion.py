@@ -1,15 +1,15 @@
-"""Messages of the formats 0 and 1 as record batches (magic 2), offsets and records unchanged.
+"""Convert messages of formats 0 and 1 to record batches (magic 2).
 
-No Kafka tool rewrites what is stored: a broker keeps old messages as they are, and converts them
-each time that they are read.
+No Kafka tool rewrites stored messages: a broker keeps old messages, and converts them each time
+they are read.
 
-- Each wrapper becomes one batch; messages that are not compressed become batches of as many as go
-  into 16 KiB, a producer's default ``batch.size``.
-- Record batches stay byte for byte, but for their leader epoch if all are to have the same one.
-- Timestamps, their type, keys and values stay. A message of format 0 has no timestamp, and gets
-  none, or the time that the caller names as the broker's (LogAppendTime).
-- A batch that is made has the leader epoch of the record batches before, 0 where there is none:
-  every offset then has an epoch, and they never fall.
+- Offsets and records stay the same. Each wrapper becomes one batch. Messages that are not
+  compressed are grouped into batches of up to 16 KiB, a producer's default ``batch.size``.
+- Record batches stay byte for byte, except for their leader epoch if all get the same one.
+- Timestamps, timestamp types, keys and values stay. A message of format 0 has no timestamp. It
+  gets none, or the time that the caller gives as LogAppendTime.
+- A new batch has the leader epoch of the record batches before it, or 0: every offset then has an
+  epoch, and epochs never decrease.
 
 Source: Kafka 2.4.0 ``LazyDownConversionRecords`` (what brokers do instead), ``RecordBatch``; KIP-98
 "Message Format".
@@ -45,19 +45,7 @@ _COLUMNS = ("key", "value", "offset", "timestamp")
 
 
 class Conversion(NamedTuple):
-    """How messages of old formats are written anew.
-
-    Parameters
-    ----------
-    codec : Codec or None
-        How records are compressed; None: as they were.
-    untimed_ms : int or None
-        LogAppendTime of messages of format 0, ms since 1970; None: they have no timestamp.
-    leader_epoch : int
-        Of messages before the first record batch.
-    is_only_epoch : bool
-        Record batches get that leader epoch too, which lies outside their checksums.
-    """
+    """How to convert messages of old formats."""
 
     codec: Codec | None = None
     untimed_ms: int | None = None
@@ -66,27 +54,11 @@ class Conversion(NamedTuple):
 
 
 def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
-    """Write a segment's log anew, piece by piece.
+    """Yield a segment's log as record batches, one or more at a time.
 
-    Parameters
-    ----------
-    log : LogFile
-        Open. What is behind its last whole batch is left out.
-    conversion : Conversion
-        How.
-
-    Yields
-    ------
-    bytes
-        Whole record batches, one or many. The same for the same log and the same compression
-        libraries.
-
-    Raises
-    ------
-    CorruptionError
-        At a batch that is broken, or whose checksum is wrong.
-    ValueError
-        If a batch would be larger than 2**31 - 1 bytes.
+    Bytes after the last whole batch are left out. The output is the same for the same log and the
+    same compression libraries. Raises `CorruptionError` at a corrupt batch, and ValueError if a
+    batch would be larger than 2**31 - 1 bytes.
     """
     epoch = conversion.leader_epoch
     for run in log.runs(verify_crc=True):
@@ -113,7 +85,7 @@ def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
 
 
 def _with_epoch(data: bytes, positions: NDArray[Any], leader_epoch: int) -> bytes:
-    """Give record batches another leader epoch."""
+    """Return record batches with another leader epoch."""
     changed = np.frombuffer(data, np.uint8).copy()
     places = positions[:, np.newaxis] + np.arange(_LEADER_EPOCH_AT, _LEADER_EPOCH_AT + 4)
     changed[places] = np.frombuffer(leader_epoch.to_bytes(4, "big"), np.uint8)
@@ -121,7 +93,7 @@ def _with_epoch(data: bytes, positions: NDArray[Any], leader_epoch: int) -> byte
 
 
 def _groups(headers: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Divide batches: record batches; a wrapper; messages that can be in one batch."""
+    """Yield groups: record batches, one wrapper, or messages that fit in one batch."""
     is_batch = headers["magic"] == 2
     codec = headers["attributes"] & _CODEC_MASK
     is_appended = headers["attributes"] & _LOG_APPEND_TIME != 0
@@ -131,7 +103,7 @@ def _groups(headers: NDArray[Any]) -> Iterator[tuple[int, int]]:
             np.where(is_batch, 0, headers["magic"]),
             np.where(is_batch, 0, is_appended),
             np.where(is_appended & ~is_batch, headers["max_timestamp"], 0),
-            # Two wrappers never belong together.
+            # Each wrapper is a group of its own.
             np.where((codec != 0) & ~is_batch, np.arange(1, len(headers) + 1), 0),
         ]
     )
@@ -143,7 +115,7 @@ def _groups(headers: NDArray[Any]) -> Iterator[tuple[int, int]]:
 def _converted_group(
     run: BatchRun, group: NDArray[Any], conversion: Conversion, leader_epoch: int
 ) -> Iterator[bytes]:
-    """Write one wrapper, or messages that are not compressed, as record batches."""
+    """Convert one wrapper, or messages that are not compressed, to record batches."""
     attributes, magic = int(group["attributes"][0]), int(group["magic"][0])
     stored = Codec(attributes & _CODEC_MASK)
     log_append_time = None
@@ -165,12 +137,12 @@ def _converted_group(
         done = columns.append(run.data, group, done, position=run.position)
         rows, taken = columns.take()
         nulls, _, micros = taken["timestamp"]
-        if nulls:  # times beyond what the columns' microseconds hold
+        if nulls:  # timestamps that do not fit the columns' microseconds
             yield from _one_by_one(run, group[first:done], fields)
             continue
         taken["timestamp"] = times = np.frombuffer(micros, np.int64, rows) // 1000
         if magic == 1 and log_append_time is not None and (times != log_append_time).any():
-            # Messages of format 0 in a wrapper of format 1: they have no time, whatever it says.
+            # Messages of format 0 in a wrapper of format 1 have no timestamp.
             fields["log_append_time"] = None
         if stored:
             yield build_batch_from_columns(rows, taken, **fields)
@@ -181,7 +153,7 @@ def _converted_group(
 def _one_by_one(
     run: BatchRun, group: NDArray[Any], fields: dict[str, Any]
 ) -> Iterator[bytes]:
-    """Write each batch as one, record by record."""
+    """Convert each batch to one batch, record by record."""
     for header in group:
         at = int(header["position"]) - run.position
         batch = RecordBatch(run.data[at : at + int(header["size"])], int(header["position"]))

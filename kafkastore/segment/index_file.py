@@ -1,15 +1,15 @@
-"""The index files of one segment: opened read-only, read with pread, searched in memory.
+"""The index files of one segment: opened read-only, searched in memory.
 
-An index object is a snapshot.  Opening it asks only for the file's size; its last entry is read
-from the tail; the first look-up reads the used part once (2 MiB for the offset index of a 1 GiB
-segment) and keeps it, so that later look-ups read nothing.  Bytes appended after the opening are
-not seen, and what is cut while it is being read is missing, in whole entries.  Threads may share
-it, and one closes it when no other reads: see ``docs/threads.md``.
+An index object is a snapshot. Opening it reads only the file's size, and the last entry is read
+from the tail. The first lookup reads the used part (2 MiB for the offset index of a 1 GiB segment)
+with pread and keeps it, so that later lookups read nothing. Bytes appended after the opening are
+not seen. If the file is truncated during a read, the missing bytes are dropped in whole entries.
+Threads may share an index; close it when no other thread reads it. See ``docs/threads.md``.
 
-Nothing is mapped unless `raw` is asked for: a mapping of a file that shrinks kills the process.
+Only `raw` maps the file: a mapping of a file that shrinks kills the process.
 
-Every answer comes in two kinds.  By default zero padding is cut: what was written.  With
-``with_padding=True`` every slot of the file counts: what a broker sees that loads this file.
+By default the zero padding is ignored, and the result is what was written. With
+``with_padding=True`` every slot of the file counts, as for a broker that loads the file.
 """
 
 from __future__ import annotations
@@ -41,22 +41,16 @@ from kafkastore.reads import fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.segment_glimpse import largest_used_size
 
-# The padding is read backwards in blocks of this size. A multiple of both entry sizes, so that no
-# entry lies in two blocks.
+# The padding is read backwards in blocks of this size. It is a multiple of both entry sizes, so
+# that no entry lies in two blocks.
 TAIL_BLOCK_SIZE = 48 * 1024
 
-#: Slots of a preallocated file are searched as a broker does up to this size: 25 times the default.
+#: The padding is searched, as a broker does, in files up to this size: 25 times the default.
 LARGEST_PADDED_SIZE = 256 * 1024 * 1024
 
 
 def base_offset_of(path: Path) -> int:
-    """Return the base offset in the name of a segment's file.
-
-    Raises
-    ------
-    InvalidNameError
-        If it has none.
-    """
+    """Return the base offset in the name of a segment's file, or raise InvalidNameError."""
     named = parse_segment_file(path.name)
     if named is None:
         raise InvalidNameError(f"{path} has no base offset in its name, and none is given")
@@ -64,7 +58,7 @@ def base_offset_of(path: Path) -> int:
 
 
 class _IndexFile(Generic[EntryT]):
-    """What the two index files have in common: all but the meaning of an entry."""
+    """The common part of `OffsetIndex` and `TimeIndex`: everything but the meaning of an entry."""
 
     _format: IndexFormat[EntryT]
     _suffix: ClassVar[str]
@@ -101,7 +95,7 @@ class _IndexFile(Generic[EntryT]):
         OSError
             If the file cannot be opened.
         NotAFileError
-            If it is no regular file.
+            If it is not a regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """
@@ -112,11 +106,11 @@ class _IndexFile(Generic[EntryT]):
         return cls(FileIO(open_regular(path)), path, base_offset)
 
     def close(self) -> None:
-        """Close the file. What was read before can still be asked for, `raw` included."""
+        """Close the file; entries that were read before, and `raw`, stay available."""
         self._file.close()
 
     def load(self) -> Self:
-        """Read the entries now and close the file; all but `raw` can still be asked for."""
+        """Read the entries now and close the file; everything but `raw` stays available."""
         with self:
             self._used_bytes()
             self._odd_bytes()
@@ -138,12 +132,12 @@ class _IndexFile(Generic[EntryT]):
 
     @property
     def entry_count(self) -> int:
-        """Slots in the file, zero padding included: the entries that a broker would count."""
+        """Slots in the file, zero padding included: the entries that a broker counts."""
         return self.size // self._format.ENTRY_SIZE
 
     @property
     def used_entry_count(self) -> int:
-        """Entries without the zero padding behind them; reads only the padding."""
+        """Entries before the zero padding; reads only the padding."""
         if self._used is not None:
             return len(self._used) // self._format.ENTRY_SIZE
         if self._used_size is None:
@@ -152,7 +146,7 @@ class _IndexFile(Generic[EntryT]):
 
     @property
     def last_entry(self) -> EntryT:
-        """The last entry before the padding; reads only the padding and it."""
+        """The last entry before the padding; reads only the padding and this entry."""
         if self._used is None and self.used_entry_count:
             position = (self.used_entry_count - 1) * self._format.ENTRY_SIZE
             last = self._read(position, self._format.ENTRY_SIZE)
@@ -162,17 +156,17 @@ class _IndexFile(Generic[EntryT]):
 
     @property
     def last_entry_with_padding(self) -> EntryT:
-        """The last slot: the last entry of a broker that loads the file."""
+        """The last slot, padding or not: the last entry for a broker that loads the file."""
         if self.used_entry_count == self.entry_count:
             return self.last_entry
         return self._last_of(bytes(self._format.ENTRY_SIZE))
 
     @property
     def raw(self) -> npt.NDArray[np.void]:
-        """The slots as the file has them, big-endian and relative: a read-only mapping, no copy.
+        """The slots as the file has them, big-endian and relative, without a copy.
 
-        If the file is cut while the mapping is used, the process dies of SIGBUS. Made for large
-        indexes that nobody writes to.
+        This is a read-only mapping. If the file is truncated while the mapping is used, the process
+        dies of SIGBUS. Use it for large indexes that have no writer.
         """
         if self._raw is None:
             size = min(self.size, os.fstat(self._file.fileno()).st_size)
@@ -192,7 +186,7 @@ class _IndexFile(Generic[EntryT]):
         Parameters
         ----------
         slot : int
-            From 0 to `entry_count` - 1.
+            0 to `entry_count` - 1, inclusive.
 
         Returns
         -------
@@ -202,7 +196,7 @@ class _IndexFile(Generic[EntryT]):
         Raises
         ------
         IndexError
-            If there is no such slot.
+            If the slot does not exist.
         """
         slot = whole_number("slot", slot)
         with_padding = slot >= self.used_entry_count
@@ -224,7 +218,7 @@ class _IndexFile(Generic[EntryT]):
         return self._format.parse(self._content(with_padding), self.base_offset)
 
     def entry_bytes(self, *, with_padding: bool = False) -> bytes:
-        """Return the whole entries as the file has them, for the functions of `formats`.
+        """Return the whole entries as the file has them.
 
         Parameters
         ----------
@@ -234,7 +228,8 @@ class _IndexFile(Generic[EntryT]):
         Returns
         -------
         bytes
-            Big-endian, relative offsets; odd bytes at the end of the file are left out.
+            Big-endian, relative offsets, as `formats` takes them; without a partial entry at the
+            end of the file.
         """
         return self._content(with_padding)[: self.entry_count * self._format.ENTRY_SIZE]
 
@@ -250,12 +245,12 @@ class _IndexFile(Generic[EntryT]):
         with_padding : bool
             Whether zero padding counts as entries.
         warm_section : bool
-            False for the search of brokers before 2.1.0; matters only for unsorted entries.
+            False searches as brokers before 2.1.0; the result differs only for unsorted entries.
 
         Returns
         -------
         OffsetPosition or TimestampOffset
-            The entry; (base offset, 0) or (-1, base offset) where none is small enough.
+            The entry; (base offset, 0) or (-1, base offset) if every entry is above the target.
         """
         return self._format.lookup(
             self._content(with_padding),
@@ -267,7 +262,7 @@ class _IndexFile(Generic[EntryT]):
     def lookup_many(
         self, targets: npt.ArrayLike, *, with_padding: bool = False, warm_section: bool = True
     ) -> npt.NDArray[np.void]:
-        """Find the last entry at or before each of many targets; the answers of `lookup`.
+        """Find the last entry at or before each of many targets, as `lookup` does.
 
         Parameters
         ----------
@@ -296,28 +291,28 @@ class _IndexFile(Generic[EntryT]):
         Returns
         -------
         int
-            The number of entries to keep; the file is not touched.
+            The number of entries to keep; the file is not changed.
         """
         offset = whole_number("offset", offset)
         return self._format.truncate_to(self._used_bytes(), self.base_offset, offset)
 
     def first_disorder(self) -> int:
-        """Find the first entry that breaks the order of true entries.
+        """Find the first entry that is out of order.
 
         Returns
         -------
         int
-            Its slot, or -1.
+            Its slot, or -1 if the entries are in order.
         """
         return self._format.first_disorder(self._used_bytes(), self.base_offset)
 
     def check(self) -> None:
-        """Check what a broker's sanity check looks at: size, first and last slot.
+        """Run a broker's sanity check: size, first and last slot.
 
         Raises
         ------
         CorruptIndexError
-            If the check fails; with path and byte position.
+            If the check fails; the error has the path and byte position.
         """
         try:
             self._format.check(self._content(with_padding=True), self.base_offset)
@@ -325,7 +320,7 @@ class _IndexFile(Generic[EntryT]):
             raise error.located(self.path) from error
 
     def _count_used(self, data: bytes, position: int = 0) -> int:
-        """Count the entries in these bytes of the file without the zeros behind them."""
+        """Count the entries before the zero padding in these bytes of the file."""
         return self._format.used_entry_count(data)
 
     def _last_of(self, data: bytes) -> EntryT:
@@ -343,14 +338,14 @@ class _IndexFile(Generic[EntryT]):
             size = self.used_entry_count * self._format.ENTRY_SIZE
             self._check_size(size, 0)
             used = self._read(0, size)
-            # The file may have been cut since the padding was looked for.
+            # The file may have been truncated since its used size was read.
             if len(used) < size:
                 used = used[: self._count_used(used) * self._format.ENTRY_SIZE]
             self._used = used
         return used
 
     def _padded_bytes(self) -> bytes:
-        """Put the padding back behind the used part, and odd bytes at the end of the file."""
+        """Return the used part, the padding, and the partial entry at the end."""
         if self._padded is None:
             self._check_size(self.size, LARGEST_PADDED_SIZE)
             whole_entries = self.entry_count * self._format.ENTRY_SIZE
@@ -358,14 +353,14 @@ class _IndexFile(Generic[EntryT]):
         return self._padded
 
     def _check_size(self, size: int, padded_size: int) -> None:
-        """Refuse to hold more of the file in memory than its log can have entries for."""
+        """Raise CorruptIndexError for a file larger than any index of its log."""
         if size <= max(padded_size, largest_used_size(0, self._format.ENTRY_SIZE)):
             return
         try:
             name = self.path.name.replace(self._suffix, LOG_SUFFIX, 1)
             log_size = self.path.with_name(name).stat().st_size
         except FileNotFoundError:
-            log_size = INT32_MAX  # the largest there can be
+            log_size = INT32_MAX  # the largest possible log
         largest = max(padded_size, largest_used_size(log_size, self._format.ENTRY_SIZE))
         if size > largest:
             raise CorruptIndexError(
@@ -376,14 +371,14 @@ class _IndexFile(Generic[EntryT]):
             )
 
     def _odd_bytes(self) -> bytes:
-        """Read what stands behind the last whole entry, once."""
+        """Read the bytes after the last whole entry, once."""
         if self._odd is None:
             whole_entries = self.entry_count * self._format.ENTRY_SIZE
             self._odd = self._read(whole_entries, self.size - whole_entries)
         return self._odd
 
     def _find_used_size(self) -> int:
-        """Read backwards through the padding; return the size in bytes of what is before it."""
+        """Read backwards through the padding; return the size in bytes before it."""
         end = self._end_of_data()
         while end > 0:
             start = (end - 1) // TAIL_BLOCK_SIZE * TAIL_BLOCK_SIZE
@@ -394,7 +389,7 @@ class _IndexFile(Generic[EntryT]):
         return 0
 
     def _end_of_data(self) -> int:
-        """Return the end of the whole entries, or of the one that the hole behind them starts in.
+        """Return the end of the whole entries, or of the entry that the last hole starts in.
 
         Brokers preallocate by setting the length, so that the padding of most files is a hole.
         """
@@ -410,13 +405,13 @@ class _IndexFile(Generic[EntryT]):
                 data_start = os.lseek(descriptor, data_end, os.SEEK_DATA)
                 data_end = os.lseek(descriptor, data_start, os.SEEK_HOLE)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # ENXIO: no data follows; else holes are not known
+            if error.errno != errno.ENXIO:  # ENXIO: no data follows; other errors: no SEEK_HOLE
                 return end
         slots = max(1, -(-data_end // self._format.ENTRY_SIZE))
         return min(slots * self._format.ENTRY_SIZE, end)
 
     def _read(self, position: int, size: int) -> bytes:
-        """Read bytes; fewer only where the file ends."""
+        """Read bytes; fewer only at the end of the file."""
         parts = []
         fetch_bytes(self._file.fileno(), position, position + size)
         while size > 0:
@@ -447,17 +442,18 @@ class OffsetIndex(_IndexFile[OffsetPosition]):
     _suffix: ClassVar[str] = OFFSET_INDEX_SUFFIX
 
     def fetch_upper_bound(self, position: int, fetch_size: int) -> OffsetPosition | None:
-        """Find the first entry at or after the end of a fetch: an offset surely outside it.
+        """Find the first entry at or after the end of a fetch.
 
         Parameters
         ----------
         position, fetch_size : int
-            Where the fetch starts in the log, and its size in bytes.
+            Byte position in the log at which the fetch starts, and its size in bytes.
 
         Returns
         -------
         OffsetPosition or None
-            None if the fetch ends behind every entry.
+            Its offset is after the last offset of the fetch. None if the fetch ends after every
+            entry.
         """
         return offset_index.fetch_upper_bound(
             self._used_bytes(),
@@ -498,8 +494,9 @@ class TimeIndex(_IndexFile[TimestampOffset]):
         base_offset : int, optional
             Base offset of the segment; by default the number in the file's name.
         first_timestamp_may_be_zero : bool, optional
-            What the log says: whether (0, base offset) may be a true entry. It is all zeros, like
-            padding; see `time_index.used_entry_count`. By default true of a file of one slot.
+            Whether (0, base offset) may be a true entry, which only the log says. That entry is
+            all zeros, like padding; see `time_index.used_entry_count`. Default: True for a file of
+            one slot.
 
         Returns
         -------
@@ -511,7 +508,7 @@ class TimeIndex(_IndexFile[TimestampOffset]):
         OSError
             If the file cannot be opened.
         NotAFileError
-            If it is no regular file.
+            If it is not a regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """
@@ -522,7 +519,7 @@ class TimeIndex(_IndexFile[TimestampOffset]):
         return index
 
     def _count_used(self, data: bytes, position: int = 0) -> int:
-        """Count the entries in these bytes of the file without the zeros behind them."""
+        """Count the entries before the zero padding in these bytes of the file."""
         return time_index.used_entry_count(
             data,
             first_timestamp_may_be_zero=self._first_timestamp_may_be_zero and position == 0,

@@ -1,4 +1,4 @@
-"""The index files of a segment that is being written."""
+"""Writers for the index files of the active segment."""
 
 from __future__ import annotations
 
@@ -10,21 +10,11 @@ from kafkastore.fs import FileSystem
 
 
 class IndexWriter:
-    """An offset or time index: of its full size while it is written, trimmed when it is closed.
+    """Write an offset or time index, preallocated while it grows, trimmed at close.
 
-    Entries are written by position, never through a mapping: a full disk is then an error and not
-    a signal. What lies behind the last entry is always zeros.
-
-    Parameters
-    ----------
-    descriptor : int
-        Of the file, open for writing.
-    entry_size : int
-        8 of an offset index, 12 of a time index.
-    entry_count : int
-        Entries in the file.
-    fs : FileSystem
-        What writes.
+    `entry_size` is 8 for an offset index and 12 for a time index. Entries are written with pwrite,
+    never through a mapping: a full disk then raises an error and not a signal. The bytes after the
+    last entry are always zero.
     """
 
     def __init__(
@@ -41,12 +31,9 @@ class IndexWriter:
         return self._used_bytes // self._entry_size
 
     def resize(self, max_index_size: int) -> None:
-        """Give the file its full size, as a broker does for the active segment.
+        """Preallocate the file, as a broker does for the active segment.
 
-        Parameters
-        ----------
-        max_index_size : int
-            ``segment.index.bytes``; rounded down to whole entries.
+        `max_index_size` is ``segment.index.bytes``, rounded down to whole entries.
         """
         self.truncate_to(self.entry_count)
         size = max(preallocated_size(max_index_size, self._entry_size), self._used_bytes)
@@ -54,12 +41,12 @@ class IndexWriter:
         self.max_entries = max_entries(size, self._entry_size)
 
     def append(self, entries: bytes) -> None:
-        """Write entries behind the last one; whether there is room has been asked before."""
+        """Write entries after the last one; the caller has checked that there is room."""
         self._fs.pwrite_all(self._descriptor, entries, self._used_bytes)
         self._used_bytes += len(entries)
 
     def truncate_to(self, entry_count: int) -> None:
-        """Drop entries from the end, and all padding."""
+        """Keep the first `entry_count` entries, and drop the others and all padding."""
         self._used_bytes = entry_count * self._entry_size
         self._fs.truncate(self._descriptor, self._used_bytes)
         self.max_entries = entry_count
@@ -69,22 +56,14 @@ class IndexWriter:
         self._fs.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file as it is."""
+        """Close the file without trimming it."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             self._fs.close(descriptor)
 
 
 class TransactionIndexWriter:
-    """A transaction index: made when the first transaction of a segment is aborted.
-
-    Parameters
-    ----------
-    path : Path
-        The ``.txnindex`` file; it may be missing.
-    fs : FileSystem
-        What writes.
-    """
+    """Write a transaction index; its file is created for the first aborted transaction."""
 
     def __init__(self, path: Path, fs: FileSystem) -> None:
         self._path, self._fs = path, fs
@@ -93,14 +72,14 @@ class TransactionIndexWriter:
         self._used_bytes = size // TRANSACTION_ENTRY_SIZE * TRANSACTION_ENTRY_SIZE
 
     def append(self, entries: bytes) -> None:
-        """Write entries behind the last one."""
+        """Write entries after the last one."""
         if self._descriptor < 0:
             self._descriptor = self._fs.create(self._path)
         self._fs.pwrite_all(self._descriptor, entries, self._used_bytes)
         self._used_bytes += len(entries)
 
     def truncate_to(self, entry_count: int) -> None:
-        """Drop entries from the end."""
+        """Keep the first `entry_count` entries."""
         if self._descriptor >= 0:
             self._used_bytes = entry_count * TRANSACTION_ENTRY_SIZE
             self._fs.truncate(self._descriptor, self._used_bytes)
@@ -111,7 +90,7 @@ class TransactionIndexWriter:
             self._fs.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the file, if it is open."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             self._fs.close(descriptor)

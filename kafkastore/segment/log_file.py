@@ -1,7 +1,8 @@
-"""The ``.log`` file of a segment: read by ``pread``, batch by batch, never mapped, never written.
+"""The ``.log`` file of a segment: read with pread, batch by batch, never mapped.
 
-A mapping of a file that shrinks, or of a bad sector, kills the process; a read gives fewer bytes or
-an error that can be told.
+A mapping of a file that shrinks, or of a bad sector, kills the process. A read returns fewer bytes,
+or an error that can be reported. Only `LogFile.runs` with ``mapped=True`` maps the file. This
+module never writes.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from kafkastore.segment.zeros import is_zero_from
 
 LARGEST_READ = 512 * 1024
 HEADERS_A_SCAN = 16_384
-#: What a lookup reads first: one index interval and what a batch of usual size needs.
+#: First read of a lookup: one index interval and a batch of usual size.
 SMALLEST_READ = 32 * 1024
 _BAD_BATCH = (batch_header.BAD_OFFSETS, batch_header.BAD_CRC)
 
@@ -37,8 +38,8 @@ _BAD_BATCH = (batch_header.BAD_OFFSETS, batch_header.BAD_CRC)
 class BatchRun(NamedTuple):
     """Successive whole batches.
 
-    `data` is valid until the next run is asked for: it is a view of a buffer that is used again,
-    unless the file was mapped.
+    `data` is valid until the next run is requested: it is a view of a reused buffer, unless the
+    file is mapped.
     """
 
     data: memoryview
@@ -66,42 +67,27 @@ class BatchRun(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a segment stands in its log, which says what its bytes can be.
-
-    Parameters
-    ----------
-    base_offset : int
-        Of the segment.
-    next_base_offset : int or None
-        Of the next segment; None for the last one, the only one that may have a torn tail.
-    """
+    """The position of a segment in its log, which determines what its bytes may be."""
 
     base_offset: int
-    next_base_offset: int | None
+    next_base_offset: int | None  # None: the last segment, the only one that may have a torn tail
 
     @property
     def offsets(self) -> tuple[int, int]:
         """Smallest and largest offset of the segment, inclusive.
 
-        A segment from before Kafka split them may have more than 31 bits of offsets.
+        A segment from before Kafka split such segments may have more than 31 bits of offsets.
         """
         following = self.next_base_offset
         return self.base_offset, INT64_MAX if following is None else following - 1
 
 
 class LogFile:
-    """One ``.log`` file, opened for reading.
+    """One ``.log`` file, open for reading; its size is taken once, at opening.
 
-    Parameters
-    ----------
-    path : path-like
-        The file. Its size is taken once, at opening: a live file may grow after that.
-    place : Place, optional
-        Where the file stands in its log. Scans then raise at bytes that cannot be right there.
-        Default: the file is taken by itself, and scanned as a broker does.
+    With a `place`, scans raise at bytes that can't be right at that place in the log. Without, the
+    file is scanned as a broker does.
 
-    Notes
-    -----
     Source: Kafka 2.4.0 ``FileRecords``, ``FileLogInputStream``.
     """
 
@@ -115,7 +101,7 @@ class LogFile:
 
     @property
     def descriptor(self) -> int:
-        """Of the open file; -1 when it is closed."""
+        """The descriptor of the open file; -1 when it is closed."""
         return self._descriptor
 
     def close(self) -> None:
@@ -131,7 +117,7 @@ class LogFile:
         self.close()
 
     def __del__(self) -> None:
-        # Of a file that is only read: nothing to write, no lock, as Python's own files do it.
+        # As Python's own files do: a file that is only read needs no flush and no lock.
         self.close()
 
     def runs(
@@ -143,43 +129,19 @@ class LogFile:
         mapped: bool = False,
         room: Callable[[int], memoryview] | None = None,
     ) -> Iterator[BatchRun]:
-        """Scan batch headers forward, a run of batches at a time.
+        """Scan batch headers forward, yielding at least one batch at a time.
 
-        Parameters
-        ----------
-        starting_position : int
-            Byte position at which a batch begins.
-        verify_crc : bool
-            Compute checksums; see ``crc_valid`` of `BATCH_HEADER`.
-        first_read : int
-            Bytes of the first read; later ones are four times the one before, up to
-            `LARGEST_READ`.
-        mapped : bool
-            Give views of the mapped file, which stay valid as long as they are kept, and as long as
-            nobody cuts the file: touching a page that is gone ends the process.
-        room : callable, optional
-            Asked before each read for so many bytes of memory to read into. Default: a buffer of
-            its own.
+        `starting_position` is the byte position of a batch. `first_read` is in bytes; each later
+        read is four times as large, up to `LARGEST_READ`. `mapped` yields views of the mapped file:
+        they stay valid as long as they are kept, but touching a page of a truncated file kills the
+        process. `room` returns memory of a given size to read into; default: an internal buffer.
 
-        Yields
-        ------
-        BatchRun
-            At least one batch.
-
-        Raises
-        ------
-        CorruptBatchError
-            At a length no batch can have, unless only zeros follow (preallocated space is the end);
-            at a byte that the device can't read; both after all whole batches before it. With a
-            `place` also at a wrong checksum, if checksums are computed, at offsets that go back or
-            leave the segment, and at bytes that are no whole batch, unless they are a torn tail
-            (see `check_end`).
-        UnsupportedFormatError
-            At a magic above 2.
-
-        Notes
-        -----
-        Without a `place` a torn last batch is the end of the log, without an error.
+        After all whole batches before it, raises `CorruptBatchError` at an unreadable byte or an
+        impossible length, unless only zeros follow (preallocated space), and
+        `UnsupportedFormatError` at a magic above 2. With a `place`, also raises at a wrong checksum
+        (with `verify_crc`), at offsets that go back or leave the segment, and at bytes that are not
+        a whole batch, unless they are a torn tail (see `check_end`). Without a `place`, a torn last
+        batch is the end of the log.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):
@@ -200,7 +162,7 @@ class LogFile:
             if within is not None and count:
                 next_offset = int(headers["last_offset"][count - 1]) + 1
                 following = data[scanned : scanned + 8]
-                # In nearly every case the next batch is seen to begin after this one's offsets.
+                # Fast path: nearly always the next batch visibly begins after this one's offsets.
                 is_seen = len(following) == 8
                 if (
                     not is_seen or int.from_bytes(following, "big", signed=True) < next_offset
@@ -225,7 +187,7 @@ class LogFile:
                     self.check_end(position)
                     return
                 if mapping is None and len(data) < len(buffer):
-                    # The file shrank while it was read, or a read error follows: then this raises.
+                    # The file shrank while it was read, or a read error follows, and this raises.
                     if not self._read_into(bytearray(1), position + len(data)):
                         return
                     continue
@@ -236,11 +198,11 @@ class LogFile:
                 headers = _headers_for(next_read)
 
     def _map(self) -> memoryview:
-        """Map the file; the mapping lives as long as what refers to it."""
+        """Map the file; the mapping lives as long as something refers to it."""
         return memoryview(mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ))
 
     def _read_into(self, buffer: bytearray | memoryview, position: int) -> memoryview:
-        """Fill a buffer from a position, as far as there are bytes that can be read."""
+        """Fill a buffer from a position on, as far as bytes can be read."""
         view = memoryview(buffer)[: max(self.size - position, 0)]
         done = 0
         fetch_bytes(self._descriptor, position, position + len(view))
@@ -249,7 +211,7 @@ class LogFile:
                 got = os.preadv(self._descriptor, [view[done:]], position + done)
             except OSError as error:
                 if done:
-                    break  # told by the next read, behind what could be read
+                    break  # the next read raises it, after the bytes that could be read
                 raise self.unreadable(position, error.strerror) from error
             if got == 0:
                 break
@@ -257,27 +219,20 @@ class LogFile:
         return view[:done]
 
     def check_end(self, position: int) -> None:
-        """Raise where the log cannot end: at bytes that are no whole batch, and no torn tail.
+        """Raise if the log can't end at `position`, after its last whole batch.
 
-        Parameters
-        ----------
-        position : int
-            Byte position after the last whole batch.
-
-        Raises
-        ------
-        CorruptBatchError, UnsupportedFormatError
-            If the bytes from there on cannot be the end of a log. With a `place`: in a segment that
-            is not the last, whatever they are; in the last one, if a whole batch follows in them,
-            or if they are a whole batch but for its length. Without: as a broker, which
-            ends a scan at a batch that leads past the end of the file, and at zeros.
+        With a `place`: in a segment that is not the last, any remaining bytes are corrupt. In the
+        last segment, they are corrupt if a whole batch follows in them, or if they are a whole
+        batch except for its length. Without a `place`: as a broker, which ends a scan at a batch
+        that extends past the end of the file, and at zeros. Raises `CorruptBatchError` or
+        `UnsupportedFormatError`.
         """
         if position == self._end or position >= self.size:
             return
         head = self._head_at(position)
         if (error := self._fault_at(position, head)) is None:
             self._end = position
-        # Unless a broker has truncated the log meanwhile, or gone on writing.
+        # Not if a broker has truncated the log or appended to it in the meantime.
         elif os.fstat(self._descriptor).st_size >= self.size and head == self._head_at(position):
             raise error
 
@@ -285,10 +240,10 @@ class LogFile:
         return bytes(self._read_into(bytearray(batch_header.SMALLEST_FRAME), position))
 
     def _fault_at(self, position: int, head: bytes) -> CorruptionError | None:
-        """Return why the log cannot end at a position; None where it can."""
+        """Return why the log can't end at a position; None if it can."""
         frame_fault = self._frame_fault(head, position)
         if self.header_at(position) is not None or (self.place is None and frame_fault is None):
-            return None  # a whole batch was written there meanwhile; or a broker stops there
+            return None  # a whole batch was written there in the meantime, or a broker stops there
         if is_zero_from(self._descriptor, position):
             is_last = self.place is None or self.place.next_base_offset is None
             return None if is_last else self._no_batch(position, "zeros, and records follow them")
@@ -304,9 +259,10 @@ class LogFile:
         return None
 
     def _frame_fault(self, head: bytes, position: int) -> CorruptionError | None:
-        """Return what is wrong with a frame; None where Kafka does not look at it.
+        """Return the error for a frame; None for a frame that Kafka does not check.
 
-        That is one that ends where the file ends, and the magic of a batch that runs past it.
+        Kafka does not check a frame that ends at the end of the file, or the magic of a batch that
+        extends past it.
         """
         left = self.size - position
         if left <= batch_header.SMALLEST_FRAME or len(head) < batch_header.SMALLEST_FRAME:
@@ -328,9 +284,10 @@ class LogFile:
         )
 
     def _is_contradicted(self, headers: NDArray[Any], within: tuple[int, int]) -> bool:
-        """Tell whether what follows some batches shows that the offsets of the last are wrong.
+        """Return whether the next bytes show that the last batch's offsets are wrong.
 
-        They are if the next batch begins before they end, but after those of the batch before.
+        They do if the next batch begins before those offsets end, but after those of the batch
+        before.
         """
         last = headers[-1]
         last_offset = int(last["last_offset"])
@@ -338,7 +295,7 @@ class LogFile:
         following = int(last["position"]) + int(last["size"])
         try:
             offset = self._read_into(bytearray(8), following) if following < self.size else b""
-        except CorruptBatchError:  # which the next read raises, after this batch
+        except CorruptBatchError:  # the next read raises it, after this batch
             return False
         if len(offset) < 8:
             most = within[0] + INT32_MAX
@@ -350,7 +307,7 @@ class LogFile:
     def _bad_batch(
         self, batch: RecordBatch, status: int, within: tuple[int, int] | None
     ) -> CorruptionError:
-        """Return the error for a batch that is whole, but not right."""
+        """Return the error for a batch that is whole but corrupt."""
         if status == batch_header.BAD_CRC:
             try:
                 batch.verify()
@@ -369,25 +326,14 @@ class LogFile:
         )
 
     def unreadable(self, position: int, reason: str | None) -> CorruptBatchError:
-        """Return the error for bytes that the system does not give."""
+        """Return the error for bytes that the operating system can't read."""
         check_fetched()
         return CorruptBatchError(
             f"the log can't be read ({reason})", path=self.path, position=position
         )
 
     def header_at(self, position: int) -> Any | None:
-        """Read the header of the batch at a position.
-
-        Parameters
-        ----------
-        position : int
-            Bytes.
-
-        Returns
-        -------
-        numpy.void of BATCH_HEADER, or None
-            None where no whole batch begins there.
-        """
+        """Return the header of the batch at a byte position; None without a whole batch."""
         data = self._read_into(bytearray(batch_header.LARGEST_HEADER), position)
         header = batch_header.parse(data, position)
         if header is None or header["size"][0] > self.size - position:
@@ -395,17 +341,10 @@ class LogFile:
         return header[0]
 
     def first_offset_at(self, position: int) -> int | None:
-        """Read the first offset of the batch at a position; for a wrapper this decompresses it.
+        """Return the first offset of the batch at a byte position.
 
-        Parameters
-        ----------
-        position : int
-            Bytes.
-
-        Returns
-        -------
-        int or None
-            None where no whole batch begins there, or a wrapper that can't be read.
+        A wrapper is decompressed for it. Returns None if there is no whole batch, or a wrapper that
+        can't be read.
         """
         header = self.header_at(position)
         if header is None:
@@ -421,20 +360,7 @@ class LogFile:
     def batches(
         self, starting_position: int = 0, *, first_read: int = LARGEST_READ
     ) -> Iterator[RecordBatch]:
-        """Read batches one by one; each owns its bytes.
-
-        Parameters
-        ----------
-        starting_position : int
-            Byte position at which a batch begins.
-        first_read : int
-            Bytes of the first read.
-
-        Yields
-        ------
-        RecordBatch
-            With its position in the file.
-        """
+        """Yield batches one by one from a batch's byte position on; each owns its bytes."""
         for run in self.runs(starting_position, first_read=first_read):
             for index, position in enumerate(run.headers["position"].tolist()):
                 yield RecordBatch(bytes(run.batch(index)), position)
@@ -442,22 +368,11 @@ class LogFile:
     def search_for_offset(
         self, target_offset: int, starting_position: int = 0
     ) -> LogOffsetPosition | None:
-        """Find the first batch whose last offset is at least an offset.
+        """Find the first batch whose last offset is at least `target_offset`.
 
-        Parameters
-        ----------
-        target_offset : int
-            Inclusive.
-        starting_position : int
-            Byte position at which a batch begins, usually from the offset index.
+        `starting_position` is the byte position of a batch, usually from the offset index. The
+        result has the batch's last offset, position and size.
 
-        Returns
-        -------
-        LogOffsetPosition or None
-            Of the batch: its last offset, position, size.
-
-        Notes
-        -----
         Source: Kafka 2.4.0 ``FileRecords.searchForOffsetWithSize``.
         """
         for run in self.runs(starting_position, first_read=SMALLEST_READ):
@@ -478,30 +393,13 @@ class LogFile:
         skip_control: bool = False,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> tuple[int, int, int] | None:
-        """Find the first record with at least a timestamp, at or after an offset.
+        """Find the first record with at least a timestamp (ms), at or after an offset.
 
-        Parameters
-        ----------
-        target_timestamp : int
-            ms since 1970, inclusive.
-        starting_position : int
-            Byte position at which a batch begins.
-        starting_offset : int
-            Inclusive.
-        skip_control : bool
-            Pass over transaction markers, which brokers do not.
-        max_decompressed_bytes : int
-            What a compressed batch may grow to.
+        Returns (timestamp, offset, leader epoch or -1) or None. `starting_position` is the byte
+        position of a batch; `skip_control` skips transaction markers, which brokers do not. As in
+        Kafka, checksums are not checked.
 
-        Returns
-        -------
-        (timestamp, offset, leader_epoch) or None
-            `leader_epoch` is -1 where the batch has none.
-
-        Notes
-        -----
-        Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``. Checksums are not looked at, as
-        there.
+        Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``.
         """
         found = SegmentSearch(
             lambda: self, 0, b"", b"",
@@ -514,7 +412,7 @@ class LogFile:
 
 
 class _Buffer:
-    """Memory that is used again for each read."""
+    """Memory that is reused for each read."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -526,11 +424,11 @@ class _Buffer:
 
 
 def _new_memory(size: int) -> memoryview:
-    """Make room that is not used again."""
+    """Return new memory for one read."""
     return memoryview(bytearray(size))
 
 
 def _headers_for(size: int) -> NDArray[Any]:
-    """Make room for the headers of so many bytes: a lookup's read needs no megabyte of it."""
+    """Allocate headers for a read of `size` bytes; a lookup needs only a few."""
     most = max(size, 0) // (batch_header.FRAME_OVERHEAD + batch_header.SMALLEST_LENGTH) + 1
     return np.empty(min(most, HEADERS_A_SCAN), BATCH_HEADER)

@@ -1,4 +1,4 @@
-"""One segment: a ``.log`` file and the indexes beside it, read lazily, changed never."""
+"""One segment: a ``.log`` file and its indexes, read lazily, never written."""
 from __future__ import annotations
 
 import os
@@ -34,35 +34,19 @@ from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
 _NO_ENTRIES = time_index.parse(b"", 0)
-#: Behind every offset: the floor entry of this one is an index's last.
+#: After every offset: its floor entry is the last entry of an index.
 _LAST_OFFSET = INT64_MAX
 
 
 class SegmentSummary(NamedTuple):
-    """What one pass over a segment's batch headers tells.
+    """The result of one pass over a segment's batch headers."""
 
-    Attributes
-    ----------
-    valid_bytes : int
-        Bytes of whole batches from the start of the file.
-    batch_count : int
-        Record batches, or messages before magic 2 (a wrapper counts once).
-    magics : frozenset of int
-        Message formats seen.
-    next_offset : int
-        Offset behind the last batch; the base offset where there is none.
-    largest_record_timestamp : int or None
-        Largest timestamp of the batch headers, ms; None where no record has one.
-    error : CorruptionError or None
-        Why the pass ended before the end of the file, where bytes are broken.
-    """
-
-    valid_bytes: int
-    batch_count: int
+    valid_bytes: int  # bytes of whole batches from the start of the file
+    batch_count: int  # record batches, or messages before magic 2 (a wrapper counts once)
     magics: frozenset[int]
-    next_offset: int
-    largest_record_timestamp: int | None
-    error: CorruptionError | None
+    next_offset: int  # offset after the last batch, or the base offset
+    largest_record_timestamp: int | None  # of the batch headers, ms; None: no record has one
+    error: CorruptionError | None  # why the pass ended before the end of the file
 
 
 class LogSegment:
@@ -75,16 +59,16 @@ class LogSegment:
     base_offset : int
         As in the file names.
     next_base_offset : int or None
-        Base offset of the segment behind; None for the active segment.
+        Base offset of the next segment; None for the active segment.
     temporary : str
-        What stands behind the names of all its files, such as ``.swap``.
+        Suffix after the names of all its files, such as ``.swap``.
 
     Notes
     -----
-    Files are opened for each question and closed again, so that a store of any size fits the limit
-    of open files. What was read of an index, a size or a summary is kept: a segment that a broker
-    appends to is made anew to see more (`PartitionLog.refresh`). Whatever opens a ``.log`` that was
-    deleted meanwhile raises `SegmentGoneError`. Threads may share it: see ``docs/threads.md``.
+    Each call opens the files it needs and closes them again, so that a store of any size fits the
+    limit of open files. Indexes, sizes and summaries are cached: to see what a broker appended, use
+    a new object (`PartitionLog.refresh`). A method that opens a ``.log`` that was deleted in the
+    meantime raises `SegmentGoneError`. Threads may share a segment: see ``docs/threads.md``.
 
     Source: Kafka 2.4.0 ``LogSegment``.
     """
@@ -109,22 +93,22 @@ class LogSegment:
 
     @cached_property
     def log_path(self) -> Path:
-        """The ``.log`` file."""
+        """Path of the ``.log`` file."""
         return self._path(".log")
 
     @property
     def offset_index_path(self) -> Path:
-        """The ``.index`` file, there or not."""
+        """Path of the ``.index`` file, which may be missing."""
         return self._path(".index")
 
     @property
     def time_index_path(self) -> Path:
-        """The ``.timeindex`` file, there or not."""
+        """Path of the ``.timeindex`` file, which may be missing."""
         return self._path(".timeindex")
 
     @property
     def transaction_index_path(self) -> Path:
-        """The ``.txnindex`` file, there or not."""
+        """Path of the ``.txnindex`` file, which may be missing."""
         return self._path(TRANSACTION_INDEX_SUFFIX)
 
     @property
@@ -143,7 +127,7 @@ class LogSegment:
 
     @property
     def size(self) -> int:
-        """Bytes of the ``.log`` file, when first asked."""
+        """Size of the ``.log`` file in bytes, as of the first call."""
         return self._log_stat.st_size
 
     @property
@@ -158,7 +142,7 @@ class LogSegment:
 
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
-        """The offset index; None where there is no file."""
+        """The offset index; None if the file is missing."""
         try:
             return OffsetIndex.open(self.offset_index_path, self.base_offset).load()
         except FileNotFoundError:
@@ -166,12 +150,12 @@ class LogSegment:
 
     @property
     def transaction_index(self) -> TransactionIndex:
-        """The transaction index, without an entry where there is no file."""
+        """The transaction index; empty if the file is missing."""
         return TransactionIndex.open(self.transaction_index_path, self.base_offset)
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
-        """The time index; None where there is no file."""
+        """The time index; None if the file is missing."""
         try:
             return TimeIndex.open(self.time_index_path, self.base_offset).load()
         except FileNotFoundError:
@@ -182,7 +166,10 @@ class LogSegment:
         return _open_log(self.log_path, self._place)
 
     def open_as_broker(self) -> LogFile:
-        """Open the ``.log`` file as a broker does, which scans up to what is no batch."""
+        """Open the ``.log`` file as a broker does, without checking its place in the log.
+
+        Scans then end at the first bytes that are not a batch.
+        """
         return _open_log(self.log_path)
 
     @property
@@ -191,7 +178,7 @@ class LogSegment:
 
     @cached_property
     def summary(self) -> SegmentSummary:
-        """What one pass over all batch headers tells; corrupt bytes end it without an error."""
+        """The result of one pass over all batch headers; it ends early at corrupt bytes."""
         valid_bytes, count, magics, largest = 0, 0, set(), -1
         next_offset, corrupt = self.base_offset, None
         with self.open_log() as log:
@@ -233,18 +220,19 @@ class LogSegment:
         target_offset : int
             Absolute.
         log : LogFile
-            This segment's, open.
+            The open log of this segment.
 
         Returns
         -------
         int
-            Byte position of a batch; every record before it has a smaller offset. 0 where the index
-            is missing, can't be read, or its entry does not fit the log.
+            Byte position of a batch; every record before it has a smaller offset. 0 if the index is
+            missing, can't be read, or its entry does not match the log.
 
         Notes
         -----
-        The batch before the one that is asked for is read, too: only next to it an offset shows
-        that it is wrong. Where the floor entry leads to just that one, this is of the entry before.
+        The position is before the requested batch, because a scan finds a wrong offset only by
+        comparing it with the batch before. If the floor entry points at the requested batch itself,
+        the entry before it is used.
         """
         if target_offset <= self.base_offset:
             return 0
@@ -269,12 +257,12 @@ class LogSegment:
 
     @property
     def next_offset(self) -> int:
-        """Offset after the last batch that can be read; the base offset without any."""
+        """Offset after the last readable batch; the base offset if there is none."""
         return self._end[0]
 
     @property
     def end_error(self) -> CorruptionError | None:
-        """Why what is after `next_offset` can't be read; None where the log just ends."""
+        """Why the bytes after `next_offset` can't be read; None at the end of the log."""
         return self._end[1]
 
     @cached_property
@@ -283,14 +271,14 @@ class LogSegment:
 
     @cached_property
     def verified_end(self) -> tuple[int, CorruptionError | None]:
-        """As `next_offset` and `end_error`, with the checksums of the last batches."""
+        """`next_offset` and `end_error`, with the checksums of the last batches checked."""
         return self._find_end(verify_crc=True)
 
     def _find_end(self, *, verify_crc: bool) -> tuple[int, CorruptionError | None]:
         next_offset, error = self.base_offset, None
         with self.open_log() as log:
             last = self.position_before(_LAST_OFFSET, log) if log.size else 0
-            # Again from the first batch where the index may have led astray.
+            # The index may point at a wrong position: then scan again from the first batch.
             for position in (last, 0) if last else (0,):
                 next_offset, error = self.base_offset, None
                 try:
@@ -303,7 +291,7 @@ class LogSegment:
 
     @cached_property
     def salvaged_end(self) -> int:
-        """Offset after the last whole batch that can be read, past corrupt bytes."""
+        """Offset after the last readable whole batch, also after corrupt bytes."""
         with self.open_as_broker() as log:
             good = list(stretches(log, self.base_offset, self.next_base_offset))
         return good[-1].next_offset if good else self.base_offset
@@ -311,20 +299,20 @@ class LogSegment:
     def translate_offset(
         self, target_offset: int, starting_position: int = 0
     ) -> LogOffsetPosition | None:
-        """Find the batch that holds an offset, or the first behind a gap.
+        """Find the batch that holds an offset, or the first batch after it.
 
         Parameters
         ----------
         target_offset : int
             Absolute.
         starting_position : int
-            Byte position from which to search, if that is further on than the index leads.
+            Byte position to search from, if it is after the position that the index gives.
 
         Returns
         -------
         LogOffsetPosition or None
             Last offset, position and size of the first batch whose last offset is at least
-            `target_offset`; None where the segment ends before.
+            `target_offset`; None if there is no such batch.
 
         Notes
         -----
@@ -338,13 +326,14 @@ class LogSegment:
 
     @cached_property
     def largest_timestamp_by_index(self) -> int | None:
-        """The segment's largest timestamp by a time index that is trusted; None where it is not.
+        """The largest timestamp (ms) by the time index; None if the index is not trusted.
 
-        An index is trusted if its entries are in order and the first and the last fit the log:
-        the batch that holds their offset has just that maximum, and none before the first is later.
-        Batches behind the last are looked at, for an index may lack its last entries (a running or
-        killed broker). Where timestamps rise that is one interval. Batches between the first entry
-        and the last are not looked at: see `checked_times`.
+        An index is trusted if its entries are in order and the first and the last match the log:
+        the batch that holds the entry's offset has exactly that maximum timestamp, and no batch
+        before the first entry is later. The batches after the last entry are read, because an index
+        may lack its last entries (a running or killed broker); if timestamps rise, that is one
+        interval. The batches between the first entry and the last are not read: see
+        `checked_times`.
         """
         try:
             return segment_glimpse.largest_timestamp_by_index(
@@ -355,7 +344,7 @@ class LogSegment:
 
     @cached_property
     def checked_times(self) -> CheckedTimes:
-        """What the batches say of times, all of them read once, with their checksums."""
+        """What the batches say about times, all of them read once with their checksums."""
         return check_times(
             self._path_without_suffix,
             self.base_offset,
@@ -366,7 +355,7 @@ class LogSegment:
         )
 
     def _read_time_entries(self) -> NDArray[np.void]:
-        """Read the entries of the time index and keep none of them: most are needed only once."""
+        """Read the entries of the time index without caching them: most are needed only once."""
         try:
             with TimeIndex.open(self.time_index_path, self.base_offset) as index:
                 return index.entries()
@@ -378,7 +367,7 @@ class LogSegment:
         return f"{os.fspath(self.directory)}/{segment_file_name(self.base_offset, '')}"
 
     def last_time_entry(self, *, with_padding: bool = False) -> TimestampOffset | None:
-        """Read the last entry of the time index, and nothing else of it but padding.
+        """Read the last entry of the time index; reads only it and the padding.
 
         Parameters
         ----------
@@ -388,8 +377,7 @@ class LogSegment:
         Returns
         -------
         TimestampOffset or None
-            (-1, base offset) of an index without entries; None where the file is missing, or can't
-            be read.
+            (-1, base offset) for an empty index; None if the file is missing or can't be read.
         """
         return segment_glimpse.last_time_entry(
             f"{self._path_without_suffix}.timeindex{self.temporary}",
@@ -398,18 +386,23 @@ class LogSegment:
         )
 
     def largest_record_timestamp(self, indexes: Indexes = DEFAULT_INDEXES) -> int | None:
-        """Return the largest timestamp of the segment's batches, ms; None where no record has one.
+        """Return the largest timestamp of the segment's batches.
 
         Parameters
         ----------
         indexes : str
-            ``"trust"``: by the time index where that is trusted, else by all headers. Otherwise by
-            all batches, with their checksums.
+            ``"trust"``: use the time index if it is trusted, else all headers. Otherwise use all
+            batches, with their checksums.
+
+        Returns
+        -------
+        int or None
+            ms since 1970; None if no record has a timestamp.
 
         Raises
         ------
         CorruptionError
-            If the segment is corrupt, unless a time index is trusted.
+            If the segment is corrupt and no time index is trusted.
         """
         if known_indexes(indexes) == "trust":
             if self.largest_timestamp_by_index is not None:
@@ -423,14 +416,19 @@ class LogSegment:
         return checked.largest_timestamp if checked.largest_timestamp >= 0 else None
 
     def may_reach(self, target_timestamp: int, indexes: Indexes = DEFAULT_INDEXES) -> bool:
-        """Tell whether a record may have at least a timestamp; False only if none has.
+        """Return whether a record may have at least a timestamp; False if none has.
 
         Parameters
         ----------
         target_timestamp : int
             ms since 1970, inclusive; at least 0.
         indexes : str
-            As for `largest_record_timestamp`; with ``"ignore"`` every segment may.
+            As for `largest_record_timestamp`; with ``"ignore"`` the result is always True.
+
+        Returns
+        -------
+        bool
+            True also if it is unknown, because the segment is corrupt.
         """
         if known_indexes(indexes) == "ignore":
             return True
@@ -440,13 +438,13 @@ class LogSegment:
             largest = self.largest_record_timestamp(indexes)
             return largest is not None and largest >= target_timestamp
         checked = self.checked_times
-        # What follows corrupt bytes is not known.
+        # Records after corrupt bytes are unknown.
         return checked.error is not None or checked.largest_timestamp >= target_timestamp
 
     def find_offset_by_timestamp(
         self, target_timestamp: int, starting_offset: int, indexes: Indexes = DEFAULT_INDEXES
     ) -> TimestampAndOffset | None:
-        """Find the first record with at least a timestamp, at or after an offset; no marker.
+        """Find the first record with at least a timestamp, at or after an offset.
 
         Parameters
         ----------
@@ -460,6 +458,7 @@ class LogSegment:
         Returns
         -------
         TimestampAndOffset or None
+            Transaction markers are skipped.
         """
         return self.search_by_time(indexes).find(
             whole_number("target_timestamp", target_timestamp),
@@ -467,20 +466,21 @@ class LogSegment:
         )
 
     def search_by_time(self, indexes: Indexes = DEFAULT_INDEXES) -> SegmentSearch:
-        """Return the search for times that begins at the entry of a time index where that is true.
+        """Return the search by time, which starts at a time index entry if it is true.
 
         Parameters
         ----------
         indexes : str
-            What makes the entries of the time index true. ``"check"``: all batches, read once,
-            with their checksums. ``"trust"``: that the first entry, the last, and the one that a
-            search begins at fit the log. ``"ignore"``: nothing; each search begins at the segment's
-            first byte, or at the entry of the offset index for the offset to begin at.
+            How the entries of the time index are checked. ``"check"``: against all batches, read
+            once with their checksums. ``"trust"``: the first entry, the last, and the one that a
+            search starts at must match the log. ``"ignore"``: time index entries are not used; each
+            search starts at the segment's first byte, or at the offset index entry for its starting
+            offset.
 
         Returns
         -------
         SegmentSearch
-            The same one each time, which keeps the log open.
+            The same object each time, which keeps the log open.
         """
         if known_indexes(indexes) == "trust":
             return self._trusting_search
@@ -501,7 +501,7 @@ class LogSegment:
 
     def _search(self, has_true_times: bool, checked: CheckedTimes | None) -> SegmentSearch:
         time_entries = offset_entries = b""
-        # Without an index the search begins at the segment's first batch.
+        # Without an index the search starts at the segment's first batch.
         with suppress(CorruptIndexError):
             if has_true_times and self.time_index is not None:
                 time_entries = self.time_index.entry_bytes()
@@ -509,7 +509,7 @@ class LogSegment:
             if self.offset_index is not None:
                 offset_entries = self.offset_index.entry_bytes()
         return SegmentSearch(
-            # No reference back: descriptors go with the segment.
+            # No reference to the segment: descriptors are closed when the segment goes.
             partial(_open_log, self.log_path, self._place) if checked is None
             else partial(_open_checked, self.log_path, self._place, checked),
             self.base_offset,
@@ -529,7 +529,7 @@ def _open_log(path: Path, place: Place | None = None) -> LogFile:
 
 
 def _open_checked(path: Path, place: Place, checked: CheckedTimes) -> LogFile:
-    """Open a log if it is the one that was checked, perhaps with more after it."""
+    """Open a log if it is the file that was checked, possibly with more bytes appended."""
     log = _open_log(path, place)
     status = os.fstat(log.descriptor)
     if (status.st_dev, status.st_ino) != checked.identity[:2] or log.size < checked.identity[2]:

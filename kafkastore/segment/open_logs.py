@@ -1,7 +1,7 @@
-"""Which searches keep their ``.log`` open: the few that were used last, in the whole process.
+"""Limit how many searches of the process keep their ``.log`` open.
 
-Opening a file costs more than a search in it; a store may have more segments than a process may
-have open files.
+The most recently used ones do. Opening a file costs more than a search in it, and a store may have
+more segments than a process may have open files.
 """
 from __future__ import annotations
 
@@ -11,45 +11,42 @@ from typing import Protocol
 from weakref import ReferenceType, ref
 
 MOST_OPEN = 64
-#: Of the files that the process may have open.
+#: Share of the process's limit of open files.
 LARGEST_SHARE = 1 / 8
 
 
 class KeepsOpen(Protocol):
-    """A search, as far as this module knows it; see `SegmentSearch`."""
+    """The methods of `SegmentSearch` that this module uses."""
 
     def spare(self) -> bool:
-        """Tell whether it was used since this was asked last."""
+        """Return whether the search was used since the last call."""
 
     def let_go(self) -> None:
-        """Close its log, unless a search needs it just now."""
+        """Close the log, unless a search is using it."""
 
 
-#: Without a lock, for which a finalizer or a forked process might wait: a thread takes out what it
-#: looks at.
+#: Used without a lock, because a finalizer or a forked process might wait for it. Each thread
+#: removes the element that it looks at.
 _kept: deque[ReferenceType[KeepsOpen]] = deque()
 
 
 def keep(search: KeepsOpen) -> None:
-    """Take note that a search has opened its log; one that was not used lately lets go of its own.
+    """Register a search that has opened its log; close logs that were not used lately.
 
-    Parameters
-    ----------
-    search : SegmentSearch
-        Not kept alive by this. A thread that is just reading the log that is let go has a reference
-        to it, with which the file is closed.
+    The search is not kept alive. A thread that still reads a closed log holds a reference to it,
+    and the file is closed when that reference goes.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_OPEN
     if limit != resource.RLIM_INFINITY:
         most = max(1, min(most, int(limit * LARGEST_SHARE)))
-    # Each is spared once for having been used since its last turn.
+    # A search that was used since its last turn keeps its log for one more turn.
     for _ in range(2 * len(_kept)):
         if len(_kept) < most:
             break
         try:
             oldest = _kept.popleft()
-        except IndexError:  # other threads have taken the rest
+        except IndexError:  # other threads have removed the rest
             break
         other = oldest()
         if other is None:
@@ -62,12 +59,12 @@ def keep(search: KeepsOpen) -> None:
 
 
 def let_go_of_all() -> bool:
-    """Let every search close its log, where the process has no descriptor left; False: none has."""
+    """Close the logs of all searches to free descriptors; return whether there were any."""
     has_let_go = False
     while _kept:
         try:
             search = _kept.popleft()()
-        except IndexError:  # another thread has taken the rest
+        except IndexError:  # another thread has removed the rest
             break
         if search is not None:
             search.let_go()

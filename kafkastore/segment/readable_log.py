@@ -1,4 +1,4 @@
-"""What searches and salvage need of a `LogFile`, which uses both."""
+"""The interface of `LogFile` that searches and salvage use; `LogFile` imports both."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ class ReadableLog(Protocol):
 
     @property
     def descriptor(self) -> int:
-        """Its file descriptor."""
+        """The file descriptor."""
 
     @property
     def size(self) -> int:
-        """Bytes when it was opened."""
+        """Size in bytes when the file was opened."""
 
     def header_at(self, position: int, /) -> Any | None:
-        """Return the header of the batch at a byte position; None where none is whole."""
+        """Return the header of the batch at a byte position, or None without a whole batch."""
 
     def first_offset_at(self, position: int, /) -> int | None:
         """Return the first offset of the batch at a byte position."""
 
     def runs(self, starting_position: int, /, *, verify_crc: bool = False) -> Iterator[Any]:
-        """Scan batch headers forward, a `BatchRun` at a time."""
+        """Scan batch headers forward, one `BatchRun` at a time."""

@@ -1,4 +1,4 @@
-"""What a recovering broker makes of a segment's log: where it ends, and its indexes."""
+"""A segment's log as a recovering broker sees it: its end and its indexes."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -36,24 +36,24 @@ _MAGIC_AT = batch_header.RECORD_BATCH_FIELDS["magic"]
 
 
 class Producers(Protocol):
-    """What goes along over a log for its producers: a `ProducerState`, or part of one."""
+    """The state of the producers, carried along a log: a `ProducerState`, or part of one."""
 
     def replay(
         self, headers: NDArray[np.void], controls: Sequence[ControlRecord | None] = ()
     ) -> NDArray[np.void]:
-        """Take in batches, and return what the transaction index gets."""
+        """Apply batches, and return the new entries of the transaction index."""
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Take note that what lies before is replicated."""
+        """Note that all offsets before the high watermark (exclusive) are replicated."""
 
 
 class RebuiltIndexes(NamedTuple):
-    """A segment's indexes as its log alone gives them.
+    """A segment's indexes, built from its log alone.
 
-    Bytes from `valid_bytes` on are torn, preallocated or, with a `reason`, broken: a broker would
-    cut them; but with a `read_error` it gives the log directory up. The transaction index is empty
-    unless the state of the producers was given; `producers_end_offset` is where that state ends:
-    behind the last record batch, None where there are only messages of older formats, or none.
+    Bytes from `valid_bytes` on are torn, preallocated or, with a `reason`, corrupt: a broker
+    truncates them, but with a `read_error` it takes the log directory offline. The transaction
+    index is empty unless the state of the producers was given. `producers_end_offset` is the end of
+    that state: the offset after the last record batch, or None without record batches.
     """
 
     offset_index: bytes
@@ -78,41 +78,16 @@ def rebuild_indexes(
     producers: Producers | None = None,
     epochs: LeaderEpochs | None = None,
 ) -> RebuiltIndexes:
-    """Build the indexes of a segment from its log in one pass, without writing anything.
+    """Build the indexes of a segment from its log in one pass, without writing.
 
-    Parameters
-    ----------
-    log_path : path-like
-        The ``.log`` file.
-    base_offset : int
-        Of the segment.
-    index_interval_bytes : int
-        The topic's ``index.interval.bytes``.
-    verify_crc : bool
-        Stop at the first batch with a wrong checksum, as a broker does.
-    rules : BrokerRules
-        Of the broker's version, see `versions.rules_of`.
-    producers : Producers, optional
-        As it is at the base offset: carried on to the segment's end, and asked for the transaction
-        index.
-    epochs : LeaderEpochs, optional
-        Is given the leader epochs of the batches.
+    With `verify_crc`, stop at the first wrong checksum, as a broker does. `producers` is the state
+    at the base offset; it is carried on to the segment's end and returns the transaction index
+    entries. `epochs` gets the leader epochs of the batches. As in a broker, a batch is only framed
+    and checksummed; a magic above 2, which the checksum does not cover, counts as 2.
 
-    Returns
-    -------
-    RebuiltIndexes
-
-    Raises
-    ------
-    OffsetOverflowError
-        If an offset does not fit the 31 bits above the base offset.
-    OutOfOrderAppendError
-        If offsets go back from one index entry to the next: a recovering broker gives up there.
-
-    Notes
-    -----
-    As in a broker a batch is only framed and its checksum computed; a magic above 2, which the
-    checksum does not cover, counts as 2.
+    Raises `OffsetOverflowError` if an offset does not fit the 31 bits above the base offset, and
+    `OutOfOrderAppendError` if offsets go back from one index entry to the next: recovery fails
+    there.
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
@@ -138,7 +113,7 @@ def rebuild_indexes_of(
     producers: Producers | None = None,
     epochs: LeaderEpochs | None = None,
 ) -> RebuiltIndexes:
-    """Do `rebuild_indexes` for a log that is open; positions are those in it."""
+    """Do `rebuild_indexes` for an open log."""
     builder = IndexBuilder(
         base_offset,
         index_interval_bytes,
@@ -160,7 +135,7 @@ def rebuild_indexes_of(
             if producers is not None and controls is not None:
                 with_producer = taken[taken["producer_id"] >= 0]
                 aborted.append(producers.replay(with_producer, controls))
-                # What waits for replication is of no use here, and would be kept.
+                # Frees the state that waits for replication, which is not needed here.
                 producers.on_high_watermark(builder.next_offset)
             if broken is not None:
                 break
@@ -187,9 +162,9 @@ def rebuild_indexes_of(
 def _append(
     builder: IndexBuilder, run: BatchRun, headers: NDArray[Any]
 ) -> tuple[NDArray[Any], list[ControlRecord | None] | None, CorruptionError | None]:
-    """Index a run up to a batch that is broken, and read its markers on the way.
+    """Index a run up to a corrupt batch, and read its markers.
 
-    A broker stops behind a marker that it can't read. The markers are None where no batch has a
+    A broker stops after a marker that it can't read. The list of markers is None if no batch has a
     producer.
     """
     controls: list[ControlRecord | None] = []
@@ -213,31 +188,11 @@ def _append(
 def batch_runs(
     log: LogFile, starting_position: int = 0, *, verify_crc: bool = False
 ) -> Iterator[BatchRun]:
-    """Scan batches as a broker frames them: one of a magic above 2 counts as a record batch.
+    """Yield batches as a broker frames them: a magic above 2 counts as 2.
 
-    Parameters
-    ----------
-    log : LogFile
-        The file.
-    starting_position : int
-        Byte position at which a batch begins.
-    verify_crc : bool
-        Compute checksums.
+    `starting_position` is the byte position of a batch. Raises `CorruptBatchError` as
+    `LogFile.runs`, and `UnsupportedFormatError` at a negative magic, whose checksum is unknown.
 
-    Yields
-    ------
-    BatchRun
-        As `LogFile.runs`, with magic 2 for those above.
-
-    Raises
-    ------
-    CorruptBatchError
-        As `LogFile.runs`.
-    UnsupportedFormatError
-        At a negative magic, whose checksum is not known.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``FileLogInputStream.nextBatch``.
     """
     position, first_read = starting_position, LARGEST_READ
@@ -256,9 +211,10 @@ def batch_runs(
 def _of_higher_magic(
     log: LogFile, error: UnsupportedFormatError, verify_crc: bool
 ) -> BatchRun | None:
-    """Return the batch that is refused for its magic as one of magic 2; None if that is negative.
+    """Return the batch that was refused for its magic as one of magic 2.
 
-    The scan has found that it ends within the file.
+    Returns None for a negative magic. The scan has already checked that the batch ends within the
+    file.
     """
     position = error.position or 0
     with open(log.path, "rb", buffering=0) as file:
@@ -279,7 +235,7 @@ def _of_higher_magic(
 
 
 def _with_first_offsets(run: BatchRun, log: LogFile) -> NDArray[Any]:
-    """Return the headers with the first offsets of wrappers, which have to be decompressed."""
+    """Return the headers with the first offsets of wrappers, which requires decompression."""
     wrappers = np.flatnonzero(run.headers["base_offset"] < 0)
     if not len(wrappers):
         return run.headers
@@ -292,21 +248,10 @@ def _with_first_offsets(run: BatchRun, log: LogFile) -> NDArray[Any]:
 
 
 def replay_run(producers: Producers, run: BatchRun, is_asked: NDArray[np.bool_]) -> None:
-    """Carry producers on over batches whose checksums were not looked at.
+    """Apply the selected batches of a run to the state of the producers.
 
-    Parameters
-    ----------
-    producers : Producers
-        As it is before them.
-    run : BatchRun
-        The batches.
-    is_asked : numpy.ndarray of bool
-        Which of them.
-
-    Raises
-    ------
-    CorruptBatchError
-        If a transaction marker can't be read.
+    The checksums of these batches were not checked. Raises `CorruptBatchError` if a transaction
+    marker can't be read.
     """
     is_asked = is_asked & (run.headers["producer_id"] >= 0)
     markers = np.flatnonzero(is_asked & is_control(run.headers)).tolist()

@@ -1,6 +1,6 @@
-"""Opening the files of log directories for reading: what is no regular file is refused.
+"""Open files of log directories for reading; refuse everything but regular files.
 
-A FIFO that is named like a segment would let its reader wait for ever, a device may never end.
+A reader would wait forever on a FIFO named like a segment, and a device may never end.
 """
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from os import PathLike
 from kafkastore.errors import NotAFileError
 from kafkastore.segment.open_logs import let_go_of_all
 
-# Without O_NONBLOCK a FIFO is not even opened before somebody writes to it; regular files are read
-# as always. O_NOCTTY: a terminal must not become ours.
+# Without O_NONBLOCK, opening a FIFO blocks until there is a writer; the flag does not affect
+# regular files. O_NOCTTY: a terminal must not become the controlling terminal.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
-#: What the kernel answers where a socket, or a device without a driver, is opened.
+#: Errors of the kernel when a socket, or a device without a driver, is opened.
 _NOT_OPENED = frozenset({errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP})
 
 _KINDS = (
@@ -29,24 +29,10 @@ _KINDS = (
 
 
 def open_regular(path: str | PathLike[str]) -> int:
-    """Open a file for reading.
+    """Open a regular file, or a symbolic link to one, for reading.
 
-    Parameters
-    ----------
-    path : path-like
-        The file, or a symbolic link to it.
-
-    Returns
-    -------
-    int
-        The descriptor; the caller closes it.
-
-    Raises
-    ------
-    NotAFileError
-        If it is no regular file. Nothing is read of it, and nothing waited for.
-    OSError
-        If it can't be opened.
+    The caller closes the descriptor. Raises `NotAFileError` for anything else, without reading from
+    it or blocking on it.
     """
     try:
         descriptor = _opened(path)
@@ -63,7 +49,7 @@ def open_regular(path: str | PathLike[str]) -> int:
 
 
 def _opened(path: str | PathLike[str]) -> int:
-    """Open a file, with the descriptors of searches where there is no other left."""
+    """Open a file; without free descriptors, first close the logs of idle searches."""
     try:
         return os.open(path, _FLAGS)
     except OSError as error:
@@ -73,20 +59,7 @@ def _opened(path: str | PathLike[str]) -> int:
 
 
 def check_regular(path: str | PathLike[str], status: os.stat_result) -> None:
-    """Refuse what is no regular file.
-
-    Parameters
-    ----------
-    path : path-like
-        Its name, for the error.
-    status : os.stat_result
-        What ``stat`` says of it.
-
-    Raises
-    ------
-    NotAFileError
-        If it is something else.
-    """
+    """Raise `NotAFileError` unless `status` is a regular file's; `path` is for the error."""
     if not stat.S_ISREG(status.st_mode):
         kinds = (name for is_kind, name in _KINDS if is_kind(status.st_mode))
         raise NotAFileError(path, next(kinds, "something else"))

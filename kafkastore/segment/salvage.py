@@ -1,8 +1,8 @@
-"""What of a damaged log can still be read: stretches of whole batches, and the bytes between them.
+"""The readable parts of a corrupt log: stretches of whole batches.
 
-A broker that recovers a segment stops at the first broken batch and drops all behind it.  Most of
-that is as good as before: behind a wrong checksum the next batch begins where the frame says, and
-behind a broken frame it is searched for. So it is behind bytes that the device can't read.
+A broker that recovers a segment truncates it at the first corrupt batch. Most later batches are
+intact: after a wrong checksum the next batch begins where the frame says, and after a corrupt
+frame, or bytes that the device can't read, the next batch is searched for.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kafkastore.reads import fetch_bytes
 from kafkastore.segment.readable_log import ReadableLog
 
 _WINDOW_BYTES = 1 << 22
-#: What a device that can't read gives up at least.
+#: Smallest unit in which a device fails to read.
 SECTOR_BYTES = 4096
-# Torn bytes are not taken for one batch where they are more than brokers are set up for.
+# Longer torn bytes are not tried as one batch: brokers are not configured for such batches.
 _LARGEST_GUESS = 1 << 26
 _LENGTH = slice(
     batch_header.RECORD_BATCH_FIELDS["length"], batch_header.RECORD_BATCH_FIELDS["length"] + 4
@@ -30,15 +30,10 @@ _LENGTH = slice(
 
 
 class Stretch(NamedTuple):
-    """Successive batches that are whole and have right checksums.
+    """Successive whole batches with right checksums; `start` and `end` are byte positions.
 
-    Parameters
-    ----------
-    start, end : int
-        Byte positions, inclusive and exclusive.
-    first_offset, next_offset : int
-        Of its first record, and behind its last batch. The first is that of the first *message*
-        where that is compressed.
+    `end` is exclusive. `first_offset` is the offset of the first record, for a wrapper that of its
+    first message; `next_offset` is the offset after the last batch.
     """
 
     start: int
@@ -48,22 +43,10 @@ class Stretch(NamedTuple):
 
 
 def stretches(log: ReadableLog, base_offset: int, end_offset: int | None) -> Iterator[Stretch]:
-    """Find all whole batches of a log, whatever lies between them.
+    """Yield all stretches of whole batches of a log, in order.
 
-    Parameters
-    ----------
-    log : ReadableLog
-        Open.
-    base_offset : int
-        Of the segment.
-    end_offset : int or None
-        Exclusive: the base offset of the next segment; None for the last one.
-
-    Yields
-    ------
-    Stretch
-        In the order of the log; a batch whose offsets go back, or leave the segment, ends one. One
-        in a row with the one before is told apart from it only by what lies between them.
+    Bytes between them are skipped. `end_offset` is exclusive: the base offset of the next segment,
+    None for the last one. A batch whose offsets go back, or leave the segment, ends a stretch.
     """
     last_offset = base_offset + INT32_MAX if end_offset is None else end_offset - 1
     position, next_offset = 0, base_offset
@@ -76,7 +59,7 @@ def stretches(log: ReadableLog, base_offset: int, end_offset: int | None) -> Ite
 
 
 def _stretch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> Stretch | None:
-    """Go over batches from a position on, as long as they are good."""
+    """Scan batches from a position on, as long as they are valid."""
     end, next_offset, first_offset = position, min_offset, -1
     try:
         for run in log.runs(position, verify_crc=True):
@@ -86,8 +69,8 @@ def _stretch(log: ReadableLog, position: int, min_offset: int, max_offset: int) 
             first = np.where(headers["base_offset"] >= 0, headers["base_offset"], last)
             bad = (headers["crc_valid"] == 0) | (first <= before) | (last < first)
             bad |= last > max_offset
-            # Offsets lie outside the checksum: one that jumps, with all behind it as if it had not,
-            # is the one that is wrong.
+            # The checksum does not cover offsets: an offset that jumps is wrong if the batches
+            # after it continue without the jump.
             following = np.append(first[1:], _first_offset(log, _end_of(headers[-1])))
             bad |= (last >= following) & (following > before)
             count = int(np.argmax(bad)) if bad.any() else len(headers)
@@ -106,12 +89,12 @@ def _stretch(log: ReadableLog, position: int, min_offset: int, max_offset: int) 
 
 
 def _end_of(header: Any) -> int:
-    """Return the position behind a batch."""
+    """Return the byte position after a batch."""
     return int(header["position"] + header["size"])
 
 
 def _first_offset(log: ReadableLog, position: int) -> int:
-    """Return the first offset of the batch at a position; the last one there can be without any."""
+    """Return the first offset of the batch at a position; INT64_MAX without a batch."""
     header = _header(log, position)
     if header is None:
         return INT64_MAX
@@ -119,7 +102,7 @@ def _first_offset(log: ReadableLog, position: int) -> int:
 
 
 def _header(log: ReadableLog, position: int) -> Any | None:
-    """Read the header of the batch at a position; None where it is not whole or can't be read."""
+    """Read the header of the batch at a position; None if it is not whole or can't be read."""
     try:
         return log.header_at(position)
     except CorruptionError:
@@ -127,23 +110,12 @@ def _header(log: ReadableLog, position: int) -> Any | None:
 
 
 def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> int:
-    """Find where the next good batch begins behind one that is broken or can't be read.
+    """Return the byte position of the next valid batch after a corrupt one.
 
-    Parameters
-    ----------
-    log : ReadableLog
-        Open.
-    position : int
-        Where the broken one begins.
-    min_offset, max_offset : int
-        Inclusive: within which the good one's offsets lie.
-
-    Returns
-    -------
-    int
-        Its byte position; the log's size where there is none.
+    Returns the log's size if there is none. `position` is where the corrupt batch begins. The valid
+    batch's offsets must lie from `min_offset` to `max_offset`, inclusive.
     """
-    # Where the frame says, first: what looks like a batch inside a broken one may be a value.
+    # First where the frame says: bytes that look like a batch in a corrupt one may be a value.
     header = _header(log, position)
     if header is not None and _is_good(log, position + int(header["size"])):
         return position + int(header["size"])
@@ -156,7 +128,7 @@ def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int
         is_end = at + len(data) >= log.size
         if not data or (is_end and not any(data)):
             break
-        # So that a small message at the very end is looked at, too.
+        # Padding, so that a small message at the end of the log is found too.
         padded = data + bytes(batch_header.LARGEST_HEADER) if is_end else data
         index = batch_header.find(padded, min_offset, max_offset)
         if index >= len(data):
@@ -164,8 +136,8 @@ def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int
         at += index
         if len(padded) - index < batch_header.LARGEST_HEADER:
             if not is_end and index == 0:
-                at += len(data)  # too little before a sector that can't be read
-            continue  # the rest of the window, and what follows
+                at += len(data)  # too few bytes before an unreadable sector
+            continue  # read again from here: the rest of the window, and more
         if _is_good(log, at):
             return at
         at += 1
@@ -173,7 +145,7 @@ def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int
 
 
 def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
-    """Tell whether a whole batch with an offset of the segment begins at a position."""
+    """Return whether a whole batch with an offset of the segment begins at a position."""
     try:
         first_offset = log.first_offset_at(position)
     except CorruptionError:
@@ -182,21 +154,10 @@ def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
 
 
 def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> bool:
-    """Tell whether the bytes from a position on are a last batch that was cut short.
+    """Return whether the bytes after the last whole batch are only a truncated batch.
 
-    Parameters
-    ----------
-    log : ReadableLog
-        Open.
-    position : int
-        Behind the last whole batch.
-    min_offset, max_offset : int
-        Inclusive: within which the offsets of a good batch behind them would lie.
-
-    Returns
-    -------
-    bool
-        True if nothing of them can be read; False where a batch is damaged, and not only cut.
+    A valid batch after `position`, with offsets from `min_offset` to `max_offset` (inclusive),
+    means corruption.
     """
     try:
         if position >= log.size or next(log.runs(position), None) is not None:
@@ -208,19 +169,9 @@ def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: 
 
 
 def has_false_length(log: ReadableLog, position: int) -> bool:
-    """Tell whether the last batch seems torn just because its length is wrong.
+    """Return whether the last batch looks torn only because its length is wrong.
 
-    Parameters
-    ----------
-    log : ReadableLog
-        Open.
-    position : int
-        Where the batch begins.
-
-    Returns
-    -------
-    bool
-        Whether its checksum is right if it ends where the file does.
+    It is if the checksum is right for a batch that ends at the end of the file.
     """
     length = log.size - position - batch_header.FRAME_OVERHEAD
     if not batch_header.SMALLEST_LENGTH <= length <= _LARGEST_GUESS:
@@ -233,7 +184,7 @@ def has_false_length(log: ReadableLog, position: int) -> bool:
 
 
 def _is_good(log: ReadableLog, position: int) -> bool:
-    """Tell whether a whole batch with a right checksum begins at a position."""
+    """Return whether a whole batch with a right checksum begins at a position."""
     header = _header(log, position)
     data = None if header is None else _read(log, position, int(header["size"]))
     if data is None:
@@ -242,14 +193,14 @@ def _is_good(log: ReadableLog, position: int) -> bool:
 
 
 def _is_whole(data: bytes | bytearray, position: int) -> bool:
-    """Tell whether bytes begin with a whole batch that has a right checksum."""
+    """Return whether bytes begin with a whole batch that has a right checksum."""
     headers = np.empty(1, batch_header.BATCH_HEADER)
     count, *_ = batch_header.scan(data, position, headers, verify_crc=True)
     return count == 1 and bool(headers["crc_valid"][0] == 1)
 
 
 def _read(log: ReadableLog, position: int, size: int) -> bytes | None:
-    """Read bytes; None where the device gives none."""
+    """Read bytes; None if the device can't read them."""
     fetch_bytes(log.descriptor, position, position + size)
     try:
         return os.pread(log.descriptor, min(size, log.size - position), position)

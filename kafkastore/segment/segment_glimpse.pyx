@@ -1,10 +1,10 @@
-"""What a look at a segment's files tells of its times, without a Python object for any of them.
+"""A segment's times from a quick look at its files, without a Python object for any file.
 
-A lookup in a whole store asks this of tens of thousands of segments: each file is opened, the few
-places that matter are read, and it is closed again, without the GIL.
+A lookup in a whole store does this for tens of thousands of segments: it opens each file, reads the
+few places that matter, and closes it, without the GIL.
 
-What is not as it should be (a file that is missing, or no regular file, an index too large to be
-read at a glance, one that can't be read) is not judged here: the answer is then that there is none.
+Errors are not judged here: the result is None for a missing file, for anything but a regular file,
+for an index that is too large to read at once, and for one that can't be read.
 
 Source: Kafka 2.4.0 ``TimeIndex.lastEntry``, ``LogSegment.largestTimestamp``.
 """
@@ -75,15 +75,15 @@ cdef enum:
 
 
 cpdef int64_t largest_used_size(int64_t log_size, Py_ssize_t entry_size) noexcept nogil:
-    """Bytes that the entries of an index can have: one for each batch, one more at the roll.
+    """Return the largest size in bytes of an index's entries: one per batch, one for the roll.
 
-    What Kafka preallocates by default is always within: a crash may cut a log and leave its index.
+    At least Kafka's default preallocation: a crash may truncate a log and leave its index.
     """
     return max(<int64_t> DEFAULT_INDEX_SIZE, (log_size // SMALLEST_BATCH + 1) * entry_size)
 
 
 cdef int open_regular(const char* path, int64_t* size) noexcept nogil:
-    """Open a regular file for reading; below 0: not."""
+    """Open a regular file for reading; return its descriptor, or a negative number."""
     cdef struct_stat status
     cdef int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
     if descriptor < 0:
@@ -96,7 +96,7 @@ cdef int open_regular(const char* path, int64_t* size) noexcept nogil:
 
 
 cdef int64_t end_of_data(int descriptor, int64_t size) noexcept nogil:
-    """Where the hole begins that reaches to the end; brokers preallocate by setting the length."""
+    """Return where the hole at the end begins; brokers preallocate by setting the length."""
     cdef off_t hole
     if size < LIKELY_PADDED or SEEK_HOLE < 0 or is_remote_file(descriptor):
         return size
@@ -139,10 +139,10 @@ cdef bint find_last_entry(
 
 
 def last_time_entry(path, int64_t base_offset, *, bint with_padding):
-    """Read the last entry of a time index file, and nothing else of it but padding.
+    """Read the last entry of a time index file; reads only it and the padding.
 
     Returns a `TimestampOffset`, as `TimeIndex.last_entry` or, if padding counts as entries,
-    `last_entry_with_padding`; None where the file is missing or cannot be read.
+    `last_entry_with_padding`; None if the file is missing or can't be read.
     """
     cdef bytes name = os.fsencode(path)
     cdef const char* c_name = name
@@ -155,7 +155,7 @@ def last_time_entry(path, int64_t base_offset, *, bint with_padding):
 
 
 cdef struct Index:
-    uint8_t* bytes           # to be freed
+    uint8_t* bytes           # the caller frees it
     Py_ssize_t count         # entries before the padding
 
 
@@ -185,10 +185,10 @@ cdef bint read_index(
 
 
 cdef struct Known:
-    # What only Python can tell, where it was asked.
+    # The results of the checks that need Python.
     int64_t wrapper_position     # -1: none
     int64_t first_offset         # of that wrapper; -1: can't be read
-    int64_t end                  # the log is known to end here; -1: not
+    int64_t end                  # the log ends here; -1: unknown
 
 
 cdef struct Glimpse:
@@ -197,7 +197,7 @@ cdef struct Glimpse:
     Index offsets
     Window window
     Known known
-    int64_t position             # of what only Python can tell
+    int64_t position             # of the batch that was read last
     int64_t largest
 
 
@@ -211,9 +211,9 @@ cdef Outcome header_at(
 
 
 cdef Outcome check_beginning(Glimpse* glimpse) noexcept nogil:
-    """IS_FOUND if the first entry is true of all that lies before it.
+    """Return IS_FOUND if the first entry is true for all batches before it.
 
-    A broker that misses a time index begins an empty one, however much the log holds already.
+    If the time index is missing, a broker starts an empty one, whatever the log already holds.
     """
     cdef TimeEntry first = load_time_entry(
         glimpse.times.bytes, 0, glimpse.base_offset)
@@ -234,7 +234,7 @@ cdef Outcome check_beginning(Glimpse* glimpse) noexcept nogil:
 cdef Outcome find_position_before(
     Glimpse* glimpse, int64_t offset, int64_t* position
 ) noexcept nogil:
-    """As `LogSegment.position_before`."""
+    """Do `LogSegment.position_before`."""
     cdef OffsetEntry entry
     cdef BatchHeader header
     cdef int64_t first_offset
@@ -322,13 +322,13 @@ cdef Outcome look(
 
 
 def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""):
-    """Find a segment's largest timestamp in ms, if its time index can be shown to be right.
+    """Find a segment's largest timestamp in ms, if its time index is right as far as checked.
 
-    `path` has the base offset last, and `temporary` follows the suffix, such as ``.swap``.
-    `open_log` is called only where Python has to decide: at a compressed batch of an old format,
-    and at zeros after the last batch. Returns None where an entry is out of order, the first or the
-    last does not fit the log, or a file is missing or cannot be read. Raises `CorruptBatchError` or
-    `UnsupportedFormatError` at an impossible frame, and `SegmentGoneError`.
+    `path` ends with the base offset, and `temporary` follows the suffix, such as ``.swap``.
+    `open_log` is called only for a check that needs Python: at a compressed batch of an old format,
+    and at zeros after the last batch. Returns None if an entry is out of order, the first or the
+    last does not match the log, or a file is missing or can't be read. Raises `CorruptBatchError`
+    or `UnsupportedFormatError` at an impossible frame, and `SegmentGoneError`.
     """
     cdef bytes log = os.fsencode(f"{path}.log{temporary}")
     cdef bytes offsets = os.fsencode(f"{path}.index{temporary}")

@@ -27,7 +27,7 @@ from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
-#: The files of a segment, in the order in which they go: without a ``.log`` the others are nothing.
+#: The files of a segment in the order of their deletion: without a ``.log`` the others are ignored.
 SEGMENT_SUFFIXES = (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -36,45 +36,28 @@ SEGMENT_SUFFIXES = (
 )
 
 
-#: Index entries are written when they are so many bytes, or at a flush: about 25 of each index. A
-#: recovery, which a crash calls for anyway, makes the rest anew; a reader goes on from the last.
+#: Index entries are written when this many bytes have gathered (about 25 entries of each index), or
+#: at a flush. After a crash, recovery rebuilds the rest; a reader scans on from the last entry.
 INDEX_WRITE_BYTES = 512
 _FAR_OFFSET = INT64_MAX
 
 
 class SegmentLimits(NamedTuple):
-    """How large and how old a segment grows, and how its indexes are made.
-
-    Parameters
-    ----------
-    segment_bytes : int
-        The topic's ``segment.bytes``.
-    roll_ms : int
-        Its ``segment.ms`` without this segment's share of ``segment.jitter.ms``.
-    segment_index_bytes, index_interval_bytes : int
-        The topic's options of these names.
-    preallocate : bool
-        Whether a new ``.log`` gets `segment_bytes` at once.
-    each_batch_is_indexed : bool
-        As in `BrokerRules`.
-    """
+    """Size and age at which a segment is rolled, and how its indexes are built."""
 
     segment_bytes: int
-    roll_ms: int
+    roll_ms: int  # the topic's ``segment.ms`` minus this segment's share of ``segment.jitter.ms``
     segment_index_bytes: int
     index_interval_bytes: int
-    preallocate: bool = False
-    each_batch_is_indexed: bool = False
+    preallocate: bool = False  # create the ``.log`` with `segment_bytes`
+    each_batch_is_indexed: bool = False  # as in `BrokerRules`
 
 
 class SegmentWriter:
-    """A segment that takes sets of batches; see `create` and `open`.
+    """A segment to which sets of batches are appended; see `create` and `open`.
 
-    After an error of the file system nothing about the files is certain: only `close_files` may
-    follow then.
+    After an I/O error the state on disk is unknown: the only call allowed then is `close_files`.
 
-    Notes
-    -----
     Source: Kafka 2.4.0 and 3.9.0 ``LogSegment``.
     """
 
@@ -96,25 +79,7 @@ class SegmentWriter:
         now: int,
         fs: FileSystem,
     ) -> SegmentWriter:
-        """Make a new segment; files of its name must not be there.
-
-        Parameters
-        ----------
-        directory : Path
-            The partition directory.
-        base_offset : int
-            Of the segment.
-        limits : SegmentLimits
-            The topic's.
-        now : int
-            The wall clock, ms since 1970.
-        fs : FileSystem
-            What writes.
-
-        Returns
-        -------
-        SegmentWriter
-        """
+        """Create a segment, whose files must not exist; `now` is the wall clock, in ms."""
         writer = cls(directory, base_offset, limits, fs)
         try:
             for suffix in SEGMENT_SUFFIXES[:3]:
@@ -138,22 +103,10 @@ class SegmentWriter:
         now: int,
         fs: FileSystem,
     ) -> SegmentWriter:
-        """Open a segment whose log is whole and whose indexes are right.
+        """Open a segment whose log and indexes are valid; `now` is the wall clock, in ms.
 
-        Parameters
-        ----------
-        directory, base_offset, limits, now, fs
-            As of `create`.
-
-        Returns
-        -------
-        SegmentWriter
-
-        Raises
-        ------
-        CorruptBatchError
-            If something other than whole batches is at the end: what is appended behind it could
-            never be read.
+        Raises `CorruptBatchError` if the log does not end with a whole batch: batches appended
+        there could never be read.
         """
         writer = cls(directory, base_offset, limits, fs)
         segment = LogSegment(directory, base_offset)
@@ -177,12 +130,12 @@ class SegmentWriter:
 
     @property
     def largest_timestamp(self) -> int:
-        """Of its records, ms since 1970; -1 none."""
+        """Largest timestamp of the records, ms since 1970; -1 for none."""
         return self._growth.largest_timestamp
 
     @property
     def log_path(self) -> Path:
-        """The ``.log`` file."""
+        """Path of the ``.log`` file."""
         return self._path(LOG_SUFFIX)
 
     def append(
@@ -196,23 +149,9 @@ class SegmentWriter:
     ) -> int:
         """Append sets of batches until the segment must be rolled.
 
-        Parameters
-        ----------
-        data : memoryview
-            The batches of the sets from `first` on.
-        sets : AppendSets
-            What they are.
-        first : int
-            The first that is not in the log yet.
-        now : int
-            The wall clock, ms since 1970.
-        is_new : bool
-            Whether the segment was just made for the first set, which then is appended anyway.
-
-        Returns
-        -------
-        int
-            The first set that is not appended.
+        Returns the first set that is not appended. `data` has the batches of the sets from `first`
+        on. `now` is the wall clock, ms since 1970. `is_new` appends the first set in any case, to a
+        segment that was created for it.
         """
         growth = self._growth
         position = growth.size
@@ -225,29 +164,16 @@ class SegmentWriter:
         return end
 
     def append_aborted(self, transactions: NDArray[Any]) -> None:
-        """Write what the transaction index gets.
-
-        Parameters
-        ----------
-        transactions : numpy.ndarray of ABORTED_TXN
-            In the order of their markers.
-        """
+        """Append ABORTED_TXN entries to the transaction index, in the order of their markers."""
         self._transactions.append(transaction_index.pack(transactions))
 
     def truncate_to(self, offset: int, now: int) -> None:
-        """Drop the batches that hold an offset or a later one.
+        """Drop the batches that hold `offset` or a later one.
 
-        Parameters
-        ----------
-        offset : int
-            First to drop; the whole batch that holds it goes.
-        now : int
-            The wall clock, ms since 1970: an emptied segment counts as new.
+        An emptied segment counts as new; `now` is the wall clock, ms since 1970. As in Kafka, the
+        time index keeps an entry of a record before the offset even if its batch is dropped.
 
-        Notes
-        -----
-        Source: Kafka 2.4.0 ``LogSegment.truncateTo``, which leaves the time index entry of a record
-        before the offset whose batch it cuts.
+        Source: Kafka 2.4.0 ``LogSegment.truncateTo``.
         """
         self._write_entries()
         segment = LogSegment(self.directory, self.base_offset)
@@ -257,14 +183,14 @@ class SegmentWriter:
             size = found.position
             with segment.open_as_broker() as log:
                 first = log.first_offset_at(size)
-            # An entry may have an offset within the batch that is cut.
+            # An entry may have an offset within the batch that is dropped.
             offset = offset if first is None else min(offset, first)
         kept = [
             0 if index is None else index.truncate_to(offset)
             for index in (segment.offset_index, segment.time_index)
         ]
         aborted = TransactionIndex.open(self._path(TRANSACTION_INDEX_SUFFIX))
-        # Indexes first: an entry must never lead behind the end of the log.
+        # Indexes first: an entry must never point beyond the end of the log.
         for index, count in zip((self._offsets, self._times), kept, strict=True):
             index.truncate_to(count)
             index.resize(self.limits.segment_index_bytes)
@@ -279,10 +205,8 @@ class SegmentWriter:
         self._growth = self._growth_of_files(cut, size, before.created_ms, largest)
 
     def trim(self) -> None:
-        """Finish the indexes and cut all files to what is used, as at roll and close.
+        """Finish the indexes and truncate all files to their used part, as at roll and close.
 
-        Notes
-        -----
         Source: Kafka 2.4.0 ``LogSegment.onBecomeInactiveSegment``, ``close``.
         """
         self._growth.finish()
@@ -293,7 +217,7 @@ class SegmentWriter:
             self._fs.truncate(self._log, self.size)
 
     def flush(self) -> None:
-        """Make the log and the indexes durable, in this order."""
+        """Make the log and then the indexes durable."""
         self._write_entries()
         self._fs.fsync(self._log)
         self._offsets.flush()
@@ -301,7 +225,7 @@ class SegmentWriter:
         self._transactions.flush()
 
     def close_files(self) -> None:
-        """Close what is open; nothing is written, nothing is raised."""
+        """Close the open files without writing or raising anything."""
         log, self._log = self._log, -1
         closers = [file.close for file in self._files]
         if log >= 0:
@@ -311,14 +235,14 @@ class SegmentWriter:
             try:
                 close()
             except OSError:
-                # What was written is known to be durable only after an fsync, which said so.
+                # Data is durable only after an fsync, which reports its own errors.
                 continue
 
     def _path(self, suffix: str) -> Path:
         return self.directory / segment_file_name(self.base_offset, suffix)
 
     def _write_entries(self) -> None:
-        """Write the entries that the last sets brought."""
+        """Write the pending index entries."""
         offset_entries, time_entries = self._growth.take_entries()
         if offset_entries:
             self._offsets.append(offset_entries)
@@ -326,7 +250,7 @@ class SegmentWriter:
             self._times.append(time_entries)
 
     def _open_files(self, offset_entries: int, time_entries: int) -> None:
-        """Open all files, and give the indexes their full size."""
+        """Open all files, and preallocate the indexes."""
         fs = self._fs
         self._log = fs.open_write(self._path(LOG_SUFFIX))
         self._offsets = IndexWriter(
@@ -346,7 +270,7 @@ class SegmentWriter:
         self._times.resize(self.limits.segment_index_bytes)
 
     def _largest_in_tail(self, segment: LogSegment) -> TimestampOffset:
-        """Find the largest timestamp, which the last time index entry may not have any more.
+        """Find the largest timestamp, which the last time index entry may lack after a truncation.
 
         Source: Kafka 2.4.0 ``LogSegment.loadLargestTimestamp``.
         """
@@ -369,7 +293,7 @@ class SegmentWriter:
         created_ms: int,
         largest: TimestampOffset | None,
     ) -> SegmentGrowth:
-        """Work out how a segment goes on from what its files hold."""
+        """Return the state of the segment's growth, as its files give it."""
         offsets, times = segment.offset_index, segment.time_index
         first_timestamp = None
         if size:
@@ -403,7 +327,7 @@ class SegmentWriter:
 
 
 def check_end(segment: LogSegment) -> None:
-    """Refuse a log with bytes behind its last whole batch."""
+    """Raise CorruptBatchError if bytes follow the log's last whole batch."""
     with segment.open_as_broker() as log:
         end = position = segment.position_before(_FAR_OFFSET, log) if log.size else 0
         for run in log.runs(position, first_read=SMALLEST_READ):

@@ -1,7 +1,7 @@
-"""Small files, read whole: checkpoints, snapshots, transaction indexes, JSON of our own.
+"""Small files that are read whole: checkpoints, snapshots, indexes, our own JSON.
 
-How much is read of each is bounded by what it can hold: a sparse or a wrong file of any size costs
-no more memory than the largest right one.
+The largest size of each kind of file limits how much is read: a sparse or wrong file of any size
+needs no more memory than the largest valid one.
 """
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from kafkastore.segment.regular_file import check_regular, open_regular
 READ_SIZE = 1 << 20
 
 _MIB = 1 << 20
-#: A few lines, of some hundred bytes.
+#: Such a file has a few lines of some hundred bytes.
 _PROPERTIES_BYTES = _MIB
-#: A line for each of 200,000 partitions with the longest names, or of 2,000,000 leader epochs.
+#: Lines of 200,000 partitions with the longest names, or of 2,000,000 leader epochs.
 _CHECKPOINT_BYTES = 64 * _MIB
 #: Some 4,000,000 producers, of 54 to 70 bytes each.
 _SNAPSHOT_BYTES = 256 * _MIB
@@ -53,15 +53,15 @@ _BYTES_BY_SUFFIX = (
 
 
 def most_bytes(path: str | PathLike[str]) -> int:
-    """Return how large a file can be that is right, by its name."""
+    """Return the largest size in bytes of a valid file, by its name."""
     folder, name = os.path.split(path)
     if TRANSACTION_INDEX_SUFFIX in name:
         log = os.path.join(folder, name.replace(TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX, 1))
         try:
             log_size = to_path(log).stat().st_size
         except FileNotFoundError:
-            log_size = INT32_MAX  # the largest there can be
-        # A crash may cut a log and leave its index.
+            log_size = INT32_MAX  # the largest possible log
+        # A crash may truncate a log and leave its index.
         return max(log_size // _MARKER_BYTES * _ABORTED_BYTES, 10 * _MIB)
     for suffix, size in _BYTES_BY_SUFFIX:
         if suffix in name:  # .deleted and the like may follow
@@ -70,7 +70,10 @@ def most_bytes(path: str | PathLike[str]) -> int:
 
 
 def has_bytes(path: str | PathLike[str], data: bytes, kind: type[CorruptionError]) -> bool:
-    """Tell whether a file has just these bytes; raises as `read_whole` but for a missing file."""
+    """Return whether a file has exactly these bytes; False if it is missing.
+
+    Raises as `read_whole`, except for a missing file.
+    """
     try:
         descriptor = open_regular(path)
     except FileNotFoundError:
@@ -84,7 +87,7 @@ def has_bytes(path: str | PathLike[str], data: bytes, kind: type[CorruptionError
 
 
 def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes | None:
-    """Read a file whole; None if there is none. See `read_whole`."""
+    """Read a whole file; None if it is missing. See `read_whole`."""
     try:
         return read_whole(path, kind)
     except FileNotFoundError:
@@ -92,29 +95,11 @@ def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> byt
 
 
 def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
-    """Read a file whole.
+    """Read a whole file.
 
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    kind : type of CorruptionError
-        What to raise where the device gives an error instead of bytes, and where the file is
-        larger than any right one with its name.
-
-    Returns
-    -------
-    bytes
-        Its content.
-
-    Raises
-    ------
-    CorruptionError
-        Of that kind, with path and byte position.
-    NotAFileError
-        If it is no regular file.
-    OSError
-        If the file can't be opened.
+    Raises `kind`, with path and byte position, if the device can't read the file or if the file is
+    larger than any valid one with its name; `NotAFileError` if it is not a regular file; OSError if
+    it can't be opened.
     """
     descriptor = open_regular(path)
     try:
@@ -128,18 +113,11 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
 
 
 def read_own_file(path: str | PathLike[str], *, dir_fd: int | None = None) -> bytes:
-    """Read a file that this package has written: no symbolic link, and no larger than JSON may be.
+    """Read a file that this package wrote.
 
-    With a `dir_fd` it is looked up by its name in that open directory.
-
-    Raises
-    ------
-    NotAFileError
-        If it is a symbolic link, or no regular file.
-    ValueError
-        If it is larger.
-    OSError
-        If it can't be read.
+    With a `dir_fd`, the file is opened by its name in that open directory. Raises `NotAFileError`
+    for a symbolic link or anything but a regular file, ValueError if the file is larger than
+    `MAX_JSON_BYTES`, and OSError if it can't be read.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -160,7 +138,7 @@ def read_own_file(path: str | PathLike[str], *, dir_fd: int | None = None) -> by
 def _read(
     descriptor: int, path: str | PathLike[str], kind: type[CorruptionError], most: int
 ) -> bytes:
-    """Read from the start to the end of the file, at most so many bytes."""
+    """Read from the start of the file to its end, at most `most` bytes."""
     content = bytearray()
     while len(content) < most:
         position = len(content)

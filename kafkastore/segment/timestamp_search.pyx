@@ -1,17 +1,17 @@
-"""The search for a time in one segment: indexes, batch headers, records, without Python in between.
+"""Search one segment by time: indexes, batch headers, records, without Python in between.
 
-Both indexes say where to begin; from there the first batch whose header says that it reaches the
-time is looked for, and in it the first record that does::
+Both indexes give the place to start. From there the search finds the first batch whose header's
+maximum reaches the timestamp, and in it the first record that does::
 
     time index  --floor-->  offset  --offset index-->  position  --headers-->  batch  -->  record
 
-The ``.log`` is read by ``pread``, a piece at a time into memory that is used again: of a batch that
-is passed over only its header, of the batch that decides its records up to the one found.
+The ``.log`` is read with pread, piece by piece into reused memory: only the header of a batch that
+is skipped, and the records of the batch that decides up to the one found.
 
-Two ways to begin.  As brokers do, at the floor entries of both indexes, right or wrong.  Or
-*checked*: at the floor of the time before, and only where both entries fit the log; else at the
-segment's first byte.  Of an entry with just the time asked for it is not said that it is the first
-record of that time.
+A search starts in one of two ways. As a broker: at the floor entries of both indexes, right or
+wrong. *Checked*: at the floor entry of the previous timestamp, and only if both entries match the
+log; else at the segment's first byte. The previous timestamp is used because an entry with the
+target timestamp need not be of the first record with that timestamp.
 
 Source: Kafka 2.4.0 ``LogSegment.findOffsetByTimestamp``, ``FileRecords.searchForTimestamp``.
 """
@@ -82,18 +82,12 @@ from kafkastore.segment import open_logs
 
 
 class SearchTrace(NamedTuple):
-    """The way of one search.
+    """The steps of one search.
 
-    Attributes
-    ----------
-    answer : TimestampAndOffset or None
-        As from `SegmentSearch.find`.
-    time_entry, offset_entry
-        The floor entries that it began at; if they do not fit the log, at its first byte.
-    starting_position : int
-        Byte position of the first batch looked at.
-    time_slots, offset_slots : tuple of int
-        The slots of the indexes that a broker looks at, in order; empty if they were checked.
+    `answer` is the result of `SegmentSearch.find`. The search started at the two floor entries or,
+    if they do not match the log, at the first byte; `starting_position` is the byte position of the
+    first batch read. The slots are those of the indexes that a broker reads, in order; empty for a
+    checked search.
     """
 
     answer: TimestampAndOffset | None
@@ -122,14 +116,13 @@ cdef extern from *:
 
 
 cdef enum:
-    # A read takes 430 ns, and 160 ns more for each KiB. Of large batches the next header lies
-    # elsewhere, so that no more is read with one than it takes to hold it; small ones lie in one
-    # index interval.
+    # A read takes 430 ns, and 160 ns more for each KiB. After a large batch's header nothing more
+    # is read, because the next header is far away; small batches lie in one index interval.
     HEADER_READ = 128
     LARGE_BATCH = 2048
     INTERVAL_READ = 4096
     HALF_BATCH_READ = 8192   # of 16 KiB, a producer's default
-    # Many searches begin near each other.
+    # The searches of `find_many` start near each other.
     READ_FOR_MANY = 65536
 
 
@@ -140,12 +133,12 @@ cdef packed struct Found:
 
 
 cdef struct Halt:
-    # Where the search of a batch's records ended: one for a later time need not begin before.
+    # Where the search of a batch's records ended: a search for a later time starts here.
     int64_t position         # of the batch; -1: none
     Py_ssize_t size          # of all its records
     int64_t target_timestamp
     Py_ssize_t consumed      # bytes of records before the one found
-    RecordCursor cursor      # as it was there, but for `at` and `end`
+    RecordCursor cursor      # as it was there, except for `at` and `end`
 
 
 cdef struct Payload:
@@ -169,9 +162,9 @@ cdef enum:
 cdef struct Search:
     int64_t target_timestamp
     int64_t starting_offset
-    int64_t position         # of the batch looked at
+    int64_t position         # of the current batch
     int64_t starting_position
-    int64_t smallest_offset  # that the batch looked at may have
+    int64_t smallest_offset  # that the current batch may have
     bint has_begun
     BatchHeader header
     const char* error
@@ -179,13 +172,13 @@ cdef struct Search:
     Payload payload
     Wrapper wrappers[BEGINNINGS]
     int asked                # which wrapper
-    SlotTrace* time_trace    # NULL: nobody asks
+    SlotTrace* time_trace    # NULL: not traced
     SlotTrace* offset_trace
     Found found
 
 
 cdef Outcome search_records(Window* window, Search* search) noexcept nogil:
-    """Look for the record in a batch whose header was read, piece by piece."""
+    """Find the record in the batch whose header was read; read its records piece by piece."""
     cdef const BatchHeader* header = &search.header
     cdef RecordCursor* cursor = &search.halt.cursor
     cdef RecordView record
@@ -209,7 +202,7 @@ cdef Outcome search_records(Window* window, Search* search) noexcept nogil:
         search.error = cursor.error
         return IS_BROKEN_RECORDS
     elif is_unpacked:
-        # Without a torn message at the end.
+        # The cursor leaves out a torn message at the end.
         search.payload.size = size = cursor.end - search.payload.bytes
     search.halt.position = header.position
     search.halt.size = size
@@ -219,10 +212,10 @@ cdef Outcome search_records(Window* window, Search* search) noexcept nogil:
             records = search.payload.bytes + consumed
             here = size - consumed
         else:
-            # What came with the header is looked at before more is read.
+            # Bytes that were read with the header are searched before more is read.
             here = min(window.start + window.size - start, size) - consumed
             if here <= unread and here < size - consumed:
-                # A record that does not fit is read whole sooner or later.
+                # The piece grows until a record that does not fit is read whole.
                 piece = max(piece, 2 * unread)
                 outcome = fill(window, start + consumed, min(piece, size - consumed))
                 if outcome != IS_FOUND:
@@ -263,7 +256,7 @@ cdef inline Py_ssize_t read_size_for(int32_t batch_size) noexcept nogil:
 cdef inline Outcome check_following(
     const Window* window, const Search* search, int64_t largest_offset
 ) noexcept nogil:
-    """Whether the next batch, if there is one, agrees with the offsets of the one found."""
+    """Check that the next batch, if there is one, agrees with the offsets of the one found."""
     cdef const BatchHeader* header = &search.header
     cdef int64_t offset
     if not peek_offset(window, header.position + header.size, &offset):
@@ -275,7 +268,7 @@ cdef Outcome search_batches(
     Window* window, Search* search, bint skip_control, bint is_placed, int64_t base_offset,
     int64_t largest_offset
 ) noexcept nogil:
-    """Search from ``search.position`` on, which is then that of the batch that decided."""
+    """Search from ``search.position`` on; it becomes the position of the batch that decided."""
     cdef BatchHeader* header = &search.header
     cdef Outcome outcome
     while True:
@@ -307,41 +300,24 @@ cdef tuple slots_of(const SlotTrace* trace):
 
 
 cdef class SegmentSearch:
-    """Searches one segment for times; threads may share it.
+    """Search one segment by time; threads may share it.
 
-    What a search writes to belongs to one thread from its beginning to its end: a second one that
-    comes meanwhile gets an object of its own. All else is read only, or changed with the GIL held.
+    `open_log` returns the segment's `LogFile`; it is called when the log is first needed, and again
+    after `let_go`: at most `open_logs.MOST_OPEN` objects keep theirs open. The entries are those of
+    the segment's indexes, with the padding for a broker that counts it; if they are empty, the
+    search starts at the segment's first byte. `warm_section`: search the last 8 KiB of an index
+    first, as brokers since 2.1.0 do. `checked`: use index entries only if they match the log.
+    `skip_control`: skip transaction markers, which brokers do not. `checks_order`: raise at offsets
+    that go back or leave the segment; not needed if the batches were checked.
 
-    Parameters
-    ----------
-    open_log : callable
-        Returns the segment's `LogFile`. Asked when the log is first needed, and again after it was
-        let go: of all objects together at most `open_logs.MOST_OPEN` keep theirs open.
-    base_offset : int
-        Of the segment.
-    time_entries, offset_entries : bytes
-        Of its indexes, all that count: with the padding for a broker that counts it. Empty: the
-        search begins at the segment's first byte.
-    warm_section : bool
-        Whether the last 8 KiB of an index are searched first, as by brokers since 2.1.0.
-    checked : bool
-        Use index entries only where they fit the log.
-    skip_control : bool
-        Pass over transaction markers, which brokers do not.
-    checks_order : bool
-        Raise where offsets go back or leave the segment; needless where its batches were checked.
-    max_decompressed_bytes : int
-        What a compressed batch may grow to.
-
-    Notes
-    -----
-    Index entries are those that were given; of the log each search reads what is there then, as far
-    as it reached when it was opened.
+    Index entries are fixed at creation; each search reads the log up to its size at opening. The
+    state that a search changes belongs to one thread until the search ends: a second thread gets an
+    object of its own. Everything else is read only, or changed with the GIL held.
     """
 
     cdef object _open_log
     cdef object _log             # LogFile, or None
-    cdef object _payload         # keeps alive what the search's Payload points at
+    cdef object _payload         # keeps alive the memory that the search's Payload points at
     cdef bytes _time_entries, _offset_entries
     cdef const uint8_t* _times
     cdef const uint8_t* _offsets
@@ -381,7 +357,7 @@ cdef class SegmentSearch:
         free(self._behind)
 
     def let_go(self):
-        """Close the log, unless a search needs it just now; the next search opens it again."""
+        """Close the log, unless a search is using it; the next search opens it again."""
         self._log = None
         if not self._is_busy:
             free(self._window.bytes)
@@ -391,35 +367,19 @@ cdef class SegmentSearch:
             self._window.capacity = 0
 
     def spare(self):
-        """Tell whether it was used since this was asked last."""
+        """Return whether the search was used since the last call."""
         was_used = self.was_used
         self.was_used = False
         return was_used
 
     def find(self, int64_t target_timestamp, int64_t starting_offset, /):
-        """Find the first record with at least a timestamp, at or after an offset.
+        """Find the first record with at least a timestamp (ms), at or after an offset.
 
-        Parameters
-        ----------
-        target_timestamp : int
-            ms since 1970, inclusive.
-        starting_offset : int
-            Inclusive.
-
-        Returns
-        -------
-        TimestampAndOffset or None
-            Of the first batch, from where the search begins, whose header's maximum is at least
-            that time.
-
-        Raises
-        ------
-        CorruptBatchError
-            If bytes on the way break the format, or can't be read; checksums are not looked at.
-        UnsupportedFormatError
-            If the magic or codec of a batch on the way is not known.
-        SegmentGoneError
-            If the log is not there any more when it is to be opened.
+        The record is in the first batch, from where the search starts, whose header's maximum is at
+        least the timestamp. Returns a `TimestampAndOffset` or None. Raises `CorruptBatchError` for
+        corrupt or unreadable bytes on the way (checksums are not checked), `UnsupportedFormatError`
+        for an unknown magic or codec, and `SegmentGoneError` if the log is missing when it is
+        opened.
         """
         cdef Search search
         search.target_timestamp = target_timestamp
@@ -429,20 +389,7 @@ cdef class SegmentSearch:
         return self._find_one(&search)
 
     def find_from(self, int64_t position, int64_t target_timestamp, int64_t starting_offset):
-        """Find as `find` does, from a byte position at which a batch begins.
-
-        Parameters
-        ----------
-        position : int
-            Bytes.
-        target_timestamp, starting_offset : int
-            As for `find`.
-
-        Returns
-        -------
-        TimestampAndOffset or None
-            As from `find`.
-        """
+        """Do `find`, starting at the byte position of a batch."""
         cdef Search search
         search.target_timestamp = target_timestamp
         search.starting_offset = starting_offset
@@ -453,23 +400,10 @@ cdef class SegmentSearch:
 
     def find_many(self, const int64_t[::1] target_timestamps not None, int64_t starting_offset,
                   answers not None, /):
-        """Find for each of many times; the same answers as `find`.
+        """Do `find` for many timestamps, and fill `answers` (TIMESTAMP_AND_OFFSET; -1: no record).
 
-        Parameters
-        ----------
-        target_timestamps : array of int64, shape (n,)
-            In rising order; in another one the answers are the same, only slower.
-        starting_offset : int
-            As for `find`.
-        answers : array of TIMESTAMP_AND_OFFSET, shape (n,)
-            Filled; -1 each where nothing is found.
-
-        Raises
-        ------
-        ValueError
-            If the arrays differ in length.
-        CorruptBatchError, UnsupportedFormatError, SegmentGoneError
-            As from `find`, of the first time that fails.
+        Timestamps in rising order are faster. Raises ValueError if the arrays differ in length, and
+        the errors of `find` for the first timestamp that fails.
         """
         cdef Search search
         if answers.dtype != TIMESTAMP_AND_OFFSET or answers.shape != (target_timestamps.shape[0],):
@@ -516,17 +450,7 @@ cdef class SegmentSearch:
             free_one._is_busy = False
 
     def trace(self, int64_t target_timestamp, int64_t starting_offset):
-        """Find as `find` does, and tell the way.
-
-        Parameters
-        ----------
-        target_timestamp, starting_offset : int
-            As for `find`.
-
-        Returns
-        -------
-        SearchTrace
-        """
+        """Do `find`, and return the steps of the search as a `SearchTrace`."""
         cdef Search search
         cdef TimeEntry time_entry
         cdef OffsetEntry offset_entry
@@ -571,7 +495,7 @@ cdef class SegmentSearch:
             search.found.leader_epoch if search.found.leader_epoch >= 0 else None)
 
     cdef SegmentSearch _free_one(self):
-        """This object, or another like it while a thread uses this one; busy from now on."""
+        """Return this object, or a copy if another thread is using it, marked as busy."""
         cdef SegmentSearch twin
         if not self._is_busy:
             self._is_busy = True
@@ -589,7 +513,8 @@ cdef class SegmentSearch:
         return twin
 
     cdef object _begin(self, Search* search, Py_ssize_t first_read):
-        """Have the log open; it stays so as long as the caller has what is returned."""
+        """Open the log if it is closed; it stays open while the caller keeps the returned object.
+        """
         cdef int descriptor
         cdef int64_t size, largest_offset
         cdef bint is_placed
@@ -599,7 +524,7 @@ cdef class SegmentSearch:
             descriptor, size, place = log.descriptor, log.size, log.place
             is_placed = place is not None and self._checks_order
             largest_offset = place.offsets[1] if is_placed else 0
-            # Without Python between them: another thread takes all of them or none.
+            # No Python code runs between these lines: another thread sees all of them or none.
             self._window.descriptor, self._window.file_size = descriptor, size
             self._is_placed, self._largest_offset = is_placed, largest_offset
             self._log = log
@@ -612,7 +537,7 @@ cdef class SegmentSearch:
         return log
 
     cdef Outcome _advance(self, Search* search) noexcept nogil:
-        """Search up to an answer, or to what can't be decided here."""
+        """Search up to an answer, or to a point where Python must decide."""
         cdef Outcome outcome
         if not search.has_begun:
             outcome = (self._begin_checked(search) if self._checked
@@ -626,7 +551,7 @@ cdef class SegmentSearch:
                               self._base_offset, self._largest_offset)
 
     cdef int64_t _floor_of(self, int64_t target_timestamp) noexcept nogil:
-        """The time whose floor entry a search begins at."""
+        """Return the timestamp whose floor entry a search starts at."""
         return target_timestamp - (self._checked and target_timestamp > INT64_MIN)
 
     cdef Py_ssize_t _time_slot(
@@ -659,10 +584,10 @@ cdef class SegmentSearch:
         return IS_FOUND
 
     cdef Outcome _begin_checked(self, Search* search) noexcept nogil:
-        """Begin at the floor entry's batch, or behind it where it was found to fit before.
+        """Start at the floor entry's batch, or after it if it matched the log before.
 
-        That batch is as late as the entry, hence too early. What begins behind it must still have
-        larger offsets: a running broker may have cut the log there, and gone on.
+        That batch is as late as the entry, hence too early. The batch after it must still have
+        larger offsets: a running broker may have truncated the log there, and appended to it.
         """
         cdef Py_ssize_t slot = self._time_slot(self._floor_of(search.target_timestamp))
         cdef TimeEntry floor = load_time_entry(self._times, slot, self._base_offset)
@@ -691,8 +616,7 @@ cdef class SegmentSearch:
     cdef Outcome _position_before(
         self, Search* search, int asked, int64_t offset, int64_t* position
     ) noexcept nogil:
-        """Find a batch before which every record has a smaller offset; 0 where entries do not fit.
-        """
+        """Find a batch before which all offsets are smaller; 0 if the entries do not match."""
         cdef OffsetEntry entry
         cdef BatchHeader header
         cdef int64_t first_offset
@@ -716,7 +640,7 @@ cdef class SegmentSearch:
     cdef bint _fits(
         self, TimeEntry entry, int64_t position, Py_ssize_t slot
     ) noexcept nogil:
-        """Whether the batch that holds an entry's offset reached just its timestamp."""
+        """Return whether the batch that holds an entry's offset has its timestamp as maximum."""
         cdef BatchHeader header
         cdef bint is_first = True
         while read_header(&self._window, position, &header) == IS_FOUND:
@@ -733,7 +657,8 @@ cdef class SegmentSearch:
         return False
 
     cdef Outcome _decide(self, object log, Search* search, Outcome outcome) except *:
-        """Do what needs Python; IS_NONE ends the search, any other outcome goes on with it."""
+        """Do the step that needs Python; IS_NONE ends the search, any other outcome continues it.
+        """
         cdef const uint8_t[::1] payload
         if outcome == IS_OUT_OF_MEMORY:
             raise MemoryError("no room for what a log is read into")
@@ -779,7 +704,7 @@ cdef class SegmentSearch:
         return outcome
 
     cdef object _batch(self, Search* search):
-        """The bytes of the batch whose header was read; None where they are cut short."""
+        """Return the bytes of the batch whose header was read; None if they are truncated."""
         cdef int64_t position = search.header.position
         cdef Py_ssize_t at
         if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:

@@ -1,6 +1,6 @@
 """The transaction index file of one segment: read whole when it is opened, never changed.
 
-It has 34 bytes for each aborted transaction and no padding, and most segments have none.
+It has 34 bytes for each aborted transaction and no padding. Most segments have none.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TransactionIndex:
         Parameters
         ----------
         path : path-like
-            The file. One that does not exist has no entries: brokers make it for the first abort.
+            The file. A missing file has no entries: brokers create it for the first abort.
         base_offset : int, optional
             Base offset of the segment; by default the number in the file's name.
 
@@ -72,7 +72,7 @@ class TransactionIndex:
         OSError
             If the file cannot be opened.
         NotAFileError
-            If it is no regular file.
+            If it is not a regular file.
         InvalidNameError
             If no base offset is given and the name has none.
         """
@@ -86,7 +86,7 @@ class TransactionIndex:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Nothing to close; the other indexes have."""
+        """Do nothing: the file is already closed."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, base_offset={self.base_offset})"
@@ -116,8 +116,8 @@ class TransactionIndex:
         Raises
         ------
         CorruptIndexError
-            If an entry has a version that is not known; with path and byte position. So do all
-            methods that look at entries.
+            If an entry has an unknown version; the error has the path and byte position. All
+            methods that read entries raise it.
         """
         return self._entries
 
@@ -133,12 +133,12 @@ class TransactionIndex:
         Parameters
         ----------
         fetch_offset, upper_bound_offset : int
-            The range; inclusive, exclusive.
+            The range, inclusive and exclusive.
 
         Returns
         -------
         TxnIndexSearchResult
-            The transactions, and whether the next segment need not be asked.
+            The transactions, and whether the result is complete without the next segment.
         """
         return transaction_index.collect_aborted_txns(
             self._entries,
@@ -147,7 +147,7 @@ class TransactionIndex:
         )
 
     def truncate_to(self, offset: int) -> int:
-        """Count the entries that remain when the log is cut at an offset.
+        """Count the entries that remain when the log is truncated at an offset.
 
         Parameters
         ----------
@@ -157,27 +157,27 @@ class TransactionIndex:
         Returns
         -------
         int
-            The number of entries to keep; the file is not touched.
+            The number of entries to keep; the file is not changed.
         """
         return transaction_index.truncate_to(self._entries, whole_number("offset", offset))
 
     def first_disorder(self) -> int:
-        """Find the first entry that can't be a true one, or breaks the order of true ones.
+        """Find the first entry that is impossible or out of order.
 
         Returns
         -------
         int
-            Its slot, or -1.
+            Its slot, or -1 if there is none.
         """
         return transaction_index.first_disorder(self._entries)
 
     def check(self) -> None:
-        """Check what a broker's sanity check looks at, and the size.
+        """Run a broker's sanity check, and check the size.
 
         Raises
         ------
         CorruptIndexError
-            If the check fails; with path and byte position.
+            If the check fails; the error has the path and byte position.
         """
         try:
             transaction_index.check(self._data, self.base_offset)

@@ -1,4 +1,4 @@
-"""Zeros at the end of a log: space that was preallocated, or that a crash left, and no records."""
+"""Zeros at the end of a log: preallocated space, or space that a crash left."""
 from __future__ import annotations
 
 import errno
@@ -11,24 +11,10 @@ _CHUNK_BYTES = 1 << 20
 
 
 def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
-    """Tell whether a file holds nothing but zeros from a position on.
+    """Return whether a file has only zeros from a byte position on, or ends before it.
 
-    Parameters
-    ----------
-    file : path-like or int
-        The file, or the descriptor of an open one, whose own position moves.
-    position : int
-        Bytes.
-
-    Returns
-    -------
-    bool
-        True, too, where the file ends before; False where it can't be read.
-
-    Raises
-    ------
-    OSError
-        If the file can't be opened.
+    `file` is a path or an open descriptor, whose own position moves. Returns False if the file
+    can't be read; raises OSError if it can't be opened.
     """
     with open(file, "rb", buffering=0, closefd=not isinstance(file, int)) as opened:
         opened.seek(position)
@@ -41,14 +27,14 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
                 if chunk != bytes(len(chunk)):
                     return False
                 position += len(chunk)
-        except OSError:  # bytes that the device does not give are not known to be zeros
+        except OSError:  # unreadable bytes may be anything
             return False
 
 
 def _skip_hole(descriptor: int, position: int) -> int:
-    """Go to the next byte that the file system stores, so that preallocated space is not read."""
+    """Return the position of the next byte that the file system stores: holes are not read."""
     if is_remote(descriptor):
-        return position  # its holes are bytes that were not fetched yet
+        return position  # holes of a cached remote file are bytes that were not fetched yet
     try:
         return os.lseek(descriptor, position, os.SEEK_DATA)
     except OSError as error:
