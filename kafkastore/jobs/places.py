@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: The errors that a partition can fail with: our own, and those of the operating system.
 FAILURES = (KafkaStoreError, OSError)
+#: Inode, size, mtime and ctime of a file; None if it is missing.
+_State = tuple[int, int, int, int] | None
 #: One path or several, as every job accepts them.
 Paths = AnyPath | Sequence[AnyPath]
 
@@ -153,22 +155,22 @@ def store_around(path: Path, store: LogStore) -> str | None:
     return None
 
 
-def _state_of(root: Path) -> tuple[tuple[int, int] | None, ...]:
-    """Return size and mtime of each file that a `LogDir` reads."""
+def _state_of(root: Path) -> tuple[_State, ...]:
+    """Return what changes with each file that a `LogDir` reads."""
     return tuple(_states(root))
 
 
-def _states(root: Path) -> Iterator[tuple[int, int] | None]:
+def _states(root: Path) -> Iterator[_State]:
     for mark in MARKS:
         try:
             status = os.stat(root / mark)
         except OSError:
             yield None
         else:
-            yield status.st_size, status.st_mtime_ns
+            yield status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @lru_cache(maxsize=16)
-def _log_dir(root: Path, _state: tuple[tuple[int, int] | None, ...]) -> LogDir:
+def _log_dir(root: Path, _state: tuple[_State, ...]) -> LogDir:
     """Parse checkpoints once for all partitions of a task, and again after they change."""
     return LogDir(root)

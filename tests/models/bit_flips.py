@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import kafkastore
 from kafkastore.errors import KafkaStoreError
+from kafkastore.jobs import places
 from kafkastore.log.recovery import recover_log
 from kafkastore.segment import checked_times
 
@@ -190,6 +191,7 @@ class OpenFile:
         os.utime(self.path, ns=self._times)
         # By size and modification time the file is the same.
         checked_times._remembered.clear()
+        places._log_dir.cache_clear()
 
     def __enter__(self):
         return self
