@@ -68,7 +68,7 @@ def pack_mtimes(mtimes: Mapping[str, int]) -> bytes:
     --------
     >>> print(pack_mtimes({"orders-3/00000000000000000042.log": 1500000000000}).decode(), end="")
     {
-      "orders-3/00000000000000000042.log": 1500000000000
+    "orders-3/00000000000000000042.log": 1500000000000
     }
     """
     return json.dumps(dict(mtimes), indent=0).encode() + b"\n"
