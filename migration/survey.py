@@ -179,7 +179,7 @@ def survey(
 
     surveyed = []
     logs = store.logs_of(partitions)
-    total = len(store.partitions if partitions is None else store.chosen(partitions))
+    total = len(store.chosen(partitions))
     with SideBySide(look_at, logs, threads, "kafkastore-survey") as looked_at:
         for done in looked_at:
             surveyed.append(done)

@@ -132,7 +132,7 @@ def plan_repair(
     changes: list[FileChange] = []
     damages: list[Damage] = []
     left_alone: list[LeftAlone] = []
-    total = len(store.partitions if partitions is None else store.chosen(partitions))
+    total = len(store.chosen(partitions))
     for done, log in enumerate(store.logs_of(partitions), 1):
         mending = Mending(log, index_interval_bytes)
         try:

@@ -176,9 +176,7 @@ def latency(
     other = None if created_in is None else open_paths(created_in)
     job = LatencyJob(create_time_header, other is not None, on_corrupt)
     chosen = [
-        each
-        for each in (store.partitions if partitions is None else store.chosen(partitions))
-        if not topics or each.topic in topics
+        each for each in store.chosen(partitions) if not topics or each.topic in topics
     ]
     items = job.items(store, chosen, other, is_weighed=False)
     measured = zip(items, job.results(items, run_here), strict=True)

@@ -76,8 +76,9 @@ def chosen_copies(
     store: LogStore, partitions: Iterable[AnyPartition] | None = None, *, is_weighed: bool = True
 ) -> list[Copies]:
     """Return the places of all or some partitions; raise `KeyError` for a missing one."""
-    chosen = list(store.partitions) if partitions is None else store.chosen(partitions)
-    return [copies_of(store, each, is_weighed=is_weighed) for each in chosen]
+    return [
+        copies_of(store, each, is_weighed=is_weighed) for each in store.chosen(partitions)
+    ]
 
 
 def store_of(copies: Collection[Place]) -> LogStore:

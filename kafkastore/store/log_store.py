@@ -166,13 +166,13 @@ class LogStore:
         if duplicates:
             raise DuplicatePartitionError(duplicates)
 
-    def chosen(self, partitions: Iterable[AnyPartition]) -> list[TopicPartition]:
+    def chosen(self, partitions: Iterable[AnyPartition] | None) -> list[TopicPartition]:
         """Return the named partitions, sorted and without duplicates; nothing is opened.
 
         Parameters
         ----------
-        partitions : iterable
-            Each as ``("orders", 3)`` or ``"orders-3"``; duplicates count once.
+        partitions : iterable or None
+            Each as ``("orders", 3)`` or ``"orders-3"``; duplicates count once. None: all.
 
         Returns
         -------
@@ -186,6 +186,8 @@ class LogStore:
         TypeError
             If `partitions` is a str.
         """
+        if partitions is None:
+            return list(self.partitions)
         if isinstance(partitions, str):
             raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
         wanted = sorted({as_topic_partition(each) for each in partitions})
@@ -215,7 +217,7 @@ class LogStore:
         KeyError
             Before the first log, if the store does not contain a partition.
         """
-        chosen = list(self.partitions) if partitions is None else self.chosen(partitions)
+        chosen = self.chosen(partitions)
         duplicates = self.partitions.duplicates
         if found := {each: duplicates[each] for each in chosen if each in duplicates}:
             raise DuplicatePartitionError(found)

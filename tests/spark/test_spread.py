@@ -55,7 +55,10 @@ def test_packs_hold_each_item_once_in_order_and_none_is_much_too_heavy(weights, 
 
 def test_results_come_in_the_order_of_the_items(spark):
     told = []
-    progress = lambda *how: told.append(how)  # noqa: E731
+
+    def progress(done, total):
+        told.append((done, total))
+
     results = spread(spark, operator.neg, range(100), weigh=abs, progress=progress)
     assert list(results) == [-item for item in range(100)]
     assert told[-1] == (100, 100)

@@ -270,8 +270,7 @@ def latency(
     job = LatencyJob(create_time_header, created_in is not None)
     store = open_paths(paths)
     other = None if created_in is None else open_paths(created_in)
-    chosen = list(store.partitions) if partitions is None else store.chosen(partitions)
-    return table(spark, job, job.items(store, chosen, other))
+    return table(spark, job, job.items(store, store.chosen(partitions), other))
 
 
 def failover(
