@@ -4,13 +4,13 @@
 # Another environment:       make VENV=/somewhere ...
 # A wheel instead of the sources in it:  make VENV=... WHEEL=dist/kafkastore-....whl test
 # Only some tests:           make test ARGS='tests/formats -k index'
-# With another seed:         make test SEED=<number>; with a new one, which it prints: make test SEED=
+# With the seed that another run printed:  make test SEED=<number>; otherwise a run draws its own
 # All that could be tried:   make test ARGS=--in-full
 PYTHON =
 VENV = .venv
 WHEEL =
 ARGS =
-SEED = 33
+SEED =
 
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check

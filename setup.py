@@ -9,36 +9,49 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CYTHON_MODULES = [
-    "kafkastore.formats.crc",
-    "kafkastore.formats.batch_header",
-    "kafkastore.formats.record_batch",
-    "kafkastore.formats.arrow_memory",
-    "kafkastore.formats.record_columns",
-    "kafkastore.formats.record_rows",
-    "kafkastore.formats.batch_builder",
-    "kafkastore.formats.index_builder",
-    "kafkastore.formats.producer_entry",
-    "kafkastore.formats.append_sets",
-    "kafkastore.formats.batch_sequence",
-    "kafkastore.formats.segment_growth",
-    "kafkastore.formats.indexes",
+    "kafkastore.formats.primitives.crc",
+    "kafkastore.formats.records.batch_header",
+    "kafkastore.formats.records.record_batch",
+    "kafkastore.formats.records.arrow_memory",
+    "kafkastore.formats.records.record_columns",
+    "kafkastore.formats.records.record_rows",
+    "kafkastore.formats.records.batch_builder",
+    "kafkastore.formats.indexes.index_builder",
+    "kafkastore.formats.state.producer_entry",
+    "kafkastore.formats.records.append_sets",
+    "kafkastore.formats.records.batch_sequence",
+    "kafkastore.formats.indexes.segment_growth",
+    "kafkastore.formats.indexes.index_format",
     "kafkastore.reads",
     "kafkastore.segment.timestamp_search",
-    "kafkastore.segment.segment_glimpse",
+    "kafkastore.segment.segment_summary",
 ]
+
+# Both kinds of index share its functions, with the kind as a constant. GCC compiles a function for
+# each constant only if it is inlined, and without this it takes the larger ones for too large.
+ALWAYS_INLINED = "kafkastore.formats.indexes.index_format"
+ALWAYS_INLINE = ("CYTHON_INLINE", "__inline__ __attribute__((always_inline))")
 
 PACKAGE_FOLDERS = {
     "kafkastore": "kafkastore",
     "kafkastore.formats": "kafkastore/formats",
+    "kafkastore.formats.primitives": "kafkastore/formats/primitives",
+    "kafkastore.formats.records": "kafkastore/formats/records",
+    "kafkastore.formats.indexes": "kafkastore/formats/indexes",
+    "kafkastore.formats.state": "kafkastore/formats/state",
+    "kafkastore.formats.topics": "kafkastore/formats/topics",
+    "kafkastore.formats.requests": "kafkastore/formats/requests",
     "kafkastore.remote": "kafkastore/remote",
     "kafkastore.segment": "kafkastore/segment",
     "kafkastore.log": "kafkastore/log",
+    "kafkastore.recovery": "kafkastore/recovery",
+    "kafkastore.writing": "kafkastore/writing",
     "kafkastore.lookup": "kafkastore/lookup",
     "kafkastore.store": "kafkastore/store",
     "kafkastore.changes": "kafkastore/changes",
     "kafkastore.checks": "kafkastore/checks",
-    "kafkastore.broker": "kafkastore/broker",
-    "kafkastore.kip_33": "kafkastore/kip_33",
+    "kafkastore.server": "kafkastore/server",
+    "kafkastore.use_cases": "kafkastore/use_cases",
     "kafkastore.jobs": "kafkastore/jobs",
     "kafkastore.spark": "kafkastore/spark",
     "kafkastore.spark.source": "kafkastore/spark/source",
@@ -47,6 +60,10 @@ PACKAGE_FOLDERS = {
     "kafkastore.spark.jobs": "kafkastore/spark/jobs",
     "kafkastore.spark.pipeline": "kafkastore/spark/pipeline",
     "kafkastore.cli": "kafkastore/cli",
+    "kafkastore.cli.commands": "kafkastore/cli/commands",
+    "kafkastore.cli.dump": "kafkastore/cli/dump",
+    "kafkastore.cli.options": "kafkastore/cli/options",
+    "kafkastore.cli.output": "kafkastore/cli/output",
     "kafkastore.samples": "kafkastore/samples",
     "kafkastore.legacy": "legacy",
     "kafkastore.migration": "migration",
@@ -89,8 +106,11 @@ setup(
             Extension(
                 module,
                 [module.replace(".", "/") + ".pyx"],
-                include_dirs=[numpy.get_include(), "kafkastore/formats"],
-                define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
+                include_dirs=[numpy.get_include(), "kafkastore/formats/primitives"],
+                define_macros=[
+                    ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
+                    *([ALWAYS_INLINE] if module == ALWAYS_INLINED else []),
+                ],
                 extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
             )
             for module in CYTHON_MODULES

@@ -7,7 +7,7 @@ import time
 import zlib
 from pathlib import Path
 
-from kafkastore.formats.append_sets import AppendSets, keep_offsets
+from kafkastore.formats.records.append_sets import AppendSets, keep_offsets
 from kafkastore.fs import FileSystem
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.segment_writer import SegmentLimits, SegmentWriter

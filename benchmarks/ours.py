@@ -27,12 +27,12 @@ import kafkastore
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.reindex import plan_reindex
-from kafkastore.cli.failures import FOUND_PROBLEMS
-from kafkastore.formats.crc import crc32c
-from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET
-from kafkastore.formats.indexes import offset_index, time_index
-from kafkastore.formats.leader_epochs import LeaderEpochs
-from kafkastore.formats.producer_state import ProducerState
+from kafkastore.cli.output.failures import FOUND_PROBLEMS
+from kafkastore.formats.indexes.entries import TIMESTAMP_AND_OFFSET
+from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.primitives.crc import crc32c
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import RebuiltIndexes, rebuild_indexes
 

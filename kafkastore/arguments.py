@@ -5,6 +5,8 @@ import operator
 from collections.abc import Sequence
 from typing import SupportsIndex, TypeVar
 
+from kafkastore.errors import ArgumentTypeError, ArgumentValueError
+
 INT32_MAX = 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -21,11 +23,11 @@ def whole_number(
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an int, got {value!r}") from None
+        raise ArgumentTypeError(name, "an int", value) from None
     if number < smallest and largest == INT64_MAX and smallest > INT64_MIN:
-        raise ValueError(f"{name} must be at least {smallest}, got {number}")
+        raise ArgumentValueError(name, f"at least {smallest}", number)
     if not smallest <= number <= largest:
-        raise ValueError(f"{name} must be from {smallest} to {largest}, got {number}")
+        raise ArgumentValueError(name, f"from {smallest} to {largest}", number)
     return number
 
 
@@ -35,16 +37,22 @@ def check_choice(name: str, value: str, choices: Sequence[_Choice]) -> _Choice:
         if value == choice:
             return choice
     *others, last = map(repr, choices)
-    raise ValueError(f"{name} must be {', '.join(others)} or {last}, got {value!r}")
+    raise ArgumentValueError(name, f"{', '.join(others)} or {last}" if others else last, value)
 
 
 def check_collection(name: str, value: object) -> None:
     """Refuse one string in place of a collection of strings."""
     if isinstance(value, str):
-        raise TypeError(f"{name} must be a collection such as [{value!r}], got {value!r}")
+        raise ArgumentTypeError(name, f"a collection such as [{value!r}]", value)
+
+
+def check_one_dimension(name: str, dimensions: int) -> None:
+    """Refuse an array with another number of dimensions."""
+    if dimensions != 1:
+        raise ArgumentValueError(name, "an array of 1 dimension", dimensions)
 
 
 def check_kind(name: str, value: object, kind: type[object]) -> None:
     """Refuse an argument of another class, such as a path in place of an open store."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
+        raise ArgumentTypeError(name, f"a {kind.__name__}", value)

@@ -5,12 +5,52 @@ A torn tail (bytes after the last complete batch) is a value, ``valid_bytes``, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from os import PathLike
 from typing import Any
 
 
 class KafkaStoreError(Exception):
     """The base of every error that this package raises on purpose."""
+
+
+class _ArgumentError(Exception):
+    """An argument that is refused, with its name as a field."""
+
+    def __init__(self, argument: str, requirement: str, value: object) -> None:
+        super().__init__(argument, requirement, value)
+        self.argument, self.requirement, self.value = argument, requirement, value
+
+    def __str__(self) -> str:
+        return f"{self.argument} must be {self.requirement}, got {self.value!r}"
+
+
+class ArgumentTypeError(_ArgumentError, TypeError):
+    """An argument of another type than the one required.
+
+    Parameters
+    ----------
+    argument
+        The name of the argument.
+    requirement
+        What the argument must be, such as ``an int``.
+    value
+        What it is.
+    """
+
+
+class ArgumentValueError(_ArgumentError, ValueError):
+    """An argument whose value is not among those allowed.
+
+    Parameters
+    ----------
+    argument
+        The name of the argument.
+    requirement
+        What the argument must be, such as ``at least 0``.
+    value
+        What it is.
+    """
 
 
 class CorruptionError(KafkaStoreError):
@@ -68,6 +108,18 @@ class CorruptIndexError(CorruptionError):
 
 class CorruptBatchError(CorruptionError):
     """A record batch that breaks its format or checksum; a broker's recovery truncates here."""
+
+
+class ChecksumError(CorruptBatchError):
+    """A record batch whose stored checksum does not match its bytes."""
+
+
+class DecompressionError(CorruptBatchError):
+    """Compressed records that can't be decompressed."""
+
+
+class DecompressedSizeError(DecompressionError):
+    """Compressed records that are larger than `max_decompressed_bytes`."""
 
 
 class CorruptCheckpointError(CorruptionError):
@@ -189,12 +241,50 @@ class UnsupportedForMessageFormatError(KafkaStoreError, ValueError):
     """A lookup by time in a topic whose message.format.version has no timestamps: error 43."""
 
 
+class RecordValueError(KafkaStoreError, ValueError):
+    """A record that does not fit a batch of the given magic and size.
+
+    Parameters
+    ----------
+    offset : int
+        The record's offset.
+    problem : str
+        Why it does not fit.
+    """
+
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(offset, problem)
+        self.offset, self.problem = offset, problem
+
+    def __str__(self) -> str:
+        return f"record at offset {self.offset}: {self.problem}"
+
+
 class IndexFullError(KafkaStoreError):
     """An index without a free slot; roll the segment."""
 
 
 class InvalidRecordError(KafkaStoreError, ValueError):
     """Records that a leader refuses; none of them is appended."""
+
+
+class InvalidColumnError(InvalidRecordError):
+    """A column of records that is missing, double, or of another type.
+
+    Parameters
+    ----------
+    column : str
+        Its name.
+    problem : str
+        What is wrong with it.
+    """
+
+    def __init__(self, column: str, problem: str) -> None:
+        super().__init__(column, problem)
+        self.column, self.problem = column, problem
+
+    def __str__(self) -> str:
+        return f"column {self.column!r} {self.problem}"
 
 
 class InvalidTimestampError(InvalidRecordError):
@@ -210,11 +300,143 @@ class WriterFailedError(KafkaStoreError):
 
 
 class InvalidConfigError(KafkaStoreError, ValueError):
-    """A topic configuration that Kafka does not have, or an invalid value of one."""
+    """A topic configuration that Kafka does not have, or an invalid value of one.
+
+    Parameters
+    ----------
+    option : str
+        Kafka's name of the configuration.
+    problem : str
+        What it must be, and what it is.
+    """
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(option, problem)
+        self.option, self.problem = option, problem
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.problem}"
+
+
+class RefusalReason(StrEnum):
+    """Why a change is refused."""
+
+    IN_USE = "in-use"
+    """A broker or another writer has the directory open, or may have it open."""
+    OTHER_JOB = "other-job"
+    """Another job of this package works there now."""
+    UNFINISHED = "unfinished"
+    """An earlier job there, or a copy, was interrupted; finish or undo it first."""
+    CHANGED = "changed"
+    """A file differs from the one that was planned, applied or listed."""
+    KEPT_FILE_LOST = "kept-file-lost"
+    """A replaced file in the undo area is missing or damaged."""
+    NOT_A_FILE = "not-a-file"
+    """A path is a symbolic link, a directory or a device, and not a regular file."""
+    NOT_A_DIRECTORY = "not-a-directory"
+    """A path is missing, or is not a directory."""
+    NOT_EMPTY = "not-empty"
+    """The destination has files."""
+    OVERLAP = "overlap"
+    """One directory contains the other."""
+    UNSUITABLE_PLACE = "unsuitable-place"
+    """A mount point, a log directory, or another place where the files must not be."""
+    UNKNOWN_AREA = "unknown-area"
+    """A directory is not an undo area, or not that of the log directory next to it."""
+    UNTRUSTED_AREA = "untrusted-area"
+    """Other users can have written the undo area."""
+    FILE_ACCESS = "file-access"
+    """A file can't have, or must not get, the planned owners or mode."""
+    NO_SPACE = "no-space"
+    """The disk is too small."""
+    UNSUPPORTED = "unsupported"
+    """The file system or the storage can't do what the change needs."""
+    OTHER = "other"
+    """Another reason; the text has it."""
 
 
 class ChangeRefusedError(KafkaStoreError):
-    """A change that is not safe: a running broker, files that change, an outdated plan."""
+    """A change that is not safe: a running broker, files that change, an outdated plan.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, and what to do about it.
+    reason : RefusalReason
+        The kind of problem.
+    path : path-like, optional
+        The file or directory that has the problem.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        reason: RefusalReason = RefusalReason.OTHER,
+        path: str | PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(problem, reason, path)
+        self.problem, self.reason, self.path = problem, reason, path
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+class PlanRefusedError(ChangeRefusedError):
+    """A plan that does not match several files; none was changed.
+
+    Parameters
+    ----------
+    refusals : sequence of ChangeRefusedError
+        One for each file; `reason` and `path` are those of the first.
+    """
+
+    def __init__(self, refusals: Sequence[ChangeRefusedError]) -> None:
+        shown = "; ".join(each.problem for each in refusals[:3])
+        more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
+        super().__init__(shown + more, refusals[0].reason, refusals[0].path)
+        self.args, self.refusals = (refusals,), refusals
+
+
+class DirectoryInUseError(ChangeRefusedError):
+    """A directory that a broker or another writer has open.
+
+    Parameters
+    ----------
+    root : path-like
+        The directory.
+    path : path-like
+        The ``.lock`` file.
+    holder : int or None
+        The process that has locked it; None, or 0 or less, if that is not known.
+    """
+
+    def __init__(
+        self, root: str | PathLike[str], path: str | PathLike[str], holder: int | None
+    ) -> None:
+        who = f"process {holder}" if holder and holder > 0 else "another process"
+        problem = f"{who} holds {path}: stop the broker that has {root} open"
+        super().__init__(problem, RefusalReason.IN_USE, path)
+        self.args, self.root, self.holder = (root, path, holder), root, holder
+
+
+class NoSpaceError(ChangeRefusedError):
+    """A disk without enough space for a change.
+
+    Parameters
+    ----------
+    path : path-like
+        A directory on the disk.
+    free, needed : int
+        The free space and the space needed, in bytes.
+    files : str
+        What needs the space, such as ``the new files``.
+    """
+
+    def __init__(self, path: str | PathLike[str], free: int, needed: int, files: str) -> None:
+        problem = f"{path} has {free} bytes left, {files} need {needed}"
+        super().__init__(problem, RefusalReason.NO_SPACE, path)
+        self.args = path, free, needed, files
+        self.free, self.needed = free, needed
 
 
 class NoUndoPlaceError(ChangeRefusedError):
@@ -227,8 +449,8 @@ class NoUndoPlaceError(ChangeRefusedError):
     """
 
     def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
+        super().__init__(problem, RefusalReason.UNSUITABLE_PLACE)
+        self.args = (problem,)
 
     def __str__(self) -> str:
         return f"{self.problem}; choose another directory for replaced files with undo_dir"
@@ -250,17 +472,16 @@ class LogWouldBeCutError(ChangeRefusedError):
     def __init__(
         self, path: str | PathLike[str], cuts: Mapping[str, int], log_end_offset: int
     ) -> None:
-        super().__init__(path, cuts, log_end_offset)
-        self.path, self.cuts, self.log_end_offset = path, cuts, log_end_offset
-
-    def __str__(self) -> str:
-        name, position = next(iter(self.cuts.items()))
-        others = f" (and {len(self.cuts) - 1} more)" if len(self.cuts) > 1 else ""
-        return (
-            f"{self.path}: a recovery would truncate {name} at byte {position}{others}, so that "
-            f"the log ends at offset {self.log_end_offset}; nothing was changed: recover=True "
+        name, position = next(iter(cuts.items()))
+        others = f" (and {len(cuts) - 1} more)" if len(cuts) > 1 else ""
+        problem = (
+            f"{path}: a recovery would truncate {name} at byte {position}{others}, so that "
+            f"the log ends at offset {log_end_offset}; nothing was changed: recover=True "
             "truncates it, and keeps the truncated bytes next to the log directory"
         )
+        super().__init__(problem, path=path)
+        self.args = path, cuts, log_end_offset
+        self.cuts, self.log_end_offset = cuts, log_end_offset
 
 
 class RemoteStoreError(KafkaStoreError):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.remote import tree
 from kafkastore.remote.mount import RemotePath, url_of
 
@@ -21,7 +21,7 @@ _LOCAL = re.compile(r"^(?:file|local)://", re.IGNORECASE)
 
 
 def is_url(path: object) -> TypeGuard[str]:
-    """Tell whether a text is the URL of something that is not local."""
+    """Return whether a text is a URL of something that is not local."""
     return (
         isinstance(path, str) and _URL.match(path) is not None and _LOCAL.match(path) is None
     )
@@ -87,7 +87,9 @@ def refuse_remote(path: str | os.PathLike[str]) -> None:
     url = path if is_url(path) else url_of(os.path.realpath(path))
     if url is not None:
         raise ChangeRefusedError(
-            f"{url} is not changed where it is: work on a copy on a local disk (--copy-to)"
+            f"{url} can't be changed in place; change a copy on a local disk (--copy-to)",
+            RefusalReason.UNSUPPORTED,
+            url,
         )
 
 

@@ -3,10 +3,12 @@ from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume, undo
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.findings import Finding, FindingKind, Severity
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.checks.repair import plan_repair
 from kafkastore.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
     ChangeRefusedError,
     CorruptBatchError,
     CorruptCheckpointError,
@@ -26,6 +28,7 @@ from kafkastore.errors import (
     OutOfOrderAppendError,
     ProducerStateError,
     RecordTooLargeError,
+    RefusalReason,
     RemoteObjectChangedError,
     RemoteStoreError,
     SegmentGoneError,
@@ -34,34 +37,37 @@ from kafkastore.errors import (
     UnsupportedTimestampError,
     WriterFailedError,
 )
-from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
+from kafkastore.formats.indexes.entries import LogOffsetPosition, TimestampAndOffset
+from kafkastore.formats.records.record_batch import Record, RecordBatch, TimestampType
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.failover import failover
 from kafkastore.jobs.lag import lag
 from kafkastore.jobs.latency import latency
+from kafkastore.jobs.listing import list_logs
 from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.retention import retention
 from kafkastore.jobs.sizing import sizing
 from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
-from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_dir_writer import LogDirWriter
-from kafkastore.log.log_writer import AppendInfo, LogWriter
-from kafkastore.log.recovery import RecoveredLog, recover_log
 from kafkastore.lookup.explanation import Explanation
+from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.log_store import open_store as open
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.log_dir_writer import LogDirWriter
+from kafkastore.writing.log_writer import AppendInfo, LogWriter
 
 # Last: they use the names above.
 from kafkastore import legacy, migration  # isort: skip
 
 __all__ = [
     "AppendInfo",
+    "ArgumentTypeError",
+    "ArgumentValueError",
     "ChangeRefusedError",
     "CorruptBatchError",
     "CorruptCheckpointError",
@@ -70,6 +76,7 @@ __all__ = [
     "DuplicatePartitionError",
     "Explanation",
     "Finding",
+    "FindingKind",
     "IndexFullError",
     "InvalidConfigError",
     "InvalidRecordError",
@@ -96,6 +103,7 @@ __all__ = [
     "RecordBatch",
     "RecordTooLargeError",
     "RecoveredLog",
+    "RefusalReason",
     "RemoteObjectChangedError",
     "RemoteStoreError",
     "SegmentGoneError",
@@ -116,6 +124,7 @@ __all__ = [
     "lag",
     "latency",
     "legacy",
+    "list_logs",
     "migration",
     "open",
     "plan_reindex",

@@ -32,7 +32,7 @@ def fetch_bytes(int descriptor, int64_t start, int64_t end):
 
 
 def is_remote(int descriptor):
-    """Tell whether an open file is one of a remote store: its holes are bytes not fetched yet."""
+    """Return whether an open file is one of a remote store: its holes are bytes not fetched yet."""
     return bool(is_watching and _find(descriptor) is not None)
 
 

@@ -17,6 +17,9 @@ from kafkastore.errors import KafkaStoreError
 #: The newest version that this table covers, and the default wherever the newest one is meant.
 NEWEST_VERSION = "4.2"
 
+#: The newest version with OffsetRequest v0, and the default for legacy answers.
+NEWEST_LEGACY_VERSION = "3.9"
+
 _DAY_MS = 24 * 60 * 60 * 1000
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 

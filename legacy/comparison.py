@@ -12,13 +12,15 @@ from kafkastore.legacy.offsets_before import first_offsets_before
 from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
-from kafkastore.formats.entries import (
+from kafkastore.errors import ArgumentTypeError
+from kafkastore.formats.indexes.entries import (
     TIMESTAMP_AND_OFFSET,
     TimestampAndOffset,
     as_targets,
 )
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
 Timestamps = Iterable[int] | NDArray[np.int64]
 
@@ -117,8 +119,8 @@ def compare(
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = "2.4",
-    legacy_rules: str = "2.4",
+    broker_rules: str = NEWEST_VERSION,
+    legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
@@ -190,8 +192,8 @@ def compare_columns(
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = "2.4",
-    legacy_rules: str = "2.4",
+    broker_rules: str = NEWEST_VERSION,
+    legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
@@ -244,7 +246,7 @@ def compare_columns(
 def as_timestamps(timestamps: Timestamps) -> NDArray[np.int64]:
     """Return times as an array of int64, ms since 1970."""
     if isinstance(timestamps, str | bytes) or not isinstance(timestamps, Iterable):
-        raise TypeError(f"timestamps must be a sequence of ints, got {timestamps!r}")
+        raise ArgumentTypeError("timestamps", "a sequence of ints", timestamps)
     return as_targets(timestamps if isinstance(timestamps, np.ndarray) else list(timestamps))
 
 

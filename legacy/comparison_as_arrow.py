@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from kafkastore.legacy.comparison import Timestamps, as_timestamps, compare_columns
 
+from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from kafkastore.formats.file_names import TopicPartition
+    from kafkastore.formats.state.file_names import TopicPartition
     from kafkastore.store.partition_log import PartitionLog
 
 
@@ -43,8 +45,8 @@ def compare_as_arrow(
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = "2.4",
-    legacy_rules: str = "2.4",
+    broker_rules: str = NEWEST_VERSION,
+    legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
 ) -> pa.Table:
     """Compare as `compare` does, and return a table.

@@ -18,7 +18,7 @@ from typing import Any
 
 from kafkastore.arguments import INT64_MAX, INT64_MIN
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
+from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.store.partition_log import PartitionLog
 
 

@@ -28,14 +28,20 @@ from kafkastore.legacy.offsets_before import OffsetTimes, offsets_before
 from kafkastore.legacy.segment_times import SegmentTime, segment_times
 
 from kafkastore.arguments import check_kind, whole_number
-from kafkastore.errors import UnsupportedTimestampError
-from kafkastore.formats.error_codes import ErrorCode
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkastore.errors import ArgumentTypeError, UnsupportedTimestampError
+from kafkastore.formats.primitives.error_codes import ErrorCode
+from kafkastore.formats.requests.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.lookup.rules import UnknownRulesError
 from kafkastore.store.log_store import AnyPartition, LogStore, as_topic_partition
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.versions import BrokerRules, UnknownVersionError, parse_version, rules_of
+from kafkastore.versions import (
+    NEWEST_LEGACY_VERSION,
+    BrokerRules,
+    UnknownVersionError,
+    parse_version,
+    rules_of,
+)
 
 _FIRST_VERSION = (0, 8)
 
@@ -60,7 +66,7 @@ def fetch_offsets_before(
     target_timestamp: int,
     max_num_offsets: int,
     now: int | None = None,
-    rules: str = "2.4",
+    rules: str = NEWEST_LEGACY_VERSION,
     mtimes: Mapping[str, int] | None = None,
     *,
     high_watermark: int | None = None,
@@ -113,7 +119,7 @@ def get_offsets_before(
     store: LogStore,
     asked: Mapping[AnyPartition, tuple[int, int]],
     now: int | None = None,
-    rules: str = "2.4",
+    rules: str = NEWEST_LEGACY_VERSION,
     mtimes: Mapping[str, int] | None = None,
     *,
     whole_seconds: bool = False,
@@ -151,7 +157,9 @@ def get_offsets_before(
     ValueError
         If a `max_num_offsets` is negative.
 
-    Notes ----- A partition that is not in the store is treated as one that the broker leads without
+    Notes
+    -----
+    A partition that is not in the store is treated as one that the broker leads without
     having a log.
 
     Source: Kafka 0.8.2.2 ``SimpleConsumer.getOffsetsBefore``, ``KafkaApis.fetchOffsets``.
@@ -180,19 +188,20 @@ def _questions(
 ) -> list[tuple[TopicPartition, int, int]]:
     """Parse the mapping into partition, timestamp and number of offsets."""
     if not isinstance(asked, Mapping):
-        raise TypeError(
-            f"asked must be a mapping of partitions to (timestamp, max_num_offsets), such as "
-            f"{{('orders', 3): (-1, 10)}}, got {asked!r}"
+        raise ArgumentTypeError(
+            "asked",
+            "a mapping of partitions to (timestamp, max_num_offsets), such as "
+            "{('orders', 3): (-1, 10)}",
+            asked,
         )
     questions = []
     for partition, pair in asked.items():
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(
-                f"asked[{partition!r}] must be (timestamp, max_num_offsets), such as (-1, 10), "
-                f"got {pair!r}"
+            raise ArgumentTypeError(
+                f"asked[{partition!r}]", "(timestamp, max_num_offsets), such as (-1, 10)", pair
             )
-        target_timestamp = whole_number(f"the timestamp for {partition!r}", pair[0])
-        max_num_offsets = whole_number(f"max_num_offsets for {partition!r}", pair[1], 0)
+        target_timestamp = whole_number(f"asked[{partition!r}][0]", pair[0])
+        max_num_offsets = whole_number(f"asked[{partition!r}][1]", pair[1], 0)
         questions.append((as_topic_partition(partition), target_timestamp, max_num_offsets))
     return questions
 
@@ -210,7 +219,7 @@ def _without_log(row: BrokerRules, target_timestamp: int) -> PartitionOffsets:
 def offset_times(
     log: PartitionLog,
     now: int,
-    rules: str = "2.4",
+    rules: str = NEWEST_LEGACY_VERSION,
     mtimes: Mapping[str, int] | None = None,
     *,
     high_watermark: int | None = None,
@@ -269,9 +278,9 @@ def _rules_with_v0(rules: str) -> BrokerRules:
         version = parse_version(rules)
     except UnknownVersionError:
         raise UnknownRulesError(
-            f"rules must be a Kafka version such as 0.8.2 or 2.4, got {rules!r}"
+            "rules", "a Kafka version such as 0.8.2 or 2.4", rules
         ) from None
     row = rules_of(rules)
     if version < _FIRST_VERSION or row.list_offsets_versions[0] > 0:
-        raise UnknownRulesError(f"Kafka {rules} has no OffsetRequest v0: it is in 0.8 to 3.9")
+        raise UnknownRulesError("rules", "a version with OffsetRequest v0: 0.8 to 3.9", rules)
     return row

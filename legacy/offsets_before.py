@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.arguments import whole_number
 from kafkastore.errors import UnsupportedTimestampError
-from kafkastore.formats.entries import as_targets
-from kafkastore.formats.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkastore.formats.indexes.entries import as_targets
+from kafkastore.formats.requests.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 
 class OffsetTimes(NamedTuple):
@@ -126,7 +126,7 @@ def offsets_before(
     elif target_timestamp == EARLIEST_TIMESTAMP:
         newest = 0
     elif target_timestamp < 0 and times.refuses_negative:
-        raise UnsupportedTimestampError(f"timestamp {target_timestamp} is refused: error 35")
+        raise UnsupportedTimestampError(f"timestamp {target_timestamp} is not supported (error 35)")
     else:
         # Backwards: modification times may not ascend, and the newest matching element wins.
         newest = len(elements) - 1
@@ -168,7 +168,7 @@ def first_offsets_before(
     """
     targets = as_targets(target_timestamps)
     if len(targets) and targets.min() < 0:
-        raise UnsupportedTimestampError(f"timestamp {targets.min()} is no time since 1970")
+        raise UnsupportedTimestampError(f"timestamps must be at least 0, got {targets.min()}")
     offsets, earliest = np.array(times.elements(now), np.int64).T
     # The smallest time from each element on ascends, so that it can be searched.
     earliest = np.minimum.accumulate(earliest[::-1])[::-1]

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkastore.arguments import check_kind
-from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
+from kafkastore.errors import ArgumentTypeError
+from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.store.partition_log import PartitionLog
 
 
@@ -51,7 +52,7 @@ def segment_times(
     check_kind("log", log, PartitionLog)
     given = {} if mtimes is None else mtimes
     if not isinstance(given, Mapping):
-        raise TypeError(f"mtimes must be a mapping of file names to times in ms, got {mtimes!r}")
+        raise ArgumentTypeError("mtimes", "a mapping of file names to times in ms", mtimes)
     times = []
     for segment in log.segments:
         name = segment_file_name(segment.base_offset, LOG_SUFFIX)

@@ -21,16 +21,17 @@ from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptionError, KafkaStoreError
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.side_by_side import SideBySide
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.lookup.rules import broker_rules
 from kafkastore.paths import to_path
 from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.sample_times import sample_times
+from kafkastore.versions import NEWEST_VERSION
 
 #: The default brokers: the version that most rules here follow, and the newest one.
-BROKERS = ("2.4", "4.1")
+BROKERS = ("2.4", NEWEST_VERSION)
 SAMPLES = 10
 MOST_PARTITIONS = 20
 
@@ -57,7 +58,7 @@ class SampleAnswer(NamedTuple):
     after: int | None
 
 
-class PartitionAnswers(NamedTuple):
+class PartitionMigrationAnswers(NamedTuple):
     """The answers of one partition.
 
     Parameters
@@ -95,18 +96,18 @@ class AnswersSummary(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class MigrationAnswers:
     """The answers of the sampled partitions.
 
     Parameters
     ----------
-    partitions : tuple of PartitionAnswers
+    partitions : tuple of PartitionMigrationAnswers
         In the plan's order.
     changed_partitions : int
         Number of partitions that the plan changes, from which the sample was taken.
     """
 
-    partitions: tuple[PartitionAnswers, ...]
+    partitions: tuple[PartitionMigrationAnswers, ...]
     changed_partitions: int
 
     @property
@@ -131,7 +132,7 @@ def answers(
     most_partitions: int = MOST_PARTITIONS,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Answers:
+) -> MigrationAnswers:
     """Look up sample times in partitions before and after a planned migration.
 
     Parameters
@@ -153,7 +154,7 @@ def answers(
 
     Returns
     -------
-    Answers
+    MigrationAnswers
         Of the sampled partitions.
 
     Raises
@@ -173,20 +174,20 @@ def answers(
     step = max(1, -(-len(changed) // most))
     chosen = changed[::step]
     if not chosen:
-        return Answers((), 0)
+        return MigrationAnswers((), 0)
     store = open_store(to_path(survey.root))
 
-    def ask(partition: PartitionSurvey) -> PartitionAnswers:
+    def ask(partition: PartitionSurvey) -> PartitionMigrationAnswers:
         (log,) = store.logs_of([(partition.topic, partition.partition)])
         return partition_answers(log, changes[partition.directory], samples, rules=rules)
 
     found = []
-    with SideBySide(ask, chosen, threads, "kafkastore-answers") as asked:
+    with ParallelMap(ask, chosen, threads, "kafkastore-answers") as asked:
         for done in asked:
             found.append(done)
             if progress is not None:
                 progress(len(found), len(chosen))
-    return Answers(tuple(found), len(changed))
+    return MigrationAnswers(tuple(found), len(changed))
 
 
 def partition_answers(
@@ -195,7 +196,7 @@ def partition_answers(
     samples: int = SAMPLES,
     *,
     rules: Sequence[str] = BROKERS,
-) -> PartitionAnswers:
+) -> PartitionMigrationAnswers:
     """Look up sample times in one partition; `answers` and Spark tasks call this for each.
 
     Parameters
@@ -211,7 +212,7 @@ def partition_answers(
 
     Returns
     -------
-    PartitionAnswers
+    PartitionMigrationAnswers
         By time and broker.
 
     Raises
@@ -234,15 +235,15 @@ def partition_answers(
         if error.path is not None:  # the path may be one of the temporary links
             path = log.path / Path(error.path).name
             error = type(error)(error.reason, path=path, position=error.position)
-        return PartitionAnswers(log.topic_partition, (), str(error))
+        return PartitionMigrationAnswers(log.topic_partition, (), str(error))
     except (OSError, KafkaStoreError) as error:
-        return PartitionAnswers(log.topic_partition, (), str(error))
+        return PartitionMigrationAnswers(log.topic_partition, (), str(error))
     rows = (
         SampleAnswer(timestamp, version, correct[number], before[number], after[number])
         for number, timestamp in enumerate(times)
         for version, before, after in asked
     )
-    return PartitionAnswers(log.topic_partition, tuple(rows))
+    return PartitionMigrationAnswers(log.topic_partition, tuple(rows))
 
 
 @contextmanager

@@ -29,20 +29,20 @@ from kafkastore.changes.new_bytes import conversion_of
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError, CorruptionError, KafkaStoreError
-from kafkastore.formats import batch_header
-from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.checkpoints import pack_leader_epoch_checkpoint
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.file_names import (
+from kafkastore.formats.indexes.index_builder import IndexBuilder
+from kafkastore.formats.records import batch_header
+from kafkastore.formats.records.batch_header import BATCH_HEADER
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.state.checkpoints import pack_leader_epoch_checkpoint
+from kafkastore.formats.state.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     segment_file_name,
 )
-from kafkastore.formats.index_builder import IndexBuilder
-from kafkastore.formats.leader_epochs import LeaderEpochs
-from kafkastore.log.side_by_side import SideBySide
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
+from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
@@ -168,7 +168,7 @@ def plan_convert(
     changes: list[FileChange] = []
     unconverted: list[UnconvertedSegment] = []
     threads = threads or os.cpu_count() or 1
-    with SideBySide(convert, logs, threads, "kafkastore-convert") as in_turn:
+    with ParallelMap(convert, logs, threads, "kafkastore-convert") as in_turn:
         for done in in_turn:
             changes += done.all_changes()
             unconverted += done.unconverted

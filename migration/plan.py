@@ -39,13 +39,13 @@ from kafkastore.migration.segment_survey import (
 )
 from kafkastore.migration.survey import PartitionSurvey, Survey
 
-from kafkastore.arguments import check_kind
+from kafkastore.arguments import check_choice, check_kind
 from kafkastore.changes.file_state import FileState
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.entries import TimestampOffset
-from kafkastore.formats.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from kafkastore.formats.indexes import time_index
+from kafkastore.formats.indexes.entries import TimestampOffset
+from kafkastore.formats.indexes.index_format import time_index
+from kafkastore.formats.state.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
 Mode = Literal["auto", "kip-33", "rebuild", "empty"]
 EntryOffset = Literal["next", "first"]
@@ -85,10 +85,6 @@ class LeftSegment(NamedTuple):
     reason: LeftReason
 
 
-class UnknownModeError(KafkaStoreError, ValueError):
-    """The migration mode or the choice of entry offset does not exist."""
-
-
 class NotReadError(KafkaStoreError, ValueError):
     """The plan needs the logs to be read, and the survey did not read them."""
 
@@ -113,7 +109,7 @@ def plan(survey: Survey, mode: Mode = "auto", *, entry_offset: EntryOffset = "ne
 
     Raises
     ------
-    UnknownModeError
+    ArgumentValueError
         If `mode` or `entry_offset` is unknown.
     NotReadError
         If `mode` needs the logs to be read, and the survey did not read them.
@@ -124,10 +120,8 @@ def plan(survey: Survey, mode: Mode = "auto", *, entry_offset: EntryOffset = "ne
     ``Log.loadSegmentFiles``, ``LogSegment.recover``.
     """
     check_kind("survey", survey, Survey)
-    if mode not in MODES:
-        raise UnknownModeError(f"mode {mode!r} is none of {', '.join(MODES)}")
-    if entry_offset not in ENTRY_OFFSETS:
-        raise UnknownModeError(f"entry offset {entry_offset!r} is neither next nor first")
+    check_choice("mode", mode, MODES)
+    check_choice("entry_offset", entry_offset, ENTRY_OFFSETS)
     changes = tuple(
         change
         for partition in survey.partitions
@@ -148,7 +142,7 @@ def _changes(
     if segment.time_index == "present":
         return []
     if mode in READING_MODES and segment.scan is None:
-        raise NotReadError(f"mode {mode} needs the logs read, and the survey did not read them")
+        raise NotReadError(f"mode {mode} needs a survey that has read the logs")
     if _why_left(segment, mode) is not None:
         return []
     if segment.time_index == "empty" and not _is_rebuilt(segment, mode):

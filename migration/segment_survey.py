@@ -11,7 +11,7 @@ from typing import Literal
 from kafkastore.arguments import INT32_MAX
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.indexes import time_index
+from kafkastore.formats.indexes.index_format import time_index
 from kafkastore.segment.log_segment import LogSegment
 
 # empty: no complete entry. zeros: only zeros, which a broker counts as entries (0, base

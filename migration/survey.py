@@ -15,13 +15,14 @@ from kafkastore.migration.warnings import SurveyWarning, warnings_of
 from kafkastore.arguments import whole_number
 from kafkastore.changes.directory_lock import lock_files
 from kafkastore.changes.runner import Progress
-from kafkastore.formats.file_names import LOG_SUFFIX, segment_file_name
+from kafkastore.errors import ArgumentTypeError
+from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
-from kafkastore.log.log_config import LogConfig
-from kafkastore.log.side_by_side import SideBySide
+from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.paths import open_path, to_path
 from kafkastore.store.log_store import AnyPartition, open_store
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.writing.log_config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ def survey(
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     if not isinstance(mtimes, Mapping | None):
-        raise TypeError(f"mtimes must be a mapping of paths to ms since 1970, got {mtimes!r}")
+        raise ArgumentTypeError("mtimes", "a mapping of paths to ms since 1970", mtimes)
     store = open_store(root)
     given = {} if mtimes is None else mtimes
 
@@ -180,7 +181,7 @@ def survey(
     surveyed = []
     logs = store.logs_of(partitions)
     total = len(store.chosen(partitions))
-    with SideBySide(look_at, logs, threads, "kafkastore-survey") as looked_at:
+    with ParallelMap(look_at, logs, threads, "kafkastore-survey") as looked_at:
         for done in looked_at:
             surveyed.append(done)
             if progress is not None:

@@ -26,7 +26,7 @@ WarningKind = Literal[
     "skipped",
 ]
 
-_COPY = "they look like a copy's; give the original ones if there is a record of them"
+_COPY = "they look like those of a copy; pass the original ones if they are known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ def warnings_of(survey: Surveyed) -> tuple[SurveyWarning, ...]:
 def _broker(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Warn of a running broker."""
     if survey.broker is not None:
-        who = f"process {survey.broker}" if survey.broker > 0 else "perhaps a process elsewhere"
+        who = f"process {survey.broker}" if survey.broker > 0 else "another process"
         yield SurveyWarning(
             "broker running",
-            f"{who} has {survey.root} open; nothing is altered until the broker is stopped",
+            f"{who} has {survey.root} open; stop the broker before the migration",
         )
 
 
@@ -117,7 +117,7 @@ def _older_than_records(survey: Surveyed) -> Iterator[SurveyWarning]:
         yield SurveyWarning(
             "modification times lost",
             f"{len(older)} of {stamped} segments with timestamps were last modified before "
-            f"their newest record, such as {older[0]}: look-ups by modification time go wrong",
+            f"their newest record, such as {older[0]}: lookups by modification time are wrong",
             tuple(older),
         )
 
@@ -137,8 +137,8 @@ def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
     if future:
         yield SurveyWarning(
             "modification time in the future",
-            f"{len(future)} segments, such as {future[0]}: until then retention by time deletes "
-            "neither them nor anything behind them",
+            f"{len(future)} segments, such as {future[0]}: until then time-based retention deletes "
+            "neither them nor later segments",
             tuple(future),
         )
 
@@ -171,7 +171,7 @@ def _zeros(survey: Surveyed) -> Iterator[SurveyWarning]:
         yield SurveyWarning(
             "zeros",
             f"the time indexes of {len(paths)} segments are all zeros, such as that of {paths[0]}: "
-            "a broker takes the segment's largest timestamp for 0, and its retention deletes it",
+            "a broker takes 0 as the segment's largest timestamp, and retention deletes it",
             tuple(paths),
         )
 
@@ -182,7 +182,7 @@ def _unreadable(survey: Surveyed) -> Iterator[SurveyWarning]:
         if each.scan is not None and each.scan.problem is not None:
             yield SurveyWarning(
                 "unreadable",
-                f"{each.scan.problem}; its time index is not rebuilt: verify and repair it first",
+                f"{each.scan.problem}; the time index is not rebuilt; repair the log first",
                 (path,),
             )
 
@@ -193,8 +193,9 @@ def _unclean(survey: Surveyed) -> Iterator[SurveyWarning]:
         count = sum(each.is_recovered_by_broker for _, each in survey.segments_by_path)
         yield SurveyWarning(
             "unclean",
-            f"no broker closed {survey.root} in order; its next start rebuilds {count} segments "
-            "itself, at or above their recovery points, and what is written for those now is lost",
+            f"{survey.root} had no clean shutdown; the next start of a broker recovers {count} "
+            "segments at or above their recovery points, and overwrites the indexes written for "
+            "them now",
         )
 
 
@@ -209,8 +210,8 @@ def _no_index(survey: Surveyed) -> Iterator[SurveyWarning]:
         yield SurveyWarning(
             "no offset index",
             f"{len(paths)} segments have no .index, such as {paths[0]}; a broker that finds none "
-            "recovers the whole segment and makes both indexes again, so that an entry by "
-            "modification time is lost: the modes auto and rebuild make the .index too",
+            "recovers the whole segment and rebuilds both indexes, so that an entry made from the "
+            "modification time is lost; the modes auto and rebuild also create the .index",
             paths,
         )
 

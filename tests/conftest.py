@@ -17,10 +17,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -30,7 +31,8 @@ from typing import Any
 import pytest
 from golden.make import brokers
 from golden.make import load_into_broker as loading
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from models.watchdog import Watchdog
 from spark import class_archive
 
 from kafkastore.samples.unpacking import unpack_archive
@@ -41,7 +43,7 @@ for _name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(_name, " ".join(class_archive.java_options()))
 
 GOLDEN = Path(__file__).parent / "golden"
-WORKING_LONG = {"kafka", "soak", "fuzz", "sanitizer"}
+ORACLES = {"kafka", "soak", "fuzz", "sanitizer"}
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The environment tells it to `models.seed`, and to processes of tests.
 
-    Workers get the options of the process that started them, and so its seed.
+    Workers get the seed of the process that started them.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a script left running
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.option.randomly_seed == "default":
+    if hasattr(config, "workerinput"):
+        config.option.randomly_seed = config.workerinput["randomly_seed"]
+    elif config.option.randomly_seed == "default":
         config.option.randomly_seed = secrets.randbits(31)
     seed = str(config.option.randomly_seed)
     if not seed.isdecimal():
@@ -111,10 +115,17 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["KAFKASTORE_IN_FULL"] = "1"
     from models.seed import examples  # which reads what was set above
 
-    # A deadline would measure what else the machine does.
-    count = examples(settings().max_examples)
-    settings.register_profile("kafkastore", max_examples=count, deadline=None, print_blob=True)
+    # Deadlines and slow draws measure what else the machine does.
+    settings.register_profile(
+        "kafkastore",
+        max_examples=examples(settings().max_examples),
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("kafkastore")
+    if not config.option.usepdb:
+        config.pluginmanager.register(Watchdog(config, seconds=60))
     config.addinivalue_line(
         "markers",
         "golden_cases(names, versions, answers): shell patterns, one or several each, that narrow"
@@ -130,13 +141,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return WorkUnits(config, log) if config.option.dist == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that start Spark or brokers, or work long, the time for that."""
-    for item in items:
-        marks = {mark.name for mark in item.iter_markers()}
-        works_long = "spark" in item.path.parts or not marks.isdisjoint(WORKING_LONG)
-        if works_long and "timeout" not in marks:
-            item.add_marker(pytest.mark.timeout(300 if marks.isdisjoint(WORKING_LONG) else 900))
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    """Add the command that repeats it to a failed test's report."""
+    report = yield
+    if report.failed:
+        # The last -m counts: `make test` leaves marked tests out.
+        marks = sorted(ORACLES.intersection(mark.name for mark in item.iter_markers()))
+        options = [f"-m {mark}" for mark in marks[:1]]
+        if item.config.option.in_full:
+            options.append("--in-full")
+        seed, test = os.environ["KAFKASTORE_SEED"], shlex.quote(item.nodeid)
+        command = f'make test SEED={seed} ARGS="{" ".join([*options, test])}"'
+        report.sections.append(("To repeat this failure", command))
+    return report
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

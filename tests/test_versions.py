@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkastore import versions
-from kafkastore.formats.list_offsets import FIRST_VERSION_WITH
-from kafkastore.formats.list_offsets import NEWEST_VERSION as NEWEST_LIST_OFFSETS_VERSION
+from kafkastore.formats.requests.list_offsets import FIRST_VERSION_WITH
+from kafkastore.formats.requests.list_offsets import NEWEST_VERSION as NEWEST_LIST_OFFSETS_VERSION
 from kafkastore.versions import (
     NEWEST_VERSION,
     RULES,

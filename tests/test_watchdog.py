@@ -6,6 +6,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+CONFTEST = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from models.watchdog import Watchdog
+
+def pytest_configure(config):
+    config.pluginmanager.register(Watchdog(config, seconds=3))
+"""
 STANDING_STILL = """
 import threading
 
@@ -23,16 +31,47 @@ def test_stands_still():
 def test_goes_on():
     pass
 """
+WORKING = """
+import subprocess, sys, time
+
+LINES = "import time; end = time.monotonic() + 8\\nwhile time.monotonic() < end: pass"
+
+def test_works():
+    exec(LINES)
+
+def test_waits_for_a_process_that_works():
+    subprocess.run([sys.executable, "-c", LINES], check=True)
+"""
 
 
-@pytest.mark.timeout(300)  # it starts pytest and a worker of its own
-def test_a_test_that_stands_still_is_ended_and_named(tmp_path):
-    (tmp_path / "test_it.py").write_text(STANDING_STILL)
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path,
-         "-p", "no:cacheprovider", "-o", "timeout=2", "-n", "1", tmp_path],
-        cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False,
+def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(tests)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", folder,
+         "-p", "no:cacheprovider", "-n", "1", *options, folder],
+        cwd=folder, capture_output=True, text=True, timeout=800, check=False,
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_a_test_that_makes_no_progress_is_ended_and_named(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    ran = run(tmp_path, STANDING_STILL)
+    assert ran.returncode == 1
+    assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
+    assert "1 failed, 1 passed" in ran.stdout
+    assert "in test_stands_still" in ran.stderr + ran.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_tests_that_work_longer_are_not_ended(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    ran = run(tmp_path, WORKING)
+    assert (ran.returncode, ran.stdout.count("2 passed")) == (0, 1)
+
+
+def test_a_test_that_never_ends_is_ended_and_named(tmp_path):
+    ran = run(tmp_path, STANDING_STILL, "-o", "timeout=2")
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
     assert "1 failed, 1 passed" in ran.stdout

@@ -4,9 +4,10 @@ from types import SimpleNamespace as New
 
 import numpy as np
 import pytest
-from kafkastore.legacy.staircase import staircase
+from kafkastore.legacy.answer_plot import plot_answers
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
+from models.refused import refused
 
 import kafkastore
 from kafkastore import (
@@ -15,11 +16,13 @@ from kafkastore import (
     OffsetIndex,
     TimeIndex,
     TransactionIndex,
-    broker,
     legacy,
+    server,
 )
 from kafkastore.arguments import check_kind, whole_number
-from kafkastore.formats.list_offsets import ListOffsetsRequest
+from kafkastore.errors import ArgumentTypeError, ArgumentValueError
+from kafkastore.formats.requests.list_offsets import ListOffsetsRequest
+from kafkastore.formats.state.file_names import InvalidNameError
 
 LOG = Log((Segment(0, tuple(Batch((Row(n, 10 * n, b"k", b"v"),)) for n in range(9))).indexed(),))
 
@@ -76,10 +79,10 @@ NUMBERS = {
         kafkastore.retention(kafkastore.open(log.path.parent), now=value)
     ),
     "partitions of sizing": lambda log, value: kafkastore.sizing(partitions=value),
-    "an interval": lambda log, value: kafkastore.sizing(intervals=[value]),
+    "intervals": lambda log, value: kafkastore.sizing(intervals=[value]),
     "threads of plan_reindex": lambda log, value: kafkastore.plan_reindex(log.path, threads=value),
     "threads of survey": lambda log, value: kafkastore.migration.survey(log.path, threads=value),
-    "the partition's number": lambda log, value: kafkastore.open(log.path)["t", value],
+    "partition": lambda log, value: kafkastore.open(log.path)["t", value],
 }
 NONE_ALLOWED = ("start_", "end_", "limit", "base_offset", "now", "threads")
 
@@ -89,21 +92,21 @@ NONE_ALLOWED = ("start_", "end_", "limit", "base_offset", "now", "threads")
 def test_what_is_no_whole_number_is_refused_by_the_argument_s_name(log, name, value):
     if value is None and name.startswith(NONE_ALLOWED):
         return
-    with pytest.raises(TypeError, match=f"^{name.split(' of ')[0]} must be an int, got "):
+    with refused(name.split(" of ")[0], ArgumentTypeError):
         NUMBERS[name](log, value)
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, -(10**30)])
 @pytest.mark.parametrize("name", NUMBERS)
 def test_what_has_no_64_bits_is_refused_by_the_argument_s_name(log, name, value):
-    with pytest.raises(ValueError, match=f"^{name.split(' of ')[0]} must be (from|at least) "):
+    with refused(name.split(" of ")[0]):
         NUMBERS[name](log, value)
 
 
 @pytest.mark.parametrize("value", [1.0, "7", None, np.float64(7)])
 def test_a_time_that_is_no_whole_number_is_refused_by_each_rules(log, value):
     for rules in ("correct", "2.4", "kip-33"):
-        with pytest.raises(TypeError, match=r"^target_timestamp must be an int, got "):
+        with refused("target_timestamp", ArgumentTypeError):
             log.offset_for_timestamp(value, rules)
     assert log.offset_for_timestamp(np.int64(35)).offset == 4
 
@@ -115,7 +118,7 @@ def test_a_time_that_is_no_whole_number_is_refused_by_each_rules(log, value):
 )
 def test_many_times_that_are_no_int64_are_refused_with_what_to_do(log, times):
     for rules in ("correct", "2.4", "kip-33"):
-        with pytest.raises(TypeError, match=r"are 64-bit integers, not of dtype .*: convert them"):
+        with refused("targets", ArgumentTypeError):
             log.offsets_for_timestamps(times, rules)
 
 
@@ -135,10 +138,10 @@ def test_integers_of_numpy_are_numbers_like_any(log, kind):
 def test_what_names_no_partition_is_a_type_error_that_shows_how_one_is_named(root, key):
     store = kafkastore.open(root)
     for ask in (store.__getitem__, store.partitions.__getitem__, store.partitions.get):
-        with pytest.raises(TypeError, match=r"a partition is named like \('orders', 3\) or"):
+        with refused("partition", ArgumentTypeError):
             ask(key)
     assert key not in store.partitions if not isinstance(key, list | dict) else True
-    with pytest.raises(TypeError, match="a partition is named like"):
+    with refused("partition", ArgumentTypeError):
         kafkastore.plan_reindex(root, partitions=[key])
 
 
@@ -151,11 +154,11 @@ def test_a_partition_is_found_by_each_way_of_naming_it_and_no_other_is(root):
     for missing in ("t-1", ("t", 1), ("t", -1), ("u", 0)):
         assert missing not in store.partitions
         assert store.partitions.get(missing) is None
-        with pytest.raises(KeyError, match="no partition "):
+        with pytest.raises(KeyError):
             store[missing]
     for text in ("nope", "t", "t-", "-0", "t-2147483648"):
         assert text not in store.partitions
-        with pytest.raises(kafkastore.KafkaStoreError, match=text):
+        with pytest.raises(InvalidNameError):
             store[text]
 
 
@@ -164,23 +167,23 @@ def test_a_reindex_of_partitions_takes_the_names_that_a_store_takes(root):
     assert expected
     for name in ("t-0", ("t", 0), kafkastore.TopicPartition("t", 0)):
         assert kafkastore.plan_reindex(root, partitions=[name]).changes == expected
-    with pytest.raises(KeyError, match="no partition t-1 here"):
+    with pytest.raises(KeyError, match="t-1"):
         kafkastore.plan_reindex(root, partitions=["t-1"])
-    with pytest.raises(TypeError, match="partitions is a collection of partitions"):
+    with refused("partitions", ArgumentTypeError):
         kafkastore.plan_reindex(root, partitions="t-0")
 
 
 @pytest.mark.parametrize(
-    ("ask", "told"),
+    ("ask", "argument"),
     [
-        (kafkastore.apply, "plan must be a Plan"),
-        (kafkastore.migration.plan, "survey must be a Survey"),
-        (lambda value: kafkastore.recover_log(value, version="2.4"), "log must be a PartitionLog"),
+        (kafkastore.apply, "plan"),
+        (kafkastore.migration.plan, "survey"),
+        (lambda value: kafkastore.recover_log(value, version="2.4"), "log"),
     ],
 )
 @pytest.mark.parametrize("value", ["/d/logs", 5, New(path="/d"), [1]])
-def test_a_path_in_place_of_what_is_opened_there_is_refused(ask, told, value):
-    with pytest.raises(TypeError, match=told):
+def test_a_path_in_place_of_what_is_opened_there_is_refused(ask, argument, value):
+    with refused(argument, ArgumentTypeError):
         ask(value)
 
 
@@ -205,22 +208,22 @@ def test_a_job_takes_a_path_several_paths_or_a_store(root, job):
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("value", [5, New(path="/d"), [1], {"/d/logs"}])
 def test_a_job_of_what_is_no_path_is_refused(job, value):
-    with pytest.raises(TypeError, match="path must be a path, a list of paths or a LogStore"):
+    with refused("path", ArgumentTypeError):
         list(job(value))
 
 
 @pytest.mark.parametrize("asked", [[1], None, "t-0", {1: 2}.items()])
 def test_partitions_and_times_that_are_no_mapping_are_refused_with_an_example(root, asked):
     store = kafkastore.open(root)
-    with pytest.raises(TypeError, match=r"^timestamps_to_search is a mapping .*\{\('orders', 3\)"):
+    with refused("timestamps_to_search", ArgumentTypeError):
         store.offsets_for_times(asked)
-    with pytest.raises(TypeError, match=r"^asked must be a mapping .*'orders', 3\): \(-1, 10\)\}"):
+    with refused("asked", ArgumentTypeError):
         legacy.get_offsets_before(store, asked)
 
 
 @pytest.mark.parametrize("pair", [-1, (-1,), (-1, 5, 6), "ab", None, np.array([-1, 5])])
 def test_what_is_no_pair_of_time_and_number_is_refused_with_an_example(root, pair):
-    with pytest.raises(TypeError, match=r"^asked\['t-0'\] must be .* such as \(-1, 10\), got "):
+    with refused("asked['t-0']", ArgumentTypeError):
         legacy.get_offsets_before(kafkastore.open(root), {"t-0": pair})
 
 
@@ -228,18 +231,18 @@ def test_what_is_no_pair_of_time_and_number_is_refused_with_an_example(root, pai
 def test_numbers_of_old_requests_are_refused_by_their_names(root, value):
     store = kafkastore.open(root)
     log = store["t-0"]
-    with pytest.raises(TypeError, match=r"^the timestamp for 't-0' must be an int, got "):
+    with refused("asked['t-0'][0]", ArgumentTypeError):
         legacy.get_offsets_before(store, {"t-0": (value, 5)})
-    with pytest.raises(TypeError, match=r"^max_num_offsets for 't-0' must be an int, got "):
+    with refused("asked['t-0'][1]", ArgumentTypeError):
         legacy.get_offsets_before(store, {"t-0": (-1, value)})
-    with pytest.raises(TypeError, match=r"^target_timestamp must be an int, got "):
+    with refused("target_timestamp", ArgumentTypeError):
         legacy.fetch_offsets_before(log, value, 5)
-    with pytest.raises(TypeError, match=r"^max_num_offsets must be an int, got "):
+    with refused("max_num_offsets", ArgumentTypeError):
         legacy.fetch_offsets_before(log, -1, value)
     if value is not None:
-        with pytest.raises(TypeError, match=r"^now must be an int, got "):
+        with refused("now", ArgumentTypeError):
             legacy.fetch_offsets_before(log, -1, 5, now=value)
-        with pytest.raises(TypeError, match=r"^high_watermark must be an int, got "):
+        with refused("high_watermark", ArgumentTypeError):
             legacy.fetch_offsets_before(log, -1, 5, high_watermark=value)
 
 
@@ -250,28 +253,28 @@ def test_times_in_more_than_one_dimension_are_refused(log, times):
     index = log.segments[0].time_index
     for ask in (log.offsets_for_timestamps, index.lookup_many,
                 lambda times: legacy.compare(log, times)):
-        with pytest.raises(ValueError, match=r"^offsets and timestamps (have 2 dimensions|are in)"):
+        with refused("targets"):
             ask(times)
 
 
 @pytest.mark.parametrize("times", ["x", b"x", 5, None])
 def test_times_to_compare_that_are_no_row_are_refused(log, times):
-    with pytest.raises(TypeError, match=r"^timestamps must be a sequence of ints"):
+    with refused("timestamps", ArgumentTypeError):
         legacy.compare(log, times)
 
 
 def test_who_is_asked_and_what_are_of_their_kinds(root):
     store = kafkastore.open(root)
-    sole, request = broker.sole_broker(store, "2.4"), ListOffsetsRequest(())
-    with pytest.raises(TypeError, match=r"^broker must be a Broker, got 'b'"):
-        broker.handle_list_offset_request("b", request, 5)
-    with pytest.raises(TypeError, match=r"^request must be a ListOffsetsRequest, got 5"):
-        broker.handle_list_offset_request(sole, 5, 5)
-    with pytest.raises(TypeError, match=r"^version must be an int, got '5'"):
-        broker.handle_list_offset_request(sole, request, "5")
-    assert broker.handle_list_offset_request(sole, request, 5).topics == ()
-    with pytest.raises(TypeError, match=r"^store must be a LogStore, got "):
-        broker.sole_broker(root, "2.4")
+    sole, request = server.sole_broker(store, "2.4"), ListOffsetsRequest(())
+    with refused("broker", ArgumentTypeError):
+        server.handle_list_offset_request("b", request, 5)
+    with refused("request", ArgumentTypeError):
+        server.handle_list_offset_request(sole, 5, 5)
+    with refused("version", ArgumentTypeError):
+        server.handle_list_offset_request(sole, request, "5")
+    assert server.handle_list_offset_request(sole, request, 5).topics == ()
+    with refused("store", ArgumentTypeError):
+        server.sole_broker(root, "2.4")
 
 
 @pytest.mark.parametrize(
@@ -279,44 +282,46 @@ def test_who_is_asked_and_what_are_of_their_kinds(root):
     [
         lambda value: legacy.fetch_offsets_before(value, -1, 5),
         lambda value: legacy.compare(value, [5]),
-        lambda value: staircase(value, [5, 9]),
+        lambda value: plot_answers(value, [5, 9]),
         legacy.segment_times,
     ],
 )
 def test_a_store_or_path_in_place_of_a_partition_is_refused(root, ask):
     for value in (kafkastore.open(root), root, None):
-        with pytest.raises(TypeError, match=r"^log must be a PartitionLog, got "):
+        with refused("log", ArgumentTypeError):
             ask(value)
 
 
 def test_modification_times_that_are_no_mapping_are_refused(log):
-    with pytest.raises(TypeError, match=r"^mtimes must be a mapping of file names to times"):
+    with refused("mtimes", ArgumentTypeError):
         legacy.fetch_offsets_before(log, -1, 5, mtimes=[1])
 
 
 def test_mtimes_that_are_no_mapping_are_refused(root):
-    with pytest.raises(TypeError, match="mtimes must be a mapping"):
+    with refused("mtimes", ArgumentTypeError):
         kafkastore.migration.survey(root, 5)
 
 
 def test_nothing_to_open_is_an_error():
     for ask in (kafkastore.open, lambda paths: list(kafkastore.verify(paths))):
-        with pytest.raises(kafkastore.NotALogDirectoryError, match="no path is given"):
+        with pytest.raises(kafkastore.NotALogDirectoryError):
             ask([])
 
 
 @pytest.mark.parametrize("interval", [-1, 2**31, 1.5, "4096", None, True])
 def test_index_intervals_are_refused_as_the_option_that_they_are(root, interval):
     for ask in (kafkastore.plan_reindex, kafkastore.migration.survey):
-        with pytest.raises(InvalidConfigError, match=r"index\.interval\.bytes is "):
+        with pytest.raises(InvalidConfigError) as caught:
             ask(root, index_interval_bytes=interval)
-    with pytest.raises(InvalidConfigError, match=r"index\.interval\.bytes is "):
+        assert caught.value.option == "index.interval.bytes"
+    with pytest.raises(InvalidConfigError) as caught:
         LogConfig(index_interval_bytes=interval)
+    assert caught.value.option == "index.interval.bytes"
 
 
 def test_kinds_are_checked_with_their_subclasses():
     check_kind("value", True, int)
-    with pytest.raises(TypeError, match="value must be a str, got 5"):
+    with refused("value", ArgumentTypeError):
         check_kind("value", 5, str)
 
 
@@ -324,7 +329,8 @@ def test_kinds_are_checked_with_their_subclasses():
 def test_a_time_that_is_none_is_refused_before_a_writer_begins_to_alter_anything(tmp_path, now):
     with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
         writer = log_dir.writer("t", 0)
-        with pytest.raises((TypeError, ValueError), match=r"^now must be (an int|from)"):
+        with pytest.raises((ArgumentTypeError, ArgumentValueError)) as caught:
             writer.delete_old_segments(now)
+        assert caught.value.argument == "now"
         assert not writer.has_failed
         assert writer.delete_old_segments(np.int64(7)).log_start_offset == 0

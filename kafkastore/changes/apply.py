@@ -30,17 +30,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.arguments import check_kind
+from kafkastore.changes.areas import each_journal
 from kafkastore.changes.change_file import change_file
 from kafkastore.changes.directory_lock import DirectoryLock, locked_directory
 from kafkastore.changes.execution import Execution, run_partitions
-from kafkastore.changes.inspection import check_space, refuse
-from kafkastore.changes.journal import (
-    FailedPartition,
-    Journal,
-    JournalWriter,
-    each_journal,
-    start_journal,
-)
+from kafkastore.changes.inspection import check_space, raise_refusals
+from kafkastore.changes.journal import FailedPartition, Journal, JournalWriter, start_journal
 from kafkastore.changes.partition_changes import (
     InspectedPartition,
     PartitionChanges,
@@ -55,9 +50,9 @@ from kafkastore.changes.partition_journals import (
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, area_of, check_area, check_trusted
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
-from kafkastore.log.side_by_side import SideBySide
+from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.paths import to_path
 
 #: Time for tasks to end after an interruption; the next job waits longer for them.
@@ -112,9 +107,9 @@ def apply(
     with locked_directory(to_path(plan.root)) as lock:
         recorded = _check_places(plan, area, undo_dir, fs)
         root = Path(os.path.realpath(plan.root))
-        how = _How(lock, fs, threads, runner, progress)
-        inspected = _inspect(plan, root, area, recorded, how)
-        return _apply(start_journal(plan, area, fs), inspected, how)
+        options = _ApplyOptions(lock, fs, threads, runner, progress)
+        inspected = _inspect(plan, root, area, recorded, options)
+        return _apply(start_journal(plan, area, fs), inspected, options)
 
 
 def resume_applying(
@@ -130,12 +125,12 @@ def resume_applying(
         close_partition_journals(journal.area, fs)
         journal = journal.read_again()
         _check_not_undoing(journal)
-        how = _How(lock, fs, threads, runner, progress)
-        inspected = _inspect(journal.plan, journal.root, journal.area, journal.changed, how)
-        return _apply(journal, inspected, how)
+        options = _ApplyOptions(lock, fs, threads, runner, progress)
+        inspected = _inspect(journal.plan, journal.root, journal.area, journal.changed, options)
+        return _apply(journal, inspected, options)
 
 
-class _How(NamedTuple):
+class _ApplyOptions(NamedTuple):
     """The arguments that all steps share."""
 
     lock: DirectoryLock
@@ -165,7 +160,9 @@ def _check_places(
             recorded = journal.changed
         elif not journal.is_finished:
             raise ChangeRefusedError(
-                f"an earlier plan is unfinished: resume or undo {journal.area}"
+                f"an earlier plan is unfinished: resume or undo {journal.area}",
+                RefusalReason.UNFINISHED,
+                journal.area,
             )
     return recorded
 
@@ -173,42 +170,44 @@ def _check_places(
 def _check_not_undoing(journal: Journal) -> None:
     """Refuse to apply a plan whose undo was interrupted."""
     if journal.phase == "undoing":
-        raise ChangeRefusedError(f"{journal.area} is being undone: resume that first")
+        raise ChangeRefusedError(
+            f"{journal.area} is being undone: resume that first",
+            RefusalReason.UNFINISHED,
+            journal.area,
+        )
 
 
 def _inspect(
-    plan: Plan, root: Path, area: Path, recorded: frozenset[str], how: _How
+    plan: Plan, root: Path, area: Path, recorded: frozenset[str], options: _ApplyOptions
 ) -> _Inspected:
     """Inspect all files; refuse the whole plan if a file does not match it."""
-    inodes = tuple((str(path), inode) for path, inode in how.lock.inodes.items())
+    inodes = tuple((str(path), inode) for path, inode in options.lock.inodes.items())
     like = PartitionChanges(0, str(root), str(area), plan.id, inodes, (), recorded)
     partitions = list(split(plan.changes, like))
-    if how.runner is not None:
-        found = list(how.runner(inspect_partition, partitions, weigh=attrgetter("bytes")))
+    if options.runner is not None:
+        found = list(options.runner(inspect_partition, partitions, weigh=attrgetter("bytes")))
     else:
-        with SideBySide(
-            inspect_partition, partitions, how.threads, "kafkastore-inspect"
+        with ParallelMap(
+            inspect_partition, partitions, options.threads, "kafkastore-inspect"
         ) as in_turn:
             found = list(in_turn)
     for each in found:
         if each.error is not None:
             raise each.error
-    refusals = [refusal for each in found for refusal in each.refusals]
-    if refusals:
-        refuse(refusals)
-    how.lock.check()
-    check_space(root, area, [each.needed for each in found], how.fs)
+    raise_refusals([refusal for each in found for refusal in each.refusals])
+    options.lock.check()
+    check_space(root, area, [each.needed for each in found], options.fs)
     return list(zip(partitions, found, strict=True))
 
 
-def _apply(journal: Journal, inspected: _Inspected, how: _How) -> Journal:
+def _apply(journal: Journal, inspected: _Inspected, options: _ApplyOptions) -> Journal:
     """Make the remaining changes, and record that the plan is applied."""
     _check_not_undoing(journal)
     todo = [(partition, found) for partition, found in inspected if found.left]
     if not todo and journal.phase == "applied":
         return journal
     failures: tuple[FailedPartition, ...] = ()
-    with JournalWriter.of(journal.area, how.fs) as writer:
+    with JournalWriter.of(journal.area, options.fs) as writer:
         writer.phase("applying")
         total = len(journal.plan.changes)
         execution = Execution(
@@ -216,18 +215,18 @@ def _apply(journal: Journal, inspected: _Inspected, how: _How) -> Journal:
             journal.area,
             journal.plan.id,
             writer,
-            how.fs,
-            how.lock.check,
-            progress=how.progress,
+            options.fs,
+            options.lock.check,
+            progress=options.progress,
             done=total - sum(found.left for _, found in todo),
             total=total,
         )
         execution.make_directory(journal.area)
-        if how.runner is None:
-            _apply_here(execution, todo, how.threads)
+        if options.runner is None:
+            _apply_here(execution, todo, options.threads)
         else:
             partitions = [partition for partition, _ in todo]
-            failures = _apply_elsewhere(execution, partitions, how.runner)
+            failures = _apply_elsewhere(execution, partitions, options.runner)
         journal = journal.read_again()
         if all(change.path in journal.changed for change in journal.plan.changes):
             writer.phase("applied")

@@ -8,10 +8,10 @@ import os
 from kafkastore.changes.copy_file import second_name
 from kafkastore.changes.execution import Execution, discard
 from kafkastore.changes.file_state import FileState, read_state, status_of
-from kafkastore.changes.inspection import ChangeState, check_reliances
+from kafkastore.changes.inspection import ChangeState, changed_since_plan, check_reliances
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 
 
 def change_file(execution: Execution, change: FileChange, state: ChangeState) -> None:
@@ -54,7 +54,7 @@ def _check_unchanged(execution: Execution, change: FileChange, here: int) -> Non
     """Refuse if the file, or one that the change relies on, has changed since the inspection."""
     status = status_of(execution.path(change), here)
     if (status is not None) if change.before is None else not change.before.looks_same(status):
-        raise ChangeRefusedError(f"{execution.path(change)} has changed since the plan was made")
+        raise changed_since_plan(execution.path(change))
     check_reliances(execution.root, change)
 
 
@@ -72,9 +72,12 @@ def _write_temporary(
             digest.update(chunk)
             size += len(chunk)
         if (size, digest.hexdigest()) != (after.size, after.sha256):
+            path = execution.path(change)
             raise ChangeRefusedError(
-                f"{execution.path(change)} would not become what the plan says: what "
-                "it is made from has changed"
+                f"the new bytes of {path} are not those of the plan: the files that they are "
+                "computed from have changed; make a new plan",
+                RefusalReason.CHANGED,
+                path,
             )
         execution.set_attributes(descriptor, change, after, here)
         execution.fs.fsync(descriptor)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kafkastore.changes.file_state import PERMISSIONS
 from kafkastore.changes.no_follow import open_file
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import NOT_SUPPORTED, FileSystem
 from kafkastore.reads import fetch_bytes, is_remote
 
@@ -88,14 +88,21 @@ def _copy_open(
     now = os.fstat(reading)
     if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
         fs.unlink(part, dir_fd=directory)
-        raise ChangeRefusedError(f"{source} changed while it was copied")
+        raise changed_during_copy(source)
     if written.st_mtime_ns != status.st_mtime_ns:
         fs.unlink(part, dir_fd=directory)
         raise ChangeRefusedError(
-            f"the file system of {target} keeps coarser times: {status.st_mtime_ns} ns became "
-            f"{written.st_mtime_ns}, and modification times are data here"
+            f"the file system of {target} rounds modification times, which lookups may need: "
+            f"{status.st_mtime_ns} ns became {written.st_mtime_ns}",
+            RefusalReason.UNSUPPORTED,
+            target,
         )
     fs.rename(part, target, dir_fd=directory)
+
+
+def changed_during_copy(path: Path) -> ChangeRefusedError:
+    """Return the error for a file that was changed while it was copied."""
+    return ChangeRefusedError(f"{path} changed while it was copied", RefusalReason.CHANGED, path)
 
 
 def _owners(descriptor: int) -> tuple[int, int]:

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from kafkastore.changes.copy_file import copy_file
+from kafkastore.changes.copy_file import changed_during_copy, copy_file
 from kafkastore.changes.directory_lock import check_no_broker
 from kafkastore.changes.runner import Progress
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.formats.state.file_names import InvalidNameError, parse_partition_directory
 from kafkastore.fs import FileSystem
 from kafkastore.paths import open_path, refuse_remote, to_path
+from kafkastore.store.log_store import is_partition_directory
 
 COPYING_SUFFIX = ".kafkastore-copying"
 
@@ -53,10 +55,7 @@ def copy_store(
     Modes and mtimes in ns are kept, owners if allowed. Refused if the destination is not empty, or
     a broker has the source open or it changes; after an OSError, call again to continue.
     """
-    refuse_remote(destination)
-    source = to_path(os.path.realpath(open_path(source)))
-    destination = Path(os.path.realpath(destination))
-    _check_places(source, destination)
+    source, destination = check_places(source, destination)
     check_no_broker(source)
     working = destination.with_name(destination.name + COPYING_SUFFIX)
     skipped: list[str] = []
@@ -77,7 +76,7 @@ def copy_store(
             progress(copied, files)
     check_unchanged(source, listing)
     check_no_broker(source)
-    _check_no_strangers(working, {path for path, _ in listing}, fs)
+    _remove_outdated(working, {path for path, _ in listing}, fs)
     for path, status in [*reversed(listing), ("", os.stat(source))]:
         if stat.S_ISDIR(status.st_mode):
             fs.chmod(working / path, stat.S_IMODE(status.st_mode))
@@ -86,6 +85,17 @@ def copy_store(
     fs.rename(working, destination)
     fs.fsync_directory(destination.parent)
     return StoreCopy(destination, copied, size, tuple(skipped))
+
+
+def is_complete_copy(source: Path, destination: Path) -> bool:
+    """Return whether a directory has the files of another, by their names, sizes and mtimes."""
+    if not destination.is_dir():
+        return False
+    listing = dict(files_of(source))
+    return listing.keys() == dict(files_of(destination)).keys() and all(
+        stat.S_ISDIR(status.st_mode) or _is_copied(destination / path, status)
+        for path, status in listing.items()
+    )
 
 
 def files_of(
@@ -98,22 +108,69 @@ def files_of(
     yield from _walk(source, "", (), [] if skipped is None else skipped)
 
 
-def _check_places(source: Path, destination: Path) -> None:
-    """Refuse a destination that is not empty, or overlaps with the source."""
+def check_places(
+    source: str | os.PathLike[str], destination: str | os.PathLike[str]
+) -> tuple[Path, Path]:
+    """Return both as real paths; refuse a destination that is not empty, or overlaps the source.
+
+    The copy of a partition directory must be named as one, or it could not be opened.
+    """
+    refuse_remote(destination)
+    source = to_path(os.path.realpath(open_path(source)))
+    destination = Path(os.path.realpath(destination))
     if not source.is_dir():
-        raise ChangeRefusedError(f"{source} is no directory")
+        raise not_a_directory(source)
+    check_copy_name(source, destination.name)
     if destination == source or source in destination.parents or destination in source.parents:
-        raise ChangeRefusedError(
-            f"{source} cannot be copied to {destination}: one contains the other"
-        )
+        raise overlapping(source, destination)
     if os.path.lexists(destination) and not (
         destination.is_dir() and not any(destination.iterdir())
     ):
-        raise ChangeRefusedError(f"{destination} exists and is not empty")
+        raise not_empty(destination)
     if destination.is_mount():
-        raise ChangeRefusedError(f"{destination} is a mount point: name a directory in it")
+        raise ChangeRefusedError(
+            f"{destination} is a mount point: name a directory in it",
+            RefusalReason.UNSUITABLE_PLACE,
+            destination,
+        )
     if not destination.parent.is_dir():
-        raise ChangeRefusedError(f"{destination.parent} is no directory")
+        raise not_a_directory(destination.parent)
+    return source, destination
+
+
+def check_copy_name(source: Path, name: str) -> None:
+    """Refuse a name under which the copy of one partition could not be opened."""
+    if is_partition_directory(source):
+        try:
+            parse_partition_directory(name)
+        except InvalidNameError as error:
+            raise ChangeRefusedError(
+                f"{source} is one partition, and so its copy is called as one: {error}; name it "
+                f".../{source.name}",
+                RefusalReason.UNSUITABLE_PLACE,
+                name,
+            ) from error
+
+
+def not_a_directory(path: Path) -> ChangeRefusedError:
+    """Return the error for a path that must be a directory."""
+    return ChangeRefusedError(f"{path} is not a directory", RefusalReason.NOT_A_DIRECTORY, path)
+
+
+def overlapping(source: str | Path, destination: str | Path) -> ChangeRefusedError:
+    """Return the error for a copy into its source, or around it."""
+    return ChangeRefusedError(
+        f"{source} cannot be copied to {destination}: one contains the other",
+        RefusalReason.OVERLAP,
+        destination,
+    )
+
+
+def not_empty(destination: str | Path) -> ChangeRefusedError:
+    """Return the error for a destination that has files."""
+    return ChangeRefusedError(
+        f"{destination} exists and is not empty", RefusalReason.NOT_EMPTY, destination
+    )
 
 
 def _walk(
@@ -122,7 +179,11 @@ def _walk(
     """Yield regular files, and directories before their content, by relative path."""
     here = os.stat(root / inner)
     if (here.st_dev, here.st_ino) in above:
-        raise ChangeRefusedError(f"{root / inner} is a symbolic link to a directory it lies in")
+        raise ChangeRefusedError(
+            f"{root / inner} is a symbolic link to a directory that contains it",
+            RefusalReason.OVERLAP,
+            root / inner,
+        )
     for name in sorted(os.listdir(root / inner)):
         path = os.path.join(inner, name)
         if inner == "" and name in _SKIPPED:
@@ -155,7 +216,7 @@ def check_unchanged(source: Path, listing: Sequence[tuple[str, os.stat_result]])
     for was, now in zip_longest(listing, files_of(source)):
         if was is None or now is None or _named_state(was) != _named_state(now):
             path = min(each[0] for each in (was, now) if each is not None)
-            raise ChangeRefusedError(f"{source / path} changed while it was copied")
+            raise changed_during_copy(source / path)
 
 
 def _named_state(listed: tuple[str, os.stat_result]) -> tuple[str, int, int]:
@@ -163,7 +224,7 @@ def _named_state(listed: tuple[str, os.stat_result]) -> tuple[str, int, int]:
     return path, status.st_size, status.st_mtime_ns
 
 
-def _check_no_strangers(working: Path, wanted: set[str], fs: FileSystem) -> None:
+def _remove_outdated(working: Path, wanted: set[str], fs: FileSystem) -> None:
     """Remove files from an unfinished copy that are no longer in the source."""
     for path, status in reversed(list(_walk(working, "", (), []))):
         if path not in wanted:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.file_names import LOCK_FILE
+from kafkastore.errors import ChangeRefusedError, DirectoryInUseError, RefusalReason
+from kafkastore.formats.state.file_names import LOCK_FILE
 from kafkastore.fs import LockFile, kept_from_children, lock_holder
 from kafkastore.paths import refuse_remote
 from kafkastore.store.log_store import is_partition_directory
@@ -34,11 +34,12 @@ def check_no_broker(root: Path) -> None:
             holder = lock_holder(path)
         except OSError as error:
             raise ChangeRefusedError(
-                f"cannot tell whether a broker has {root} open: "
-                f"{path} cannot be read ({error.strerror})"
+                f"a broker may have {root} open: {path} cannot be read ({error.strerror})",
+                RefusalReason.IN_USE,
+                path,
             ) from error
         if holder is not None:
-            raise ChangeRefusedError(_held(root, path, holder))
+            raise DirectoryInUseError(root, path, holder)
 
 
 class DirectoryLock:
@@ -56,7 +57,7 @@ class DirectoryLock:
         for path in self.inodes:
             holder = lock_holder(path)
             if holder is not None and holder != self._process:
-                raise ChangeRefusedError(_held(self.root, path, holder))
+                raise DirectoryInUseError(self.root, path, holder)
 
 
 def check_still_locked(root: Path, inodes: Mapping[Path, int | None]) -> None:
@@ -67,7 +68,7 @@ def check_still_locked(root: Path, inodes: Mapping[Path, int | None]) -> None:
             continue
         holder = lock_holder(path)
         if holder is not None:
-            raise ChangeRefusedError(_held(root, path, holder))
+            raise DirectoryInUseError(root, path, holder)
 
 
 @contextmanager
@@ -96,7 +97,7 @@ def _take(root: Path, path: Path, held: ExitStack) -> int | None:
         held.callback(lock.close)
         return lock.inode
     except BlockingIOError as error:
-        raise ChangeRefusedError(_held(root, path, lock_holder(path))) from error
+        raise DirectoryInUseError(root, path, lock_holder(path)) from error
     except OSError as error:
         if error.errno not in (
             errno.ENOENT,
@@ -125,12 +126,18 @@ def _flocked(root: Path, kind: int) -> Iterator[None]:
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ChangeRefusedError(f"{root} is no directory (any more)") from error
+        raise ChangeRefusedError(
+            f"{root} is not a directory, or is missing", RefusalReason.NOT_A_DIRECTORY, root
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ChangeRefusedError(f"another job alters {root} at this moment") from error
+            raise ChangeRefusedError(
+                f"another job changes {root} now; wait until it ends",
+                RefusalReason.OTHER_JOB,
+                root,
+            ) from error
         except OSError as error:
             # Some network file systems cannot lock directories; the journal and the file states
             # still protect them.
@@ -146,8 +153,3 @@ def _flocked(root: Path, kind: int) -> Iterator[None]:
             yield
     finally:
         os.close(descriptor)
-
-
-def _held(root: Path, path: Path, holder: int | None) -> str:
-    who = f"process {holder}" if holder and holder > 0 else "a process elsewhere"
-    return f"{who} holds {path}: stop the broker that has {root} open"

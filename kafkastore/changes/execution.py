@@ -16,7 +16,7 @@ from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.runner import Progress
 from kafkastore.changes.undo_area import AREA_MODE, kept_in, temporary_file
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
 
 
@@ -64,7 +64,7 @@ class Execution:
     def make_directory(self, directory: Path) -> None:
         """Create a directory in the undo area, and its parents, and flush their names.
 
-        Existing directories are flushed too: whoever created them may not have flushed them yet.
+        Existing directories are flushed too: their creator may not have flushed them yet.
         """
         with self._one_directory:
             self._make_directory(directory)
@@ -124,22 +124,28 @@ class Execution:
             raise ChangeRefusedError(
                 f"{self.path(change)} must get the owners and the mode of a file in its directory, "
                 f"got user {state.user}, group {state.group}, mode {state.mode:04o}: make a new "
-                "plan, or give the files in it to that user"
+                "plan, or give the files in it to that user",
+                RefusalReason.FILE_ACCESS,
+                self.path(change),
             )
         if (status.st_uid, status.st_gid) != (state.user, state.group):
             try:
                 self.fs.chown(descriptor, state.user, state.group)
             except PermissionError:
                 raise ChangeRefusedError(
-                    f"may not give {directory}'s files to user {state.user}, group "
-                    f"{state.group}: run as that user, or as root"
+                    f"no permission to give the files of {directory} to user {state.user}, group "
+                    f"{state.group}: run as that user, or as root",
+                    RefusalReason.FILE_ACCESS,
+                    directory,
                 ) from None
         self.fs.chmod(descriptor, state.mode)
         self.fs.utime(descriptor, state.mtime_ns)
         if os.fstat(descriptor).st_mtime_ns != state.mtime_ns:
             raise ChangeRefusedError(
-                f"the file system of {directory} cannot keep the "
-                f"modification time {state.mtime_ns} ns"
+                f"the file system of {directory} cannot store the "
+                f"modification time {state.mtime_ns} ns",
+                RefusalReason.UNSUPPORTED,
+                directory,
             )
 
     def _is_known(self, change: FileChange, access: _Access, here: int) -> bool:

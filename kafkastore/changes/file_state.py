@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.paths import to_path
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.salvage import SECTOR_BYTES
@@ -76,8 +76,15 @@ def status_of(path: Path, dir_fd: int | None = None) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise ChangeRefusedError(f"{path} is not a regular file; move it away")
+        raise not_a_file(path)
     return status
+
+
+def not_a_file(path: Path) -> ChangeRefusedError:
+    """Return the error for a path that must be a regular file."""
+    return ChangeRefusedError(
+        f"{path} is not a regular file; move it away", RefusalReason.NOT_A_FILE, path
+    )
 
 
 def read_state(path: str | os.PathLike[str]) -> FileState | None:
@@ -93,7 +100,9 @@ def read_state(path: str | os.PathLike[str]) -> FileState | None:
         digest = _digest(file.fileno())
         after = os.fstat(file.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise ChangeRefusedError(f"{path} changes while it is read")
+        raise ChangeRefusedError(
+            f"{path} changes while it is read", RefusalReason.CHANGED, path
+        )
     return FileState.of_digest(after.st_size, digest, after)
 
 

@@ -7,16 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from kafkastore.changes.file_state import FileState, read_state, status_of
 from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.undo_area import kept_in
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import (
+    ChangeRefusedError,
+    NoSpaceError,
+    PlanRefusedError,
+    RefusalReason,
+)
 from kafkastore.fs import FileSystem
-
-_REFUSALS_SHOWN = 3
 
 
 class ChangeState(Enum):
@@ -30,7 +33,7 @@ class ChangeState(Enum):
 
 def inspect_changes(
     root: Path, changes: Iterable[FileChange], recorded: frozenset[str]
-) -> tuple[dict[str, ChangeState], list[str]]:
+) -> tuple[dict[str, ChangeState], list[ChangeRefusedError]]:
     """Return the state of each change, and a refusal for each file that does not match the plan.
 
     `recorded` has the paths that the journal has as changed.
@@ -43,7 +46,7 @@ def inspect_changes(
             check_directory(root, change, directories)
             states[change.path] = _inspect(root, change, change.path in recorded)
         except ChangeRefusedError as error:
-            refusals.append(str(error))
+            refusals.append(error)
     return states, refusals
 
 
@@ -55,12 +58,14 @@ def check_directory(root: Path, change: FileChange, known: set[str]) -> None:
             known.add(directory)
 
 
-def refuse(refusals: Sequence[str]) -> NoReturn:
-    """Refuse a plan, and name the first few reasons."""
-    reasons = list(dict.fromkeys(refusals))  # a directory's reason repeats for each file in it
-    left = len(reasons) - _REFUSALS_SHOWN
-    more = f"; and {left} more" if left > 0 else ""
-    raise ChangeRefusedError("; ".join(reasons[:_REFUSALS_SHOWN]) + more)
+def raise_refusals(refusals: Sequence[ChangeRefusedError]) -> None:
+    """Refuse a plan if one of its files is refused."""
+    # A directory's refusal repeats for each file in it.
+    different = list({each.args: each for each in refusals}.values())
+    if len(different) == 1:
+        raise different[0]
+    if different:
+        raise PlanRefusedError(different)
 
 
 def _inspect(root: Path, change: FileChange, is_recorded: bool) -> ChangeState:
@@ -84,7 +89,14 @@ def _inspect(root: Path, change: FileChange, is_recorded: bool) -> ChangeState:
         return ChangeState.PENDING
     if is_recorded:
         return ChangeState.DONE
-    raise ChangeRefusedError(f"{path} has changed since the plan was made")
+    raise changed_since_plan(path)
+
+
+def changed_since_plan(path: str | Path) -> ChangeRefusedError:
+    """Return the error for a file that is no longer as it was when the plan was made."""
+    return ChangeRefusedError(
+        f"{path} has changed since the plan was made", RefusalReason.CHANGED, path
+    )
 
 
 def _is_as(expected: FileState | None, found: FileState | None) -> bool:
@@ -98,9 +110,11 @@ def check_reliances(root: Path, change: FileChange) -> None:
         status = status_of(root / reliance.path)
         found = None if status is None else (status.st_size, status.st_mtime_ns)
         if found != (reliance.size, reliance.mtime_ns):
+            path = root / reliance.path
             raise ChangeRefusedError(
-                f"{root / reliance.path} has changed since the plan was made, "
-                f"and {change.path} depends on it"
+                f"{path} has changed since the plan was made, and {change.path} depends on it",
+                RefusalReason.CHANGED,
+                path,
             )
 
 
@@ -136,21 +150,21 @@ def check_space(root: Path, area: Path, needed: Sequence[SpaceNeeded], fs: FileS
     if example is None or _can_link(root / example, area, fs):
         copied = 0
     if os.stat(area.parent).st_dev != os.stat(root).st_dev:
-        _check_free(area.parent, copied, "copies of the old files need")
+        _check_free(area.parent, copied, "copies of the old files")
         copied = 0
-    what = "the new files and copies of the old ones need" if copied else "the new files need"
-    _check_free(root, new + copied, what)
+    files = "the new files and copies of the old ones" if copied else "the new files"
+    _check_free(root, new + copied, files)
 
 
 def _examples(needed: Iterable[SpaceNeeded]) -> Iterator[str]:
     return (each.example for each in needed if each.example is not None)
 
 
-def _check_free(place: Path, needed: int, what: str) -> None:
-    disk = os.statvfs(place)
+def _check_free(directory: Path, needed: int, files: str) -> None:
+    disk = os.statvfs(directory)
     free = disk.f_bavail * disk.f_frsize
     if needed > free:
-        raise ChangeRefusedError(f"{place} has {free} bytes left, {what} {needed}")
+        raise NoSpaceError(directory, free, needed, files)
 
 
 def _can_link(path: Path, area: Path, fs: FileSystem) -> bool:

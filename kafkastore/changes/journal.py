@@ -8,7 +8,6 @@ states a file should be, and whether this package ever changed it.
 from __future__ import annotations
 
 import errno
-import glob
 import json
 import os
 import threading
@@ -22,13 +21,11 @@ from typing import Literal, NamedTuple, Self
 from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan
 from kafkastore.changes.undo_area import (
-    AREA_MARK,
     AREA_MODE,
     JOURNAL_FILE,
     LINES_SUFFIX,
     PARTS_MARK,
     PLAN_FILE,
-    REMOVED_MARK,
     check_trusted,
     root_of,
 )
@@ -37,15 +34,16 @@ from kafkastore.errors import (
     KafkaStoreError,
     NotAFileError,
     NoUndoPlaceError,
+    RefusalReason,
 )
-from kafkastore.formats.json_text import parse_json
+from kafkastore.formats.primitives.json_text import parse_json
 from kafkastore.fs import FileSystem
 from kafkastore.segment.small_file import read_own_file
 
 Phase = Literal["applying", "applied", "undoing", "undone"]
 Step = Literal["changed", "restored", "left"]
 
-_FINISHED = ("applied", "undone")
+FINISHED = ("applied", "undone")
 
 
 class FailedPartition(NamedTuple):
@@ -129,7 +127,8 @@ class Journal:
             text = read_own_file(area / PLAN_FILE, dir_fd=dir_fd).decode()
             return cls.of_plan(area, Plan.from_json(text), named)
         except (ValueError, NotAFileError) as error:  # includes InvalidPlanError
-            raise InvalidPlanError(f"{area / PLAN_FILE} can't be read: {error}") from error
+            path = area / PLAN_FILE
+            raise InvalidPlanError(f"{path} can't be read: {error}", path) from error
 
     @property
     def root(self) -> Path:
@@ -169,7 +168,7 @@ class Journal:
         at_ms: int | None = None
         changed: set[str] = set()
         left: set[str] = set()
-        for event, path, event_ms in _steps_of(area):
+        for event, path, event_ms in read_steps(area):
             match event:
                 case "applying" | "applied" | "undoing" | "undone":
                     phase, at_ms = event, event_ms
@@ -189,7 +188,7 @@ class Journal:
     @property
     def is_finished(self) -> bool:
         """Whether there is nothing to resume."""
-        return self.phase in _FINISHED
+        return self.phase in FINISHED
 
 
 def open_trusted(
@@ -223,7 +222,7 @@ def parse_line(line: bytes) -> tuple[Phase | Step, str, int | None] | None:
     return event, path, at_ms
 
 
-def _steps_of(area: Path) -> Iterator[tuple[Phase | Step, str, int | None]]:
+def read_steps(area: Path) -> Iterator[tuple[Phase | Step, str, int | None]]:
     """Yield the steps of a journal; those of partitions' own journals come last."""
     # Read these before the journal: their lines are moved into it before they are removed.
     of_partitions = _lines_of_partitions(area)
@@ -307,11 +306,13 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        raise NoUndoPlaceError(f"cannot make {area}") from error
+        raise NoUndoPlaceError(f"cannot create {area}") from error
     text = plan.to_json().encode()
     try:
         if read_own_file(area / PLAN_FILE) != text:
-            raise ChangeRefusedError(f"{area} holds another plan")
+            raise ChangeRefusedError(
+                f"{area} has another plan", RefusalReason.UNKNOWN_AREA, area
+            )
     except FileNotFoundError:
         _write_plan(text, area, fs)
     return Journal.of_plan(area, plan, Path(os.path.realpath(plan.root)))
@@ -337,113 +338,3 @@ def _write_plan(text: bytes, area: Path, fs: FileSystem) -> None:
             fs.rmdir(area)
         raise
     fs.fsync_directory(area)
-
-
-def find_journals(
-    root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
-) -> tuple[Journal, ...]:
-    """Find the journals of all plans that were applied to a log.dirs root or partition directory.
-
-    Sorted by name. `undo_dir` is where the undo areas are if not next to the root. Areas without a
-    plan never changed anything, and are skipped.
-    """
-    return tuple(each_journal(root, undo_dir))
-
-
-def each_journal(
-    root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
-) -> Iterator[Journal]:
-    """Yield the same journals one at a time, because a plan may be large."""
-    real = Path(os.path.realpath(root))
-    for home, area in list_areas(real, undo_dir, AREA_MARK):
-        try:
-            journal = Journal.open(area, home)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        # Directories with equal names may share an undo_dir.
-        if _overlap(real, Path(os.path.realpath(journal.plan.root))):
-            yield journal
-
-
-def find_unfinished(root: str | os.PathLike[str]) -> Iterator[tuple[Path, Phase]]:
-    """Find the undo areas of a directory whose change was interrupted or is running.
-
-    For commands that only read the directory: plans, which may be large, are not read, and an
-    unreadable journal is skipped.
-    """
-    for _, area in list_areas(Path(os.path.realpath(root)), None, AREA_MARK):
-        with suppress(OSError, ValueError, NotAFileError):
-            if (area / PLAN_FILE).exists():
-                phase: Phase = "applying"
-                for event, _, _ in _steps_of(area):
-                    match event:
-                        case "applying" | "applied" | "undoing" | "undone":
-                            phase = event
-                if phase not in _FINISHED:
-                    yield area, phase
-
-
-def list_areas(
-    root: Path, undo_dir: str | os.PathLike[str] | None, mark: str
-) -> Iterator[tuple[Path, Path]]:
-    """Yield the areas with a mark of a directory and of its parent, each with the directory."""
-    for home in (root, root.parent):
-        place = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
-        for path in sorted(place.glob(glob.escape(home.name) + mark + "*")):
-            yield home, path
-
-
-def find_half_removed(
-    root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
-) -> tuple[Path, ...]:
-    """Find undo areas whose removal was interrupted; `remove` accepts these too."""
-    found = list_areas(Path(os.path.realpath(root)), undo_dir, REMOVED_MARK)
-    return tuple(path for _, path in found)
-
-
-def _overlap(one: Path, other: Path) -> bool:
-    """Return whether two roots are equal, or one is a partition directory of the other."""
-    return one == other or one.parent == other or one == other.parent
-
-
-def remove(
-    journal: Journal | str | os.PathLike[str],
-    *,
-    trust_area: bool = False,
-    fs: FileSystem = FileSystem(),
-) -> None:
-    """Delete a finished undo area and the replaced files in it; `undo` is impossible then.
-
-    Refused if the plan was interrupted, if the name is not an undo area's, or if other users than
-    this one and root can have written the area; `trust_area` accepts the last.
-    """
-    area = journal.area if isinstance(journal, Journal) else Path(journal)
-    area = Path(os.path.realpath(area.parent), area.name)
-    if AREA_MARK not in area.name and REMOVED_MARK not in area.name:
-        raise ChangeRefusedError(f"{area} is not named as an undo area is: nothing was removed")
-    # A partly deleted area must not look like one that can be undone.
-    doomed = area.with_name(area.name.replace(AREA_MARK, REMOVED_MARK))
-    if area != doomed and (area.exists() or not doomed.exists()):
-        check_trusted(area, trust_area=trust_area)
-        journal = Journal.open(area)
-        if not journal.is_finished:
-            raise ChangeRefusedError(
-                f"{area} is unfinished ({journal.phase}): resume or undo it first"
-            )
-        fs.rename(area, doomed)
-    else:
-        check_trusted(doomed, trust_area=trust_area)
-    fs.fsync_directory(area.parent)
-    remove_tree(doomed, fs)
-
-
-def remove_tree(doomed: Path, fs: FileSystem) -> None:
-    """Delete a directory tree; symbolic links are removed, not followed."""
-    with opened_directory(doomed) as descriptor:
-        for inner, directories, names, here in os.fwalk(dir_fd=descriptor, topdown=False):
-            for name in names:
-                fs.unlink(doomed / inner / name, dir_fd=here)
-            for name in directories:
-                path = doomed / inner / name
-                (fs.unlink if path.is_symlink() else fs.rmdir)(path, dir_fd=here)
-    fs.rmdir(doomed)

@@ -15,8 +15,8 @@ from kafkastore.changes.plan import (
     Prefix,
     Rebuilt,
 )
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.file_names import parse_segment_file, segment_file_name
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.state.file_names import parse_segment_file, segment_file_name
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.conversion import Conversion, converted
 from kafkastore.segment.log_file import LogFile
@@ -51,7 +51,7 @@ def conversion_of(content: Converted) -> Conversion:
     try:
         codec = None if content.codec is None else Codec[content.codec.upper()]
     except KeyError:
-        raise InvalidPlanError(f"there is no codec {content.codec!r}") from None
+        raise InvalidPlanError(f"unknown codec {content.codec!r}") from None
     return Conversion(codec, content.untimed_ms, content.leader_epoch, content.is_only_epoch)
 
 
@@ -59,7 +59,7 @@ def _rebuilt(path: Path, content: Rebuilt) -> bytes:
     """Rebuild one index from the ``.log`` next to it."""
     name = parse_segment_file(path.name)
     if name is None or name.type_suffix not in (".index", ".timeindex") or name.temporary:
-        raise InvalidPlanError(f"{path} is no index and cannot be rebuilt")
+        raise InvalidPlanError(f"{path} is not an index and can't be rebuilt", path)
     log_path = path.with_name(segment_file_name(name.base_offset, ".log"))
     rebuilt = rebuild_indexes(
         log_path,

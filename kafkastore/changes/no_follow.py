@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.changes.file_state import not_a_file
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 
 # Sufficient to walk through a directory, and allowed if it cannot be listed.
 _PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
@@ -39,8 +40,9 @@ def opened_directory(path: Path) -> Iterator[int]:
                     raise
                 above = Path(*path.parts[: number + 1])
                 raise ChangeRefusedError(
-                    f"{above} is a symbolic link, or not a directory: files are only altered in "
-                    "directories that are really there"
+                    f"{above} is a symbolic link, or not a directory; replace it by the directory",
+                    RefusalReason.NOT_A_DIRECTORY,
+                    above,
                 ) from error
             os.close(descriptor)
             descriptor = inner
@@ -58,8 +60,8 @@ def open_file(path: Path, dir_fd: int) -> int:
         error.filename = os.fspath(path)
         if error.errno != errno.ELOOP:
             raise
-        raise ChangeRefusedError(f"{path} is a symbolic link; move it away") from error
+        raise not_a_file(path) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ChangeRefusedError(f"{path} is not a regular file; move it away")
+        raise not_a_file(path)
     return descriptor

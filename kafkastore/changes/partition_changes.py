@@ -17,13 +17,13 @@ from kafkastore.changes.inspection import (
     ChangeState,
     SpaceNeeded,
     inspect_changes,
-    refuse,
+    raise_refusals,
     space_needed,
 )
 from kafkastore.changes.partition_journals import partition_journal
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.undo_area import KEPT_DIRECTORY
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 from kafkastore.fs import FileSystem
 
 
@@ -70,12 +70,12 @@ def split(
 class InspectedPartition(NamedTuple):
     """The state of each change, before any file is changed.
 
-    `refusals` has a sentence for each file that does not match the plan; `error` is why a file
+    `refusals` has an error for each file that does not match the plan; `error` is why a file
     could not be inspected.
     """
 
     states: dict[str, ChangeState]
-    refusals: tuple[str, ...]
+    refusals: tuple[ChangeRefusedError, ...]
     needed: SpaceNeeded
     error: OSError | None = None
 
@@ -123,8 +123,7 @@ def apply_partition(
             states, refusals = inspect_changes(
                 root, partition.changes, partition.recorded | changed
             )
-            if refusals:
-                refuse(refusals)
+            raise_refusals(refusals)
             # The driver has created these, and flushed their names.
             durable = (area, area / KEPT_DIRECTORY)
             execution = Execution(

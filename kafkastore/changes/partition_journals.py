@@ -27,7 +27,7 @@ from pathlib import Path
 
 from kafkastore.changes.journal import JournalWriter, parse_line
 from kafkastore.changes.undo_area import AREA_MODE, LINES_SUFFIX, PARTS_MARK
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem, kept_from_children
 from kafkastore.segment.small_file import read_own_file
 
@@ -52,14 +52,14 @@ def open_partition_journals(area: Path, fs: FileSystem) -> Iterator[str]:
     try:
         fs.fsync_directory(folder)
         if not _try_lock(lease, fcntl.LOCK_EX, folder / _LEASE):
-            raise ChangeRefusedError(f"another process holds {folder / _LEASE}")
+            raise _in_use_by_job(folder / _LEASE)
         # If directories cannot be locked, another driver may have started at the same time. Each
         # looks for the other while it holds its own lease, so at least one of them finds the
         # other's.
         until = time.monotonic() + _SECONDS_FOR_ANOTHER
         for other in area.glob(f"{PARTS_MARK}*"):
             if other != folder:
-                _wait_for(other / _LEASE, until, "another job is at work there")
+                _wait_for(other / _LEASE, until)
         with kept_from_children(lease):
             yield folder.name
     finally:
@@ -79,26 +79,28 @@ def partition_journal(
     try:
         lease = os.open(folder / _LEASE, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise ChangeRefusedError(_not_seen(folder)) from None
+        raise _folder_missing(folder) from None
     try:
 
         def check_driver() -> None:
             if _try_lock(lease, fcntl.LOCK_SH, folder / _LEASE):
                 fcntl.flock(lease, fcntl.LOCK_UN)
-                raise ChangeRefusedError(f"the driver that made {folder} is gone")
+                raise ChangeRefusedError(
+                    f"the driver that created {folder} has ended", RefusalReason.UNFINISHED, folder
+                )
 
         check_driver()
         try:
             lock = fs.open_append(path)
         except FileNotFoundError:
-            raise ChangeRefusedError(_not_seen(folder)) from None
+            raise _folder_missing(folder) from None
         try:
             while not _try_lock(lock, fcntl.LOCK_EX, path):
                 check_driver()
                 time.sleep(_SECONDS_BETWEEN_TRIES)
             # The folder may have been closed before the lock: then nobody reads this journal.
             if not _is_still(path, lock):
-                raise ChangeRefusedError(_not_seen(folder))
+                raise _folder_missing(folder)
             with JournalWriter(path, fs) as writer:
                 yield writer, frozenset(_changed(path)), check_driver
         finally:
@@ -121,14 +123,14 @@ def close_partition_journals(
     until = time.monotonic() + patience
     for number, folder in enumerate(folders):
         if not folder.name.endswith(_CLOSED_SUFFIX):
-            _wait_for(folder / _LEASE, until, "another job is at work there")
+            _wait_for(folder / _LEASE, until)
             folders[number] = folder.with_name(folder.name + _CLOSED_SUFFIX)
             fs.rename(folder, folders[number])
             fs.fsync_directory(area)
     changed: list[str] = []
     for folder in folders:
         for path in sorted(folder.glob(f"*{LINES_SUFFIX}")):
-            _wait_for(path, until, "a task of an interrupted job is still at work on its files")
+            _wait_for(path, until)
             changed += _changed(path)
     if changed:
         with JournalWriter.of(area, fs) as writer:
@@ -146,14 +148,14 @@ def _changed(path: Path) -> list[str]:
     return [changed for event, changed, _ in lines if event == "changed"]
 
 
-def _wait_for(path: Path, until: float, otherwise: str) -> None:
+def _wait_for(path: Path, until: float) -> None:
     """Wait until no process holds a file's lock; a missing file is not locked."""
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             while not _try_lock(descriptor, fcntl.LOCK_EX, path):
                 if time.monotonic() > until:
-                    raise ChangeRefusedError(f"{path} is held: {otherwise}; try again later")
+                    raise _in_use_by_job(path)
                 time.sleep(_SECONDS_BETWEEN_TRIES)
         finally:
             os.close(descriptor)
@@ -169,8 +171,10 @@ def _try_lock(descriptor: int, kind: int, path: Path) -> bool:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
             raise
         raise ChangeRefusedError(
-            f"{path} can't be locked, and without locks a job is not safe on several machines: "
-            "do it in one process"
+            f"{path} can't be locked: several processes can't change files there safely; use "
+            "threads of one process",
+            RefusalReason.UNSUPPORTED,
+            path,
         ) from error
     return True
 
@@ -183,8 +187,18 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _not_seen(folder: Path) -> str:
-    return (
-        f"{folder} is not there on {platform.node()}: the job has ended, or this machine does not "
-        "see the driver's storage"
+def _in_use_by_job(path: Path) -> ChangeRefusedError:
+    return ChangeRefusedError(
+        f"another job, or a task of an interrupted job, still holds {path}; try again later",
+        RefusalReason.OTHER_JOB,
+        path,
+    )
+
+
+def _folder_missing(folder: Path) -> ChangeRefusedError:
+    return ChangeRefusedError(
+        f"{folder} does not exist on {platform.node()}: the job has ended, or this machine does "
+        "not have access to the driver's storage",
+        RefusalReason.NOT_A_DIRECTORY,
+        folder,
     )

@@ -9,20 +9,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from os import PathLike
 from pathlib import PurePosixPath
 from typing import Any
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkastore.changes.file_state import PERMISSIONS, FileState
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats import file_names
-from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
-from kafkastore.formats.json_text import parse_json
+from kafkastore.formats.primitives.json_text import parse_json
+from kafkastore.formats.state import file_names
+from kafkastore.formats.state.file_names import InvalidNameError, parse_partition_directory
 from kafkastore.paths import is_url
 
 PLAN_FORMAT = 1
@@ -47,7 +49,22 @@ _SMALL_FILES_OF_A_PARTITION = frozenset(
 
 
 class InvalidPlanError(KafkaStoreError, ValueError):
-    """A plan that contradicts itself, has paths outside its root, or cannot be read."""
+    """A plan that contradicts itself, has paths outside its root, or cannot be read.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong.
+    path : path-like, optional
+        The file of the plan, or the plan itself, that has the problem.
+    """
+
+    def __init__(self, problem: str, path: str | PathLike[str] | None = None) -> None:
+        super().__init__(problem, path)
+        self.problem, self.path = problem, path
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,25 +160,33 @@ class FileChange:
         for state in (self.before, self.after):
             if state is not None and state.mode & ~PERMISSIONS:
                 raise InvalidPlanError(
-                    f"{self.path} must have a mode of permission bits only, got {state.mode:#o}"
+                    f"{self.path} must have a mode of permission bits only, got {state.mode:#o}",
+                    self.path,
                 )
         if (self.after is None) != (self.content is None):
             raise InvalidPlanError(
-                f"the change of {self.path} must have both an outcome and content, or neither"
+                f"the change of {self.path} must have both a new state and content, or neither",
+                self.path,
             )
         if self.before is None and self.after is None:
-            raise InvalidPlanError(f"the change of {self.path} changes nothing")
+            raise InvalidPlanError(f"the change of {self.path} changes nothing", self.path)
         if isinstance(self.content, Prefix) and (
             self.before is None or not 0 <= self.content.length <= self.before.size
         ):
-            raise InvalidPlanError(f"{self.path} cannot be cut to {self.content.length} bytes")
+            raise InvalidPlanError(
+                f"{self.path} can't be truncated to {self.content.length} bytes", self.path
+            )
         if isinstance(self.content, ByteRange):
             _check_path(self.content.source)
             if "/" in self.content.source:
-                raise InvalidPlanError(f"{self.content.source} is not next to {self.path}")
+                raise InvalidPlanError(
+                    f"{self.content.source} is not next to {self.path}", self.path
+                )
             if not 0 <= self.content.start <= self.content.end:
                 raise InvalidPlanError(
-                    f"{self.path} can't be made of bytes {self.content.start} to {self.content.end}"
+                    f"{self.path} can't be made of bytes {self.content.start} to "
+                    f"{self.content.end}",
+                    self.path,
                 )
 
     def __str__(self) -> str:
@@ -209,11 +234,12 @@ class Plan:
         for change in self.changes:
             change.check()
             if change.path in seen:
-                raise InvalidPlanError(f"{change.path} is changed twice by one plan")
+                raise InvalidPlanError(f"{change.path} is changed twice by one plan", change.path)
             if ("/" in change.path) == self.is_of_partition:
                 raise InvalidPlanError(
                     f"{change.path} is changed by a plan that changes {self.changes[0].path} too: "
-                    "the root must be a log directory, or a partition directory"
+                    "the root must be a log directory, or a partition directory",
+                    change.path,
                 )
             seen.add(change.path)
 
@@ -341,7 +367,7 @@ def _check_path(path: str) -> None:
         name in _SMALL_FILES_OF_A_PARTITION or _FILE_OF_A_PARTITION.fullmatch(name) is not None
     )
     if not is_named or len(directories) > 1 or not all(map(is_partition_name, directories)):
-        raise InvalidPlanError(f"{path!r} is no file of a partition directory")
+        raise InvalidPlanError(f"{path!r} is not a file of a partition directory", path)
 
 
 @lru_cache(maxsize=1024)
@@ -468,7 +494,13 @@ def _count(value: object, least: int = 0, most: int = INT64_MAX) -> int:
 
 
 def _text(value: object) -> str:
-    """Return a string from JSON; refuse anything else."""
+    """Return a string from JSON; refuse anything else, and text that no file name can have."""
     if not isinstance(value, str):
         raise InvalidPlanError(f"{value!r} is not a string")
+    try:
+        os.fsencode(value)  # JSON can have surrogates
+    except UnicodeEncodeError as error:
+        raise InvalidPlanError(f"{value!r} must be valid Unicode") from error
+    if "\0" in value:
+        raise InvalidPlanError(f"{value!r} must not have null characters")
     return value

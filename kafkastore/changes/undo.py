@@ -24,14 +24,14 @@ from kafkastore.changes.execution import (
     run_partitions,
 )
 from kafkastore.changes.file_state import FileState, read_state
-from kafkastore.changes.inspection import check_directory, refuse
+from kafkastore.changes.inspection import check_directory, raise_refusals
 from kafkastore.changes.journal import Journal, JournalWriter, open_trusted
 from kafkastore.changes.no_follow import open_file, opened_directory
 from kafkastore.changes.partition_journals import close_partition_journals
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, kept_in
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
 
 
@@ -195,13 +195,19 @@ def _inspect_all(
             check_directory(root, change, directories)
             state = states[change.path] = _inspect(journal, root, change)
         except ChangeRefusedError as error:
-            refusals.append(str(error))
+            refusals.append(error)
             states[change.path] = UndoState.CHANGED_SINCE
             continue
         if state is UndoState.CHANGED_SINCE and not leave_changed:
-            refusals.append(f"{change.path} was changed after the plan was applied")
-    if refusals and not leave_changed:
-        refuse(refusals)
+            refusals.append(
+                ChangeRefusedError(
+                    f"{change.path} was changed after the plan was applied",
+                    RefusalReason.CHANGED,
+                    root / change.path,
+                )
+            )
+    if not leave_changed:
+        raise_refusals(refusals)
     return states
 
 
@@ -217,7 +223,11 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
     is_recorded = change.path in journal.changed
     path = root / change.path
     if not path.parent.is_dir():
-        raise ChangeRefusedError(f"{change.path} can't be put back: {path.parent} is gone")
+        raise ChangeRefusedError(
+            f"{change.path} can't be restored: {path.parent} is missing",
+            RefusalReason.NOT_A_DIRECTORY,
+            path.parent,
+        )
     state = read_state(path)
     is_as_before = state is None if change.before is None else change.before.same_file(state)
     if is_as_before:
@@ -234,7 +244,9 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
         return UndoState.RESTORE
     if not is_recorded:
         return UndoState.NOT_OURS
-    raise ChangeRefusedError(f"{kept} is missing or no longer what was kept there")
+    raise ChangeRefusedError(
+        f"{kept}, the replaced file, is missing or damaged", RefusalReason.KEPT_FILE_LOST, kept
+    )
 
 
 def _undo(execution: Execution, change: FileChange, state: UndoState) -> None:

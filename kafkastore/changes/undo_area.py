@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan, is_partition_name
-from kafkastore.errors import ChangeRefusedError, NoUndoPlaceError
+from kafkastore.errors import ChangeRefusedError, NoUndoPlaceError, RefusalReason
 from kafkastore.log.log_dir import MARKS
 from kafkastore.store.log_store import is_partition_directory
 
@@ -73,8 +73,10 @@ def root_of(plan: Plan, area: Path, named: Path | None) -> Path:
     name, _, _ = area.name.rpartition(AREA_MARK)
     if Path(os.path.realpath(area.parent)) / name != home:
         raise ChangeRefusedError(
-            f"{area} does not lie next to {home}, which its plan names: name the log directory "
-            "that is meant (--root)"
+            f"{area} is not next to {home}, the log directory in its plan; name the log directory "
+            "(--root)",
+            RefusalReason.UNKNOWN_AREA,
+            area,
         )
     return said
 
@@ -116,18 +118,23 @@ def check_own(
     is_as_made = stat.S_ISDIR if is_directory else stat.S_ISREG
     if not is_as_made(status.st_mode):
         kind = "directory" if is_directory else "regular file"
-        raise ChangeRefusedError(f"{path} must be a {kind} in an undo area; nothing was done")
+        wrong = RefusalReason.NOT_A_DIRECTORY if is_directory else RefusalReason.NOT_A_FILE
+        raise ChangeRefusedError(
+            f"{path} must be a {kind} in an undo area; nothing was done", wrong, path
+        )
     if trust_area:
         return
     if status.st_uid not in (0, os.geteuid()):
         why = f"belongs to user {status.st_uid}"
     elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        why = f"may be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
+        why = f"is writable for others (mode {stat.S_IMODE(status.st_mode):04o})"
     else:
         return
     raise ChangeRefusedError(
-        f"{path} {why}, so that others may have written what is to be done; look at it, then add "
-        "--trust-area (trust_area=True), or run as that user"
+        f"{path} {why}, so that others may have written the plan or the replaced files; inspect "
+        "it, then add --trust-area (trust_area=True), or run as that user",
+        RefusalReason.UNTRUSTED_AREA,
+        path,
     )
 
 
@@ -139,17 +146,23 @@ def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
     home, parent = log_dirs_root(plan), area.parent
     if not parent.is_dir():
         raise ChangeRefusedError(
-            f"{parent} is no directory: name another place for what is replaced"
+            f"undo_dir must be a directory, got {parent}", RefusalReason.NOT_A_DIRECTORY, parent
         )
     if parent == home or home in parent.parents:
         raise ChangeRefusedError(
-            f"{parent} lies in {home}: a broker would not start with an unknown directory in it"
+            f"undo_dir must not be in the log directory {home}, got {parent}: a broker does not "
+            "start with an unknown directory in it",
+            RefusalReason.UNSUITABLE_PLACE,
+            parent,
         )
     marks = [mark for mark in MARKS if (parent / mark).exists()]
     if marks:
         raise ChangeRefusedError(
-            f"{parent} looks like a log.dirs root ({marks[0]}): "
-            "name another place for what is replaced"
+            f"undo_dir must not be a log.dirs root, got {parent} with {marks[0]}",
+            RefusalReason.UNSUITABLE_PLACE,
+            parent,
         )
     if not chosen and os.stat(parent).st_dev != os.stat(plan.root).st_dev:
-        raise NoUndoPlaceError(f"{home} is a mount point, and {parent} another file system")
+        raise NoUndoPlaceError(
+            f"{home} is a mount point, and {parent} is on another file system"
+        )

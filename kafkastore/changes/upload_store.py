@@ -19,13 +19,20 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.changes.copy_store import check_unchanged, files_of
+from kafkastore.changes.copy_file import changed_during_copy
+from kafkastore.changes.copy_store import check_unchanged, files_of, not_empty, overlapping
 from kafkastore.changes.directory_lock import check_no_broker
+from kafkastore.changes.inspection import changed_since_plan
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import Content, Plan, Prefix
 from kafkastore.changes.runner import Progress, Runner
-from kafkastore.errors import ChangeRefusedError, RemoteObjectChangedError, RemoteStoreError
-from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.errors import (
+    ChangeRefusedError,
+    RefusalReason,
+    RemoteObjectChangedError,
+    RemoteStoreError,
+)
+from kafkastore.log.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import is_url, list_again, open_path, to_path
 from kafkastore.remote.new_store import NewStore
 from kafkastore.remote.stores import COPYING, RemoteObject
@@ -34,8 +41,8 @@ from kafkastore.remote.tree import object_at
 #: Uploads wait for the network, not for a core.
 THREADS = 8
 #: The limits of one call; a larger file is alone in its call.
-PIECE_FILES = 100
-PIECE_BYTES = 256 << 20
+BATCH_FILES = 100
+BATCH_BYTES = 256 << 20
 
 
 class UploadedStore(NamedTuple):
@@ -50,7 +57,7 @@ class UploadedStore(NamedTuple):
     empty: tuple[str, ...]
 
 
-class _File(NamedTuple):
+class _NewObject(NamedTuple):
     """One object to create: relative path, content, size in bytes, and identity of the content."""
 
     path: str
@@ -64,7 +71,7 @@ class _File(NamedTuple):
         return os.path.dirname(self.path)
 
 
-class Piece(NamedTuple):
+class UploadBatch(NamedTuple):
     """Files of one directory of the source, uploaded by one call.
 
     `directory` is relative to the source `root`; `url` is the copy.
@@ -73,7 +80,7 @@ class Piece(NamedTuple):
     root: str
     directory: str
     url: str
-    files: tuple[_File, ...]
+    files: tuple[_NewObject, ...]
 
     @property
     def bytes(self) -> int:
@@ -93,10 +100,10 @@ def unfinished_at(url: str) -> bool:
         return False
 
 
-def _by_threads(pieces: Sequence[Piece], source: Path) -> SideBySide[Piece, int]:
-    stop = Stop()
+def _by_threads(batches: Sequence[UploadBatch], source: Path) -> ParallelMap[UploadBatch, int]:
+    stop = StopFlag()
     work = partial(upload, source=source, is_wanted=lambda: not stop.is_set)
-    return SideBySide(work, pieces, THREADS, "upload", stop=stop)
+    return ParallelMap(work, batches, THREADS, "upload", stop=stop)
 
 
 def upload_store(
@@ -120,15 +127,15 @@ def upload_store(
     identity = _identity(files)
     known = _begin(new, identity)
     missing = [each for each in files if known.get(each.path) != each.size]
-    pieces = [*_pieces(source, new.url, missing)]
+    batches = [*_batches(source, new.url, missing)]
     with (
-        _by_threads(pieces, source)
+        _by_threads(batches, source)
         if runner is None
-        else nullcontext(runner(upload, pieces, weigh=attrgetter("bytes")))
+        else nullcontext(runner(upload, batches, weigh=attrgetter("bytes")))
     ) as uploaded:
         done = len(files) - len(missing)
-        for piece, _ in zip(pieces, uploaded, strict=True):
-            done += len(piece.files)
+        for batch, _ in zip(batches, uploaded, strict=True):
+            done += len(batch.files)
             if progress is not None:
                 progress(done, len(files))
     list_again(source)
@@ -138,7 +145,11 @@ def upload_store(
     mark = there.pop(COPYING, None)
     sizes = {path: each.size for path, each in there.items()}
     if sizes != {each.path: each.size for each in files}:
-        raise ChangeRefusedError(f"somebody else writes to {new.url}: name another place")
+        raise ChangeRefusedError(
+            f"another process writes to {new.url}; name another destination",
+            RefusalReason.CHANGED,
+            new.url,
+        )
     if mark is not None:
         _finish(new, mark, identity)
     empty = tuple(_empty_directories(listing))
@@ -153,31 +164,31 @@ def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterato
 
 
 def upload(
-    piece: Piece, source: Path | None = None, is_wanted: Callable[[], bool] = lambda: True
+    batch: UploadBatch, source: Path | None = None, is_wanted: Callable[[], bool] = lambda: True
 ) -> int:
-    """Upload the files of a piece; return their total size in bytes.
+    """Upload the files of a batch; return their total size in bytes.
 
-    Without a listed `source`, as in another process, it lists the piece's directory.
+    Without a listed `source`, as in another process, it lists the batch's directory.
     """
     if source is None:
         directory = open_path(
-            os.path.join(piece.root, piece.directory), with_all_below=piece.directory != ""
+            os.path.join(batch.root, batch.directory), with_all_below=batch.directory != ""
         )
     else:
-        directory = source / piece.directory
-    new = NewStore(piece.url)
-    for file in piece.files:
+        directory = source / batch.directory
+    new = NewStore(batch.url)
+    for file in batch.files:
         path = directory / os.path.basename(file.path)
         remote = object_at(path) if file.sha256 is None else None
         if remote is None or not new.copy(file.path, remote):
             new.put(file.path, _checked(path, file, is_wanted), file.size)
         elif not is_wanted():
             raise _NotWantedError
-    return piece.bytes
+    return batch.bytes
 
 
 def _checked(
-    path: Path, file: _File, is_wanted: Callable[[], bool]
+    path: Path, file: _NewObject, is_wanted: Callable[[], bool]
 ) -> Iterator[bytes | memoryview]:
     """Yield a file's bytes; raise at the end if they are not as planned."""
     digest, size = hashlib.sha256(), 0
@@ -189,7 +200,7 @@ def _checked(
         size += len(chunk)
         yield chunk
     if size != file.size or file.sha256 not in (None, digest.hexdigest()):
-        raise ChangeRefusedError(f"{path} changed while it was copied")
+        raise changed_during_copy(path)
 
 
 def check_place(source: str | os.PathLike[str], url: str) -> None:
@@ -204,22 +215,20 @@ def _place(source: Path, url: str) -> NewStore:
     if is_url(given):
         old = NewStore(given)
         if new.contains(old) or old.contains(new):
-            raise ChangeRefusedError(
-                f"{given} cannot be copied to {new.url}: one contains the other"
-            )
+            raise overlapping(given, new.url)
     return new
 
 
 def _there(new: NewStore) -> dict[str, RemoteObject]:
     there = new.there()
     if there and COPYING not in there:
-        raise ChangeRefusedError(f"{new.url} exists and is not empty")
+        raise not_empty(new.url)
     return there
 
 
 def _files(
     plan: Plan, listing: Sequence[tuple[str, os.stat_result]]
-) -> Iterator[_File]:
+) -> Iterator[_NewObject]:
     """Yield the files of the copy; refuse a plan for another state of the source."""
     there = {
         path: (status.st_size, status.st_mtime_ns)
@@ -234,23 +243,27 @@ def _files(
             *((each.path, (each.size, each.mtime_ns)) for each in change.relies_on),
         ):
             if there.get(path) != planned:
-                raise ChangeRefusedError(
-                    f"{os.path.join(plan.root, path)} changed since the plan was made"
-                )
+                raise changed_since_plan(os.path.join(plan.root, path))
     if COPYING in there:
-        raise ChangeRefusedError(f"{plan.root} is an unfinished copy: {COPYING} lies in it")
+        raise ChangeRefusedError(
+            f"{plan.root} is an unfinished copy: it contains {COPYING}",
+            RefusalReason.UNFINISHED,
+            plan.root,
+        )
     for path in sorted(there.keys() | changes.keys()):
         if _is_unfit(path):
             raise ChangeRefusedError(
-                f"{os.path.join(plan.root, path)!r} can't be an object's name: rename it"
+                f"{os.path.join(plan.root, path)!r} can't be an object's name: rename it",
+                RefusalReason.UNSUPPORTED,
+                path,
             )
         size, mtime_ns = there.get(path, (0, 0))
         change_here = changes.get(path)
         if change_here is None:
-            yield _File(path, Prefix(size), size, None, mtime_ns)
+            yield _NewObject(path, Prefix(size), size, None, mtime_ns)
         elif change_here.after is not None and change_here.content is not None:
             after = change_here.after
-            yield _File(path, change_here.content, after.size, after.sha256, mtime_ns)
+            yield _NewObject(path, change_here.content, after.size, after.sha256, mtime_ns)
 
 
 def _is_unfit(path: str) -> bool:
@@ -258,7 +271,7 @@ def _is_unfit(path: str) -> bool:
     return "?versionId=" in path or path != path.encode(errors="replace").decode()
 
 
-def _identity(files: Iterable[_File]) -> bytes:
+def _identity(files: Iterable[_NewObject]) -> bytes:
     """Return the bytes that identify this copy."""
     digest = hashlib.sha256()
     for each in files:
@@ -292,21 +305,23 @@ def _finish(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
 def _check_mark(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
     if mark.size != len(identity) or mark.read(0, mark.size) != identity:
         raise ChangeRefusedError(
-            f"{new.url} holds an unfinished copy of something else, or of an earlier state: remove "
-            "it, or name another place"
+            f"{new.url} has an unfinished copy of another directory, or of an earlier state; "
+            "remove it, or name another destination",
+            RefusalReason.UNFINISHED,
+            new.url,
         )
 
 
-def _pieces(source: Path, url: str, files: Iterable[_File]) -> Iterator[Piece]:
+def _batches(source: Path, url: str, files: Iterable[_NewObject]) -> Iterator[UploadBatch]:
     """Group files by directory, up to a number of files and bytes."""
     by_directory = sorted(files, key=lambda each: (each.directory, each.path))
     for directory, group in groupby(by_directory, lambda each: each.directory):
-        piece: list[_File] = []
+        batch: list[_NewObject] = []
         size = 0
         for file in group:
-            if len(piece) == PIECE_FILES or (piece and size + file.size > PIECE_BYTES):
-                yield Piece(str(source), directory, url, tuple(piece))
-                piece, size = [], 0
-            piece.append(file)
+            if len(batch) == BATCH_FILES or (batch and size + file.size > BATCH_BYTES):
+                yield UploadBatch(str(source), directory, url, tuple(batch))
+                batch, size = [], 0
+            batch.append(file)
             size += file.size
-        yield Piece(str(source), directory, url, tuple(piece))
+        yield UploadBatch(str(source), directory, url, tuple(batch))

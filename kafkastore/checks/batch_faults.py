@@ -1,103 +1,90 @@
-"""The severity, text and remedy of each fault of a batch."""
+"""The finding, text and remedy of each fault of a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkastore.checks.findings import Finding, Severity, command
-from kafkastore.formats.batch_sequence import BatchFault
+from kafkastore.checks.findings import Finding, FindingKind, command
+from kafkastore.formats.records.batch_sequence import BatchFault
 from kafkastore.segment.log_segment import LogSegment
 
-_REPAIR = "repair --like keep"
+_REPAIR = "repair --on-corrupt skip"
 _NO_RETENTION = (
-    "set the topic's retention.ms to -1 before a broker starts here; produce the records anew with "
-    "timestamps in milliseconds"
+    "set the topic's retention.ms to -1 before a broker starts here; produce the records again "
+    "with timestamps in milliseconds"
 )
-_PRODUCED_ANEW = "no command mends it: the records have to be produced anew"
-_TRUE_EPOCH = (
-    "no command mends it: the epoch lies outside the checksum, and the true one is in the leader "
-    "epoch checkpoint"
+_WRITTEN_SO = "no command repairs it: the batch was written with this value"
+_PRODUCE_AGAIN = "no command repairs it; produce the records again"
+TRUE_EPOCH_REMEDY = (
+    "no command repairs it: the checksum does not cover the epoch; the leader epoch checkpoint has "
+    "the right one"
 )
-_NO_LOOKUP = "lookups by time do not find the records where they belong"
 
 
 class _Meaning(NamedTuple):
-    """The severity, texts and remedy of a fault; texts have fields of `BatchFault`."""
+    """The kind, text and remedy of a fault; the text has fields of `BatchFault`."""
 
-    severity: Severity
+    kind: FindingKind
     what: str
-    consequence: str
     remedy: str = _REPAIR
 
 
 _MEANINGS = {
     "out-of-order": _Meaning(
-        Severity.DATA_LOSS_RISK,
+        FindingKind.OUT_OF_ORDER_OFFSETS,
         "does not follow offset {value} in a segment of {base_offset} to {end_offset}",
-        "a broker that recovers this segment may empty it",
     ),
     "outside-segment": _Meaning(
-        Severity.DATA_LOSS_RISK,
-        "and begins with {value} does not belong in a segment of {base_offset} to {end_offset}",
-        "a broker that recovers this segment may empty it",
+        FindingKind.BATCH_OUTSIDE_SEGMENT,
+        "and begins with {value} is outside its segment of {base_offset} to {end_offset}",
     ),
     "bad-count": _Meaning(
-        Severity.WRONG_ANSWERS,
-        "has a count of {value} records, which its offsets or its size contradict",
-        "consumers fail at this batch",
-        "no command mends it: the batch was written so",
+        FindingKind.WRONG_RECORD_COUNT,
+        "has the record count {value}, which does not match its offsets or its size",
+        _WRITTEN_SO,
     ),
     "unknown-codec": _Meaning(
-        Severity.WRONG_ANSWERS,
+        FindingKind.UNKNOWN_COMPRESSION_TYPE,
         "has the unknown compression type {value}",
-        "consumers fail at this batch",
-        "no command mends it: the batch was written so",
+        _WRITTEN_SO,
     ),
     "unknown-attributes": _Meaning(
-        Severity.STYLE,
+        FindingKind.UNKNOWN_ATTRIBUTES,
         "has attributes {value:#x} with bits that no known version uses",
-        "readers pass over them",
-        "none is needed",
+        "none needed",
     ),
     "epoch-went-back": _Meaning(
-        Severity.WRONG_ANSWERS,
-        "has leader epoch {value}, less than a batch before it",
-        "followers that compare leader epochs may cut at the wrong offset",
-        _TRUE_EPOCH,
+        FindingKind.DECREASING_LEADER_EPOCH,
+        "has leader epoch {value}, smaller than that of an earlier batch",
+        TRUE_EPOCH_REMEDY,
     ),
     "negative-epoch": _Meaning(
-        Severity.WRONG_ANSWERS,
-        "has leader epoch {value}, which none can be",
-        "followers that compare leader epochs may cut at the wrong offset",
-        _TRUE_EPOCH,
+        FindingKind.NEGATIVE_LEADER_EPOCH,
+        "has the negative leader epoch {value}",
+        TRUE_EPOCH_REMEDY,
     ),
     "seconds": _Meaning(
-        Severity.DATA_LOSS_RISK,
+        FindingKind.TIMESTAMP_IN_SECONDS,
         "has timestamp {value}, which looks like seconds: as milliseconds it is in the 1970s",
-        f"{_NO_LOOKUP}, and retention by time deletes them at once",
         _NO_RETENTION,
     ),
     "microseconds": _Meaning(
-        Severity.WRONG_ANSWERS,
+        FindingKind.TIMESTAMP_IN_MICROSECONDS,
         "has timestamp {value}, which looks like microseconds: as milliseconds it is in the far "
         "future",
-        f"{_NO_LOOKUP}, and retention by time never deletes this segment and those behind it",
-        _PRODUCED_ANEW,
+        _PRODUCE_AGAIN,
     ),
     "nanoseconds": _Meaning(
-        Severity.WRONG_ANSWERS,
+        FindingKind.TIMESTAMP_IN_NANOSECONDS,
         "has timestamp {value}, which looks like nanoseconds: as milliseconds it is in the far "
         "future",
-        f"{_NO_LOOKUP}, and retention by time never deletes this segment and those behind it",
-        _PRODUCED_ANEW,
+        _PRODUCE_AGAIN,
     ),
     "negative-time": _Meaning(
-        Severity.STYLE,
+        FindingKind.NEGATIVE_TIMESTAMP,
         "has the negative timestamp {value}",
-        "no lookup by time finds its records, and a broker dates a segment of such by its "
-        "modification time",
-        "none is needed if that is meant",
+        "none needed if this is intended",
     ),
 }
 
@@ -111,15 +98,14 @@ def findings_of_faults(faults: list[BatchFault], segment: LogSegment) -> Iterato
             base_offset=segment.base_offset,
             end_offset=segment.next_base_offset,
         )
-        others = f"; so it is with {fault.batch_count - 1:,} more" if fault.batch_count > 1 else ""
+        count = fault.batch_count - 1
+        others = f"; {count:,} more {'batches have' if count > 1 else 'batch has'} this fault"
+        others = others if count else ""
         remedy = meaning.remedy
         if remedy == _REPAIR:
             remedy = command(remedy, segment.directory)
         yield Finding(
-            meaning.severity,
-            segment.log_path,
-            fault.position,
+            meaning.kind, segment.log_path, fault.position,
             f"the batch that ends with offset {fault.last_offset} {what}{others}",
-            meaning.consequence,
             remedy,
         )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkastore.checks.findings import Finding, Severity
-from kafkastore.formats.file_names import (
+from kafkastore.checks.findings import Finding, FindingKind
+from kafkastore.formats.state.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -17,7 +17,7 @@ from kafkastore.formats.file_names import (
 from kafkastore.log.log_dir import LogDir
 from kafkastore.store.partition_log import PartitionLog
 
-_NONE_NEEDED = "none is needed; where the last segments are lost, look for them first"
+_NONE_NEEDED = "none needed; if the last segments are lost, look for them first"
 
 
 def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
@@ -31,34 +31,25 @@ def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
     start = _offset(log.log_dir, LOG_START_OFFSET_CHECKPOINT, partition)
     if start is not None and log_end_offset < start:
         yield Finding(
-            Severity.DATA_LOSS_RISK,
-            log.path,
-            None,
+            FindingKind.LOG_END_BELOW_LOG_START, log.path, None,
             f"the log ends at {log_end_offset}, below its start {start} in "
             f"{LOG_START_OFFSET_CHECKPOINT}",
-            "a broker from 2.3 on deletes all its segments when it starts",
-            f"look for lost segments; else take the line of {partition} out of "
+            f"look for lost segments; if there are none, remove the line of {partition} from "
             f"{LOG_START_OFFSET_CHECKPOINT} before a broker starts",
         )
     recovery_point = _offset(log.log_dir, RECOVERY_POINT_CHECKPOINT, partition)
     if recovery_point is not None and log.is_clean and recovery_point < log_end_offset:
         # Every version flushes a log to its end at a clean shutdown.
         yield Finding(
-            Severity.WRONG_ANSWERS,
-            log.path,
-            None,
-            f"the log was closed at offset {recovery_point}, by {RECOVERY_POINT_CHECKPOINT}, and "
-            f"ends at {log_end_offset} now",
-            "the offset of its last batch is damaged, or batches were added since",
+            FindingKind.LOG_END_AFTER_CLEAN_SHUTDOWN, log.path, None,
+            f"the log was closed at offset {recovery_point} according to "
+            f"{RECOVERY_POINT_CHECKPOINT}, and now ends at {log_end_offset}",
             "compare its last batch with that of a replica (kafkastore dump)",
         )
     elif recovery_point is not None and recovery_point > log_end_offset:
         yield Finding(
-            Severity.STYLE,
-            log.path,
-            None,
-            f"the recovery point {recovery_point} lies behind the log's end {log_end_offset}",
-            "records that were flushed are not here, or the log was cut: a broker lowers it",
+            FindingKind.RECOVERY_POINT_BEYOND_LOG_END, log.path, None,
+            f"the recovery point {recovery_point} is beyond the log end offset {log_end_offset}",
             _NONE_NEEDED,
         )
     high_watermark = _offset(log.log_dir, HIGH_WATERMARK_CHECKPOINT, partition)
@@ -66,22 +57,15 @@ def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
         return
     if high_watermark > log_end_offset:
         yield Finding(
-            Severity.STYLE,
-            log.path,
-            None,
-            f"the high watermark {high_watermark} lies behind the log's end {log_end_offset}",
-            "records that were replicated are not here, or the log was cut: a broker lowers it",
+            FindingKind.HIGH_WATERMARK_BEYOND_LOG_END, log.path, None,
+            f"the high watermark {high_watermark} is beyond the log end offset {log_end_offset}",
             _NONE_NEEDED,
         )
     elif high_watermark < log.log_start_offset:
         yield Finding(
-            Severity.STYLE,
-            log.path,
-            None,
-            f"the high watermark {high_watermark} lies before the log's start "
+            FindingKind.HIGH_WATERMARK_BELOW_LOG_START, log.path, None,
+            f"the high watermark {high_watermark} is below the log start offset "
             f"{log.log_start_offset}",
-            "a broker raises it",
-            "none is needed",
         )
 
 

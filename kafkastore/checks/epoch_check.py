@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kafkastore.checks.findings import Finding, Severity, command
+from kafkastore.checks.findings import Finding, FindingKind, command
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
-from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
-from kafkastore.formats.file_names import LEADER_EPOCH_CHECKPOINT
-from kafkastore.formats.java_text import lines_with_positions
-from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.formats.primitives.java_text import lines_with_positions
+from kafkastore.formats.state.checkpoints import EpochStart, parse_leader_epoch_checkpoint
+from kafkastore.formats.state.file_names import LEADER_EPOCH_CHECKPOINT
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.partition_log import PartitionLog
@@ -30,7 +30,7 @@ class EpochCheck:
         self._path = log.path / LEADER_EPOCH_CHECKPOINT
         self._entries: tuple[EpochStart, ...] = ()
         self._line_positions: list[int] = []
-        self._is_told = False
+        self._has_finding = False
         self._unknown: tuple[int, int] | None = None
 
     def read(self) -> Iterator[Finding]:
@@ -39,14 +39,10 @@ class EpochCheck:
             data = read_if_there(self._path, CorruptCheckpointError)
             entries = () if data is None else parse_leader_epoch_checkpoint(data)
         except CorruptCheckpointError as error:
-            self._is_told = True
+            self._has_finding = True
             yield Finding(
-                Severity.WRONG_ANSWERS,
-                self._path,
-                error.position,
-                error.reason,
-                "a broker gives up the log directory, or does not start",
-                command("repair", self._log.path),
+                FindingKind.CORRUPT_LEADER_EPOCH_CHECKPOINT, self._path, error.position,
+                error.reason, command("repair", self._log.path),
             )
             return
         lines = [position for position, _ in lines_with_positions(data or b"")]
@@ -67,7 +63,7 @@ class EpochCheck:
 
         `epochs` are pairs of an epoch and its first offset in the segment, both ascending.
         """
-        if self._is_told or not self._entries:
+        if self._has_finding or not self._entries:
             return
         known = LeaderEpochs(self._entries)
         starts = {entry.epoch: (slot, entry) for slot, entry in enumerate(known.entries)}
@@ -86,7 +82,7 @@ class EpochCheck:
                     f"offset {first_offset} is in epoch {here}, its batch in "
                     f"{segment.log_path.name} has epoch {epoch}",
                 )
-            if self._is_told:
+            if self._has_finding:
                 return
 
     def _batch_before(
@@ -113,40 +109,29 @@ class EpochCheck:
 
     def end(self, log_end_offset: int, *, has_epochs: bool) -> Iterator[Finding]:
         """Compare with the log end offset; `has_epochs`: at least one batch has an epoch."""
-        if self._is_told:
+        if self._has_finding:
             return
         if not self._entries and has_epochs:
             yield Finding(
-                Severity.STYLE,
-                self._path,
-                None,
-                "no leader epochs are kept, although batches have them",
-                "replicas of this log cut theirs at their high watermarks",
-                "none is needed: a broker begins anew with its next epoch",
+                FindingKind.NO_LEADER_EPOCHS, self._path, None,
+                "the checkpoint has no leader epochs, although batches have them",
+                "none needed: a broker adds its next epoch",
             )
         if self._unknown is not None:
             epoch, offset = self._unknown
             yield Finding(
-                Severity.STYLE,
-                self._path,
-                self._position(0),
-                f"leader epoch {epoch}, of offset {offset} on, is not kept, although batches have "
+                FindingKind.MISSING_LEADER_EPOCH, self._path, self._position(0),
+                f"leader epoch {epoch} is missing, although batches from offset {offset} on have "
                 "it",
-                "replicas that ask for it cut their logs at their high watermarks",
-                "none is needed",
             )
         beyond = [slot for slot, each in enumerate(self._entries) if
                   each.start_offset > log_end_offset]
         if beyond:
             entry = self._entries[beyond[0]]
             yield Finding(
-                Severity.STYLE,
-                self._path,
-                self._position(beyond[0]),
-                f"epoch {entry.epoch} begins at offset {entry.start_offset}, behind the log's end "
-                f"{log_end_offset}",
-                "a broker drops the line when it starts",
-                "none is needed",
+                FindingKind.LEADER_EPOCH_BEYOND_LOG_END, self._path, self._position(beyond[0]),
+                f"epoch {entry.epoch} begins at offset {entry.start_offset}, beyond the log end "
+                f"offset {log_end_offset}",
             )
 
     def _is_recovered(self, segment: LogSegment) -> bool:
@@ -160,12 +145,8 @@ class EpochCheck:
         return self._line_positions[slot] if slot < len(self._line_positions) else None
 
     def _wrong(self, slot: int, what: str) -> Finding:
-        self._is_told = True
+        self._has_finding = True
         return Finding(
-            Severity.WRONG_ANSWERS,
-            self._path,
-            self._position(slot),
-            f"leader epochs: {what}",
-            "replicas that ask where an epoch ends cut their logs at a wrong offset",
-            command("repair", self._log.path),
+            FindingKind.LEADER_EPOCH_MISMATCH, self._path, self._position(slot),
+            f"leader epochs: {what}", command("repair", self._log.path),
         )

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
-from kafkastore.checks.findings import Finding, Severity, command, no_file
+from kafkastore.checks.findings import Finding, FindingKind, command, no_file
 from kafkastore.errors import CorruptIndexError, NotAFileError
-from kafkastore.formats.batch_sequence import BatchSequence
-from kafkastore.formats.indexes import IndexFormat, offset_index, time_index
+from kafkastore.formats.indexes.index_format import IndexFormat, offset_index, time_index
+from kafkastore.formats.records.batch_sequence import BatchSequence
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import begins_batch
 
@@ -30,7 +30,6 @@ LARGE_WITHOUT_ENTRIES = 1 << 20
 #: Clocks differ by less than this.
 _DAY_MS = 24 * 60 * 60 * 1000
 _MIGRATE = "migrate --in-place"
-_MADE_ANEW = "a broker makes the index anew at its next start"
 
 
 class _IndexCheck:
@@ -54,12 +53,10 @@ class _IndexCheck:
             self.unreadable = no_file(error)
         except CorruptIndexError as error:
             self.unreadable = self._finding(
-                Severity.WRONG_ANSWERS,
+                FindingKind.UNREADABLE_INDEX if isinstance(error.__cause__, OSError)
+                else FindingKind.CORRUPT_INDEX,
                 error.position,
                 error.reason,
-                "a broker gives up the log directory at the first such error"
-                if isinstance(error.__cause__, OSError)
-                else "a broker that loads this searches among entries that lead nowhere",
             )
 
     @cached_property
@@ -71,16 +68,11 @@ class _IndexCheck:
         return entries
 
     def _finding(
-        self,
-        severity: Severity,
-        position: int | None,
-        what: str,
-        consequence: str,
-        mended_by: str = "reindex",
+        self, kind: FindingKind, position: int | None, what: str, command_name: str = "reindex"
     ) -> Finding:
         """Return a finding about this file."""
-        remedy = command(mended_by, self.segment.directory)
-        return Finding(severity, self.path, position, what, consequence, remedy)
+        remedy = command(command_name, self.segment.directory)
+        return Finding(kind, self.path, position, what, remedy)
 
     @property
     def _zero_count(self) -> int:
@@ -93,17 +85,16 @@ class _IndexCheck:
         size, entry_size = self._index.size, self._format.ENTRY_SIZE
         if size % entry_size:
             yield self._finding(
-                Severity.WRONG_ANSWERS,
+                FindingKind.INCOMPLETE_INDEX_ENTRY,
                 size - size % entry_size,
-                f"{size} bytes are not a whole number of {entry_size}-byte entries",
-                "a broker drops the odd bytes from view, and entries behind the cut are lost",
+                f"the size of {size} bytes is not a multiple of the entry size {entry_size}",
             )
 
-    def _first_false(self, slot_by_log: int, behind_end: NDArray[np.bool_]) -> int:
+    def _first_false(self, slot_by_log: int, beyond_end: NDArray[np.bool_]) -> int:
         """Return the first invalid slot, or -1."""
         slots = [self._index.first_disorder(), slot_by_log]
-        if behind_end.any():
-            slots.append(int(np.argmax(behind_end)))
+        if beyond_end.any():
+            slots.append(int(np.argmax(beyond_end)))
         return min((slot for slot in slots if slot >= 0), default=-1)
 
     def _is_left_of_crash(self, *, is_torn: bool) -> bool:
@@ -125,12 +116,8 @@ class OffsetIndexCheck(_IndexCheck):
         if self.unreadable is not None:
             yield self.unreadable
         elif self._index is None:
-            yield self._finding(
-                Severity.SLOW,
-                None,
-                "the offset index is missing",
-                "a broker reads the whole segment at its next start to rebuild it",
-            )
+            what = "the offset index is missing"
+            yield self._finding(FindingKind.MISSING_OFFSET_INDEX, None, what)
         else:
             yield from self._odd_bytes()
             yield from self._zeros()
@@ -139,64 +126,43 @@ class OffsetIndexCheck(_IndexCheck):
     def _zeros(self) -> Iterator[Finding]:
         if self._zero_count and not self.will_be_recovered:
             yield self._finding(
-                Severity.WRONG_ANSWERS,
+                FindingKind.ZERO_OFFSET_INDEX_ENTRIES,
                 self._index.used_entry_count * self._format.ENTRY_SIZE,
-                f"{self._zero_count} zero entries behind the last one",
-                "a broker that loads this counts them as entries and searches among them",
+                f"{self._zero_count} zero entries after the last entry",
             )
         elif self.segment.size > LARGE_WITHOUT_ENTRIES and not len(self.entries):
-            yield self._finding(
-                Severity.SLOW,
-                None,
-                "the offset index is empty",
-                "each read in this segment begins at its start",
-            )
+            what = "the offset index is empty"
+            yield self._finding(FindingKind.EMPTY_OFFSET_INDEX, None, what)
 
     def _false_entry(self, log: BatchSequence | None, *, is_torn: bool) -> Iterator[Finding]:
         segment, entries = self.segment, self.entries
         if log is None:
             next_offset, size = _next_offset(segment, log), segment.size
-            behind_end = entries["position"] >= size
+            beyond_end = entries["position"] >= size
         else:
             next_offset, size = _next_offset(segment, log), log.end_position
-            behind_end = entries["position"] >= max(size, 1)
+            beyond_end = entries["position"] >= max(size, 1)
         if next_offset is not None:
-            behind_end = behind_end | (entries["offset"] >= next_offset)
-        slot = self._first_false(-1 if log is None else log.false_offset_entry, behind_end)
+            beyond_end = beyond_end | (entries["offset"] >= next_offset)
+        slot = self._first_false(-1 if log is None else log.false_offset_entry, beyond_end)
         if slot < 0:
             return
         entry = f"offset index entry {slot} (offset {entries[slot]['offset']}, position"
         entry += f" {entries[slot]['position']})"
-        if behind_end[slot]:
-            severity, consequence = Severity.WRONG_ANSWERS, "reads that begin there find nothing"
+        is_loaded = segment.is_active and not self.will_be_recovered
+        if beyond_end[slot]:
+            kind = FindingKind.OFFSET_INDEX_BEYOND_LOG_END
+            what = f"points beyond the end of the log at offset {next_offset} and byte {size}"
             if self._is_left_of_crash(is_torn=is_torn):
-                severity, consequence = Severity.STYLE, _MADE_ANEW
-            elif segment.is_active and not self.will_be_recovered:
-                severity = Severity.DATA_LOSS_RISK
-                consequence = "a broker that loads this takes the segment for empty, and writes "
-                consequence += "offsets anew"
-            yield self._finding(
-                severity,
-                slot * self._format.ENTRY_SIZE,
-                f"{entry} does not lead to its batch, but behind the log's end at offset "
-                f"{next_offset} and byte {size}",
-                consequence,
-            )
+                kind = FindingKind.OFFSET_INDEX_LEFT_BY_CRASH
+            elif is_loaded:
+                kind = FindingKind.LOADED_OFFSET_INDEX_BEYOND_LOG_END
         else:
-            severity = Severity.WRONG_ANSWERS
-            consequence = "reads and lookups that begin there miss records or fail"
-            is_loaded = segment.is_active and not self.will_be_recovered
+            kind, what = FindingKind.OFFSET_INDEX_MISMATCH, "does not point to its batch"
             is_last = slot == len(entries) - 1
             if is_loaded and is_last and not self._is_batch(int(entries[slot]["position"])):
-                severity = Severity.DATA_LOSS_RISK
-                consequence = "a broker that loads this does not start, or takes the segment for "
-                consequence += "empty, and writes offsets anew"
-            yield self._finding(
-                severity,
-                slot * self._format.ENTRY_SIZE,
-                f"{entry} does not lead to its batch",
-                consequence,
-            )
+                kind = FindingKind.LOADED_OFFSET_INDEX_MISMATCH
+        yield self._finding(kind, slot * self._format.ENTRY_SIZE, f"{entry} {what}")
 
     def _is_batch(self, position: int) -> bool:
         """Return whether a batch begins at a position."""
@@ -229,7 +195,7 @@ class TimeIndexCheck(_IndexCheck):
             yield self.unreadable
             return
         if self._index is None:
-            yield from self._without_entries(log, "the time index is missing")
+            yield from self._without_entries(log)
             return
         yield from self._odd_bytes()
         zero_count, slots = self._zero_count, self._index.entry_count
@@ -242,7 +208,7 @@ class TimeIndexCheck(_IndexCheck):
             yield self._zeros(zero_count)
         if not slots:
             if not self.will_be_recovered:
-                yield from self._without_entries(log, "the time index is empty")
+                yield from self._without_entries(log)
         elif has_only_zeros and zero_count:
             return
         elif log is not None and log.largest_timestamp < 0:
@@ -256,49 +222,36 @@ class TimeIndexCheck(_IndexCheck):
         return log is None or log.begins_at_time_zero
 
     def _zeros(self, count: int) -> Finding:
-        is_active = self.segment.is_active
         return self._finding(
-            Severity.WRONG_ANSWERS if is_active else Severity.DATA_LOSS_RISK,
+            FindingKind.ZERO_TIME_INDEX_ENTRIES_IN_ACTIVE_SEGMENT if self.segment.is_active
+            else FindingKind.ZERO_TIME_INDEX_ENTRIES,
             (self._index.entry_count - count) * self._format.ENTRY_SIZE,
-            f"{count} zero entries behind the last one",
-            "a broker that loads this takes 0 (1970) for the segment's largest timestamp: "
-            "lookups pass it over"
-            + ("" if is_active else ", and time-based retention deletes it"),
+            f"{count} zero entries after the last entry",
         )
 
-    def _without_entries(self, log: BatchSequence | None, what: str) -> Iterator[Finding]:
+    def _without_entries(self, log: BatchSequence | None) -> Iterator[Finding]:
         """Report an index without entries if it should have some."""
-        segment = self.segment
+        segment, is_missing = self.segment, self._index is None
+        what = f"the time index is {'missing' if is_missing else 'empty'}"
         if log is None:
-            if self._index is None and not segment.is_active:
+            if is_missing and not segment.is_active:
+                kind = FindingKind.MISSING_TIME_INDEX_OF_UNREAD_LOG
                 yield self._finding(
-                    Severity.STYLE,
-                    None,
-                    f"{what}; whether records have timestamps was not looked at",
-                    "a broker dates the segment by its modification time",
-                    _MIGRATE,
+                    kind, None, f"{what}; its log was not read for timestamps", _MIGRATE
                 )
         elif log.largest_timestamp < 0:
             if segment.size and not segment.is_active:
-                found = self._finding(
-                    Severity.STYLE,
-                    None,
-                    f"{what}, and no record has a timestamp",
-                    "a broker dates the segment by its modification time, which copies may lose; "
-                    "an entry keeps it (KIP-33)",
-                    _MIGRATE,
-                )
-                if self._index is not None:  # brokers from 0.10.1 on leave it empty
-                    found = found._replace(remedy="none is needed; cp -a and rsync -a keep times")
-                yield found
-        elif self._index is None or not segment.is_active or self.is_clean:
-            yield self._finding(
-                Severity.WRONG_ANSWERS,
-                None,
-                f"{what}, although records have timestamps",
-                "a broker dates the segment by its modification time: lookups by time go wrong",
-                _MIGRATE,
-            )
+                what += ", and no record has a timestamp"
+                if is_missing:
+                    kind = FindingKind.MISSING_TIME_INDEX_WITHOUT_TIMESTAMPS
+                    yield self._finding(kind, None, what, _MIGRATE)
+                else:  # brokers from 0.10.1 on leave it empty
+                    kind = FindingKind.EMPTY_TIME_INDEX_WITHOUT_TIMESTAMPS
+                    remedy = "none needed; cp -a and rsync -a keep times"
+                    yield Finding(kind, self.path, None, what, remedy)
+        elif is_missing or not segment.is_active or self.is_clean:
+            kind = FindingKind.MISSING_TIME_INDEX if is_missing else FindingKind.EMPTY_TIME_INDEX
+            yield self._finding(kind, None, f"{what}, although records have timestamps", _MIGRATE)
 
     def _entries_without_timestamps(self, log: BatchSequence) -> Iterator[Finding]:
         """Report entries if no record has a timestamp.
@@ -317,44 +270,40 @@ class TimeIndexCheck(_IndexCheck):
         ):
             return
         yield self._finding(
-            Severity.WRONG_ANSWERS,
+            FindingKind.TIME_INDEX_WITHOUT_TIMESTAMPS,
             0,
             f"{len(entries)} time index entries, up to timestamp {entries['timestamp'][-1]} at "
             f"offset {entries['offset'][-1]}, although no record has a timestamp",
-            "a broker dates the segment by the last: lookups by time and retention go wrong",
         )
 
     def _false_entry(self, log: BatchSequence | None, *, is_torn: bool) -> Iterator[Finding]:
         entries = self.entries
         next_offset = _next_offset(self.segment, log)
-        behind_end = np.zeros(len(entries), bool)
+        beyond_end = np.zeros(len(entries), bool)
         if next_offset is not None:
             # Without the log: an entry made from a modification time has the end offset (KIP-33).
-            behind_end = entries["offset"] >= next_offset + (log is None)
-        slot = self._first_false(-1 if log is None else log.false_time_entry, behind_end)
+            beyond_end = entries["offset"] >= next_offset + (log is None)
+        slot = self._first_false(-1 if log is None else log.false_time_entry, beyond_end)
         if slot >= 0:
             entry = f"time index entry {slot} (timestamp {entries[slot]['timestamp']}, offset"
             entry += f" {entries[slot]['offset']})"
-            is_behind = bool(behind_end[slot])
-            is_left = is_behind and self._is_left_of_crash(is_torn=is_torn)
+            is_beyond_end = bool(beyond_end[slot])
+            is_left = is_beyond_end and self._is_left_of_crash(is_torn=is_torn)
             yield self._finding(
-                Severity.STYLE if is_left else Severity.WRONG_ANSWERS,
+                FindingKind.TIME_INDEX_LEFT_BY_CRASH if is_left
+                else FindingKind.TIME_INDEX_MISMATCH,
                 slot * self._format.ENTRY_SIZE,
-                f"{entry} is not what the log says"
-                + (f", which ends at offset {next_offset}" if is_behind else ""),
-                _MADE_ANEW
-                if is_left
-                else "lookups by time may pass over records or end without an answer",
+                f"{entry} does not match the log"
+                + (f", which ends at offset {next_offset}" if is_beyond_end else ""),
             )
         elif log is not None and not self._is_growing:
             last_timestamp = self._index.last_entry.timestamp
             if last_timestamp < log.largest_timestamp:
                 yield self._finding(
-                    Severity.WRONG_ANSWERS,
+                    FindingKind.TIME_INDEX_ENDS_EARLY,
                     self._index.size,
-                    f"the last time index entry has {last_timestamp}, the log goes up to "
-                    f"{log.largest_timestamp}",
-                    "lookups between the two pass this segment over",
+                    f"the last time index entry has {last_timestamp}, the largest timestamp in the "
+                    f"log is {log.largest_timestamp}",
                 )
 
     @property

@@ -12,10 +12,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from kafkastore.changes.undo_area import AREA_MARK
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.errors import CorruptCheckpointError
-from kafkastore.formats.checkpoints import parse_partition_metadata
-from kafkastore.formats.file_names import (
+from kafkastore.formats.state.checkpoints import parse_partition_metadata
+from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT_SUFFIX,
@@ -29,11 +29,13 @@ from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.partition_log import PartitionLog
 
 _LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
-#: The temporary file of a job, see `changes.undo_area.temporary_beside`.
-_HALF_MADE = re.compile(r"kafkastore-([0-9a-f]+)\..*\.new")
+#: The temporary file of a job, see `changes.undo_area.temporary_file`.
+_UNFINISHED_FILE = re.compile(r"kafkastore-([0-9a-f]+)\..*\.new")
+#: Leftovers by their temporary suffix; others are temporary files.
+_LEFTOVERS = {"": FindingKind.INDEX_WITHOUT_LOG, SWAP_SUFFIX: FindingKind.SWAP_FILE}
 
 TOPIC_ID_REMEDY = (
-    "copy the file of another partition of this topic; where there is none, write 'version: 0' and "
+    "copy the file of another partition of this topic; if none has it, write 'version: 0' and "
     "'topic_id: ID' (kafka-topics.sh --describe shows the id)"
 )
 
@@ -41,31 +43,25 @@ TOPIC_ID_REMEDY = (
 def check_names(log: PartitionLog) -> Iterator[Finding]:
     """Report leftovers, indexes without a segment, and names that no broker writes."""
     for note in log.leftovers:
+        file = parse_segment_file(note.path.name)
+        kind = _LEFTOVERS.get(file.temporary if file else "", FindingKind.TEMPORARY_FILE)
+        is_swap = kind is FindingKind.SWAP_FILE
         yield Finding(
-            Severity.STYLE,
-            note.path,
-            None,
-            note.what,
-            f"at a broker's next start: {note.at_next_start}",
-            "leave it, or move it away; of an index, look for the lost .log first",
+            kind, note.path, None, f"{note.what}: {note.at_next_start}" if is_swap else note.what,
+            "leave it, or move it away; if it is an index, look for the lost .log first",
         )
     for name in sorted(os.listdir(log.path)):
-        if match := _HALF_MADE.fullmatch(name):
-            yield _half_made(log.path / name, match[1])
+        if match := _UNFINISHED_FILE.fullmatch(name):
+            yield _unfinished_file(log.path / name, match[1])
         elif name.endswith(_LOADED) and parse_segment_file(name) is None:
             yield Finding(
-                Severity.WRONG_ANSWERS,
-                log.path / name,
-                None,
-                "its name is not 20 digits and a suffix",
-                "a broker does not start, or takes it for a segment of another name; its records "
-                "are not seen here",
-                "give it its right name, or move it away",
+                FindingKind.INVALID_FILE_NAME, log.path / name, None,
+                "its name is not 20 digits and a suffix", "rename it, or move it away",
             )
 
 
 def check_swaps(log: PartitionLog) -> Iterator[Finding]:
-    """Report corrupt swap files: a broker puts even those in place of the original segments."""
+    """Report corrupt swap files: a broker replaces the original segments even by those."""
     for note in log.leftovers:
         file = parse_segment_file(note.path.name)
         if file is None or (file.type_suffix, file.temporary) != (LOG_SUFFIX, SWAP_SUFFIX):
@@ -78,35 +74,24 @@ def check_swaps(log: PartitionLog) -> Iterator[Finding]:
             size = swap.size
         if good < size:
             yield Finding(
-                Severity.DATA_LOSS_RISK,
-                note.path,
-                good,
-                f"the outcome of compaction or of a split is damaged behind its first {good:,} of "
-                f"{size:,} bytes",
-                "a broker cuts it there, and puts it in the place of the segments that it was made "
-                "of",
+                FindingKind.CORRUPT_SWAP_FILE, note.path, good,
+                f"the result of a compaction or split is damaged after {good:,} of {size:,} bytes",
                 "move it away before a broker starts here",
             )
 
 
-def _half_made(path: Path, plan_id: str) -> Finding:
+def _unfinished_file(path: Path, plan_id: str) -> Finding:
     root = path.parent.parent.resolve()
     area = root.with_name(f"{root.name}{AREA_MARK}{plan_id}")
     if area.is_dir():
         remedy = f"kafkastore changes resume {shlex.quote(str(area))}"
     else:
         remedy = (
-            f"find its undo area, {area.name}, for kafkastore changes resume; without one, remove "
-            "the file"
+            f"look for its undo area {area.name}, for kafkastore changes resume; if it is lost, "
+            "remove the file"
         )
-    return Finding(
-        Severity.STYLE,
-        path,
-        None,
-        "the unfinished file of a job that was killed",
-        "nothing reads it; the job may have changed other files already",
-        remedy,
-    )
+    what = "an unfinished file of a job that was killed"
+    return Finding(FindingKind.UNFINISHED_JOB_FILE, path, None, what, remedy)
 
 
 def check_topic_id(log: PartitionLog) -> Generator[Finding, None, str | None]:
@@ -120,12 +105,6 @@ def check_topic_id(log: PartitionLog) -> Generator[Finding, None, str | None]:
         if data is not None:
             return parse_partition_metadata(data)
     except CorruptCheckpointError as error:
-        yield Finding(
-            Severity.WRONG_ANSWERS,
-            path,
-            error.position,
-            error.reason,
-            "a broker from 2.8 on gives up the log directory",
-            TOPIC_ID_REMEDY,
-        )
+        kind = FindingKind.CORRUPT_PARTITION_METADATA
+        yield Finding(kind, path, error.position, error.reason, TOPIC_ID_REMEDY)
     return None

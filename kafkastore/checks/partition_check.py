@@ -20,13 +20,13 @@ from pathlib import Path
 
 from kafkastore.checks.bounds_check import check_bounds
 from kafkastore.checks.epoch_check import EpochCheck
-from kafkastore.checks.findings import Finding, Severity, no_file
+from kafkastore.checks.findings import Finding, FindingKind, no_file
 from kafkastore.checks.name_check import check_names, check_swaps, check_topic_id
 from kafkastore.checks.segment_check import SegmentCheck
 from kafkastore.checks.snapshot_check import SnapshotCheck
 from kafkastore.checks.time_check import TimeCheck
 from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.paths import to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
@@ -148,7 +148,7 @@ class _PartitionCheck:
             if not check.epochs_fall:  # else the checkpoint may be right: keep it
                 yield from self.epochs.batches(segment, check.epochs)
         self.times.add(check.segment, check if reads_log else None)
-        yield from self.snapshots.behind_segment(
+        yield from self.snapshots.after_segment(
             self.next_offset, segment.next_base_offset, check.producers
         )
 
@@ -166,13 +166,10 @@ class _PartitionCheck:
             producer_id, first_offset = min(transactions.items(), key=lambda each: each[1])
             many = len(transactions)
             yield Finding(
-                Severity.STYLE,
-                segments[-1].log_path,
-                None,
+                FindingKind.OPEN_TRANSACTIONS, segments[-1].log_path, None,
                 f"{many} {'transactions are' if many > 1 else 'transaction is'} open at the end of "
                 f"the log, the oldest of producer {producer_id} since offset {first_offset}",
-                "readers of committed records wait there until it ends or times out",
-                "none is needed while its producer runs; else kafka-transactions.sh abort",
+                "none needed while its producer runs; otherwise kafka-transactions.sh abort",
             )
 
     def _gaps(self) -> Iterator[Finding]:
@@ -180,15 +177,14 @@ class _PartitionCheck:
         if not self.gaps:
             return
         start, end = self.gaps[0]
-        later = len(self.gaps) - 1
+        others = len(self.gaps) - 1
+        first = f"offset {start}" if end == start + 1 else f"offsets {start} to {end - 1}"
+        more = "" if not others else f" and {others} other range{'s' if others > 1 else ''}"
+        verb = "is" if end == start + 1 and not others else "are"
         yield Finding(
-            Severity.STYLE,
-            self.log.path,
-            None,
-            f"offsets {start} to {end - 1} are missing between two segments"
-            + (f", and others in {later} more places" if later else ""),
-            "usual where the log was compacted or repaired; else a segment is lost",
-            "none is needed where that is so; else look for the lost segment",
+            FindingKind.MISSING_OFFSETS, self.log.path, None,
+            f"{first}{more} {verb} missing between segments",
+            "none needed after compaction or repair; otherwise look for the lost segment",
         )
 
 
@@ -254,10 +250,7 @@ def _states(segment: LogSegment) -> list[tuple[int, int] | None]:
 def _not_opened(error: OSError) -> Finding:
     """Report a file that the operating system can't open."""
     return Finding(
-        Severity.DATA_LOSS_RISK,
-        to_path(os.fsdecode(error.filename)),
-        None,
+        FindingKind.UNOPENED_FILE, to_path(os.fsdecode(error.filename)), None,
         f"it can't be opened ({error.strerror})",
-        "a broker gives up the log directory, or does not start",
-        "copy what can be read (ddrescue) and work on the copy",
+        "copy the readable data (ddrescue) and work on the copy",
     )

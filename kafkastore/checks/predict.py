@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kafkastore.arguments import INT32_MAX, check_collection
+from kafkastore.arguments import INT32_MAX, INT64_MAX, check_collection
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -25,8 +26,8 @@ from kafkastore.errors import (
     KafkaStoreError,
     NotAFileError,
 )
-from kafkastore.formats.checkpoints import parse_partition_metadata
-from kafkastore.formats.file_names import (
+from kafkastore.formats.state.checkpoints import parse_partition_metadata
+from kafkastore.formats.state.file_names import (
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -39,11 +40,11 @@ from kafkastore.formats.file_names import (
     segment_file_name,
 )
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
-from kafkastore.log.recovery import RecoveredLog, recover_log
+from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.salvage import is_torn_batch
 from kafkastore.segment.small_file import has_bytes, read_if_there
-from kafkastore.segment.zeros import is_zero_from
+from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.store.log_store import (
     AnyPartition,
     LogStore,
@@ -57,16 +58,17 @@ class Outcome(StrEnum):
     """The result for a directory, worst first."""
 
     STOPS_THE_START = "stops-the-start"
-    """The broker does not start, or gives up the log directory that this lies in."""
+    """The broker does not start, or takes the log directory offline."""
     LOSES_RECORDS = "loses-records"
-    """Bytes of logs go that could be read, or a segment is passed over or taken for empty."""
+    """Readable bytes of logs are removed, a segment is skipped or treated as empty, or appended
+    records cannot be read."""
     IS_DELETED = "is-deleted"
-    """It goes as a whole, as it was meant to."""
+    """It is deleted completely, as intended."""
     IS_NOT_READ = "is-not-read"
-    """It stays as it is."""
+    """It is not changed."""
     IS_CHANGED = "is-changed"
-    """It is loaded; files beside the logs are made, made anew, or deleted, and what follows the
-    last whole batch is cut off: preallocated space, or a batch that a crash cut short."""
+    """It is loaded with all records; index or snapshot files are created, rebuilt or deleted, and
+    preallocated space or an incomplete last batch is truncated."""
     IS_LOADED = "is-loaded"
     """It is loaded as it is."""
 
@@ -95,6 +97,8 @@ class Prediction:
         crash left incomplete are not counted.
     made_bytes : mapping of str to int
         Sizes of the files that are created, or rewritten with other bytes.
+    reassigned_from : int or None
+        The first offset that the broker assigns again, because it skips the last segment.
     """
 
     path: Path
@@ -105,18 +109,19 @@ class Prediction:
     recovered: RecoveredLog | None = None
     lost_bytes: int = 0
     made_bytes: Mapping[str, int] = field(default_factory=dict)
+    reassigned_from: int | None = None
 
 
-def predict_beside(store: LogStore, broker: str) -> Iterator[Prediction]:
+def predict_obstacles(store: LogStore, version: str) -> Iterator[Prediction]:
     """Yield what a broker's start does to everything that it can't load as a partition.
 
     These are corrupt checkpoints, directories that are not partitions, and duplicate partitions.
     """
-    rules = rules_of(broker)
+    rules = rules_of(version)
     for log_dir in store.log_dirs:
         yield from _checkpoints(log_dir)
         for skipped in log_dir.skipped:
-            yield from _no_partition(skipped, rules)
+            yield from _predict_skipped(skipped, rules)
     yield from _duplicates(store)
 
 
@@ -148,31 +153,31 @@ def _chosen(
 
 
 def predict_log(
-    log: PartitionLog, broker: str, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    log: PartitionLog, version: str, index_interval_bytes: int = INDEX_INTERVAL_BYTES
 ) -> Prediction:
     """Predict what the next start of a broker does to one partition; see `predict_start`."""
-    is_raft = log.topic == CLUSTER_METADATA_TOPIC and rules_of(broker).metadata_log_is_recovered
+    is_raft = log.topic == CLUSTER_METADATA_TOPIC and rules_of(version).metadata_log_is_recovered
     is_clean = log.is_clean and not is_raft
     recovery_point = 0 if is_raft else log.recovery_point or 0
-    if (why := _why_not_opened(log, rules_of(broker))) is not None:
+    if (why := _why_not_opened(log, rules_of(version))) is not None:
         return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
     try:
         recovered = recover_log(
             log,
-            broker,
+            version,
             index_interval_bytes=index_interval_bytes,
             clean=is_clean,
             recovery_point=recovery_point,
         )
     except NotAFileError as error:
-        return _odd_file(log, error)
+        return _predict_special_file(log, error)
     except (KafkaStoreError, OSError) as error:
         why = str(error)
         if isinstance(error, CorruptIndexError):
             why += "; kafkastore reindex rebuilds it"
         return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
-    lost_bytes = sum(_lost(log, recovered))
-    why = _taken_for_empty(recovered)
+    lost_bytes = sum(_lost_sizes(log, recovered))
+    why = _why_treated_as_empty(recovered) or _why_tail_is_a_risk(log, recovered)
     changed = changed_files(recovered)
     if lost_bytes or why is not None:
         outcome = Outcome.LOSES_RECORDS
@@ -192,15 +197,40 @@ def predict_log(
     )
 
 
-def _taken_for_empty(recovered: RecoveredLog) -> str | None:
+def _why_treated_as_empty(recovered: RecoveredLog) -> str | None:
     """Return why a broker loads the last segment as empty although it has records, or None."""
     active = recovered.segments[-1]
     if recovered.log_end_offset >= active.next_offset:
         return None
     return (
-        f"the index of segment {active.base_offset} leads behind the end of its log: the broker "
-        f"takes it for empty, and its offsets up to {active.next_offset - 1} are given once more; "
-        f"kafkastore reindex mends that"
+        f"the index of segment {active.base_offset} points beyond the end of its log: the broker "
+        f"treats the segment as empty, and assigns offsets up to {active.next_offset - 1} again; "
+        "repair it with kafkastore reindex"
+    )
+
+
+def _why_tail_is_a_risk(log: PartitionLog, recovered: RecoveredLog) -> str | None:
+    """Return why records that a broker will append cannot be read, or None.
+
+    After a clean shutdown, a broker appends at the end of the last ``.log``, also after bytes that
+    are not a whole batch.
+    """
+    active = log.segments[-1] if log.segments else None
+    loaded = recovered.segments[-1]
+    if active is None or active.base_offset != loaded.base_offset or loaded.is_recovered:
+        return None
+    with active.open_as_broker() as opened:
+        position = active.position_before(INT64_MAX, opened)
+        with suppress(CorruptionError):
+            for run in opened.runs(position):
+                position = run.end_position
+        rest = opened.size - position
+    if not rest:
+        return None
+    return (
+        f"{rest} bytes follow the last whole batch of {active.log_path.name}: the broker appends "
+        "after them, and no reader finds those records; kafkastore repair --on-corrupt skip "
+        "removes them"
     )
 
 
@@ -224,7 +254,7 @@ def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
     return None
 
 
-def _odd_file(log: PartitionLog, error: NotAFileError) -> Prediction:
+def _predict_special_file(log: PartitionLog, error: NotAFileError) -> Prediction:
     """Predict the result of a FIFO or other special file with the name of a segment's file.
 
     A broker checks only logs for being regular files. Observed with brokers 2.4.0, 3.9.1 and 4.1.1.
@@ -237,14 +267,16 @@ def _odd_file(log: PartitionLog, error: NotAFileError) -> Prediction:
         return Prediction(log.path, Outcome.STOPS_THE_START, str(error), log.topic_partition)
     bases = sorted(file.base_offset for file in logs)
     names = ", ".join(segment_file_name(base, LOG_SUFFIX) for base in bases)
-    why = f"the broker passes over {names}, which is no regular file, and starts without it"
-    if bases[-1] == max(log.files.base_offsets):
-        why += ": its offsets are given once more"
+    why = f"the broker skips {names}, which is not a regular file, and starts without it"
+    skips_the_last = bases[-1] == max(log.files.base_offsets)
+    if skips_the_last:
+        why += "; it assigns the offsets of that segment again"
     return Prediction(
         log.path,
         Outcome.LOSES_RECORDS,
-        f"{why}; move it away to see what else becomes of the partition",
+        f"{why}; move it away to predict the rest of the partition",
         log.topic_partition,
+        reassigned_from=bases[-1] if skips_the_last else None,
     )
 
 
@@ -259,7 +291,7 @@ def changed_files(recovered: RecoveredLog) -> list[str]:
     return sorted(names)
 
 
-def _lost(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
+def _lost_sizes(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
     """Yield the lost bytes of each log that is truncated, or deleted without replacement.
 
     A last batch that a crash left incomplete does not count: it was lost before the start.
@@ -275,7 +307,7 @@ def _lost(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
         if file is None or file.type_suffix != LOG_SUFFIX or file.temporary:
             continue
         if not any(file.base_offset in offsets for offsets in replaced):
-            yield _size_behind(recovered.path / name, 0)
+            yield _size_after(recovered.path / name, 0)
     for name, size in recovered.cut.items():
         active = log.segments[-1]
         if name == active.log_path.name and name not in old_names:
@@ -283,10 +315,10 @@ def _lost(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
                 last_offset = active.base_offset + INT32_MAX
                 if is_torn_batch(opened, size, recovered.log_end_offset, last_offset):
                     continue
-        yield _size_behind(recovered.path / old_names.get(name, name), size)
+        yield _size_after(recovered.path / old_names.get(name, name), size)
 
 
-def _size_behind(path: Path, position: int) -> int:
+def _size_after(path: Path, position: int) -> int:
     """Return the number of bytes from a position to the end of a file; 0 if all are zeros."""
     return 0 if is_zero_from(path, position) else path.stat().st_size - position
 
@@ -298,8 +330,8 @@ def _checkpoints(log_dir: LogDir) -> Iterator[Prediction]:
         yield Prediction(
             checkpoint.path,
             Outcome.STOPS_THE_START,
-            f"it can't be read ({_reason(checkpoint.error)}): the broker gives up this log "
-            f"directory {when}, and stops if it is the only one",
+            f"it can't be read ({_reason(checkpoint.error)}): the broker takes this log directory "
+            f"offline {when}, and stops if it is the only one",
         )
 
 
@@ -307,20 +339,20 @@ def _reason(error: CorruptCheckpointError | None) -> str:
     return "" if error is None else error.reason
 
 
-def _no_partition(skipped: SkippedName, rules: BrokerRules) -> Iterator[Prediction]:
+def _predict_skipped(skipped: SkippedName, rules: BrokerRules) -> Iterator[Prediction]:
     """Predict what happens to a directory that is not read as a partition."""
     name = skipped.path.name
     if not skipped.path.is_dir():
         outcome, why = Outcome.IS_NOT_READ, skipped.reason
     elif name == REMOTE_INDEX_CACHE and rules.remote_index_cache_is_skipped:
-        outcome, why = Outcome.IS_NOT_READ, "what it holds was fetched from remote storage"
+        outcome, why = Outcome.IS_NOT_READ, "it caches files of remote storage"
     elif skipped.kind is SkippedKind.STRAY and rules.stray_directories_are_known:
         outcome, why = Outcome.IS_NOT_READ, skipped.reason
     elif (
         skipped.kind is SkippedKind.STRAY
         or kind_in_log_dir(name, is_directory=True) == "unexpected"
     ):
-        outcome, why = Outcome.STOPS_THE_START, "its name is not that of a partition: move it away"
+        outcome, why = Outcome.STOPS_THE_START, "its name is not that of a partition; move it away"
     elif skipped.kind is SkippedKind.DELETED:
         outcome, why = Outcome.IS_DELETED, "it was being deleted"
     elif skipped.kind is SkippedKind.FUTURE:
@@ -338,6 +370,6 @@ def _duplicates(store: LogStore) -> Iterator[Prediction]:
             yield Prediction(
                 first,
                 Outcome.STOPS_THE_START,
-                f"the partition is in {where}, too: move all but one away",
+                f"duplicate partition, also in {where}; move all but one away",
                 topic_partition,
             )

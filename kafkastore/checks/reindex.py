@@ -25,26 +25,26 @@ from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptIndexError, KafkaStoreError, SegmentGoneError
-from kafkastore.formats import transaction_index
-from kafkastore.formats.control_records import ControlRecord
-from kafkastore.formats.file_names import (
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
+from kafkastore.formats.records.control_records import ControlRecord
+from kafkastore.formats.state.file_names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
 )
-from kafkastore.formats.producer_state import ProducerState
-from kafkastore.formats.transaction_index import ABORTED_TXN
-from kafkastore.formats.transactions import is_control
-from kafkastore.log.log_config import LogConfig
-from kafkastore.log.side_by_side import SideBySide
+from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.formats.state.transactions import is_control
+from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.small_file import has_bytes
 from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.versions import BrokerRules, rules_of
+from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
+from kafkastore.writing.log_config import LogConfig
 
 _TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)
@@ -87,7 +87,7 @@ class ReindexPlan(Plan):
 
 def plan_reindex(
     path: AnyPath,
-    rules: str = "2.4",
+    version: str = NEWEST_VERSION,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
     up_to_damage: bool = False,
@@ -101,7 +101,7 @@ def plan_reindex(
     ----------
     path : path-like
         A log.dirs root, or one partition directory.
-    rules : str
+    version : str
         The Kafka version whose recovery is followed, for example ``2.4``. Versions before 0.10.1
         have no time indexes: existing ones are not changed.
     index_interval_bytes : int
@@ -132,17 +132,19 @@ def plan_reindex(
     KeyError
         If one of `partitions` does not exist.
     UnknownVersionError
-        If `rules` is not a known version.
+        If `version` is not a known version.
     InvalidConfigError
         If `index_interval_bytes` is not an int from 0 to 2^31 - 1.
 
-    Notes ----- A segment without timestamps gets an empty time index. An entry made from a
+    Notes
+    -----
+    A segment without timestamps gets an empty time index. An entry made from a
     modification time, as `kafkastore.migration` writes, is lost, as in a broker's recovery.
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
     root = to_path(os.path.abspath(open_path(path)))
-    broker_rules = rules_of(rules)
+    broker_rules = rules_of(version)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)
     logs = store.logs_of(partitions)
@@ -158,7 +160,7 @@ def plan_reindex(
         total = sum(len(log.segments) for log in store.logs_of(partitions))
     done = 0
     segments = ((log, segment) for log in logs for segment in log.segments)
-    with SideBySide(read, segments, threads, "kafkastore-reindex") as reads:
+    with ParallelMap(read, segments, threads, "kafkastore-reindex") as reads:
         for _, of_partition in groupby(reads, lambda each: each.path.parent):
             of_log = []
             for each in of_partition:
@@ -168,14 +170,14 @@ def plan_reindex(
                     progress(done, total)
             changes += _changes(of_log, broker_rules)
             unindexed += [each.unindexed for each in of_log if each.unindexed is not None]
-    return reindex_plan(root, rules, changes, unindexed)
+    return reindex_plan(root, version, changes, unindexed)
 
 
 def reindex_plan(
-    root: Path, rules: str, changes: Iterable[FileChange], unindexed: Iterable[UnindexedBytes]
+    root: Path, version: str, changes: Iterable[FileChange], unindexed: Iterable[UnindexedBytes]
 ) -> ReindexPlan:
     """Combine the changes of all partitions into one plan, by partition and segment."""
-    return ReindexPlan(str(root), f"reindex (like {rules})", tuple(changes), tuple(unindexed))
+    return ReindexPlan(str(root), f"reindex (version {version})", tuple(changes), tuple(unindexed))
 
 
 class ReindexedPartition(NamedTuple):
@@ -187,7 +189,7 @@ class ReindexedPartition(NamedTuple):
 
 def reindex_partition(
     log: PartitionLog,
-    rules: str = "2.4",
+    version: str = NEWEST_VERSION,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
     up_to_damage: bool = False,
@@ -196,7 +198,7 @@ def reindex_partition(
 
     Paths are relative to the log directory, or to the partition directory if it is opened alone.
     """
-    broker_rules = rules_of(rules)
+    broker_rules = rules_of(version)
     reads = [
         _read_segment(log, each, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
         for each in log.segments
@@ -211,17 +213,17 @@ class _SegmentRead:
     """The result of reading one segment and comparing it with its indexes."""
 
     path: Path
-    place: str
+    relative_path: str
     changes: list[FileChange]
     reliance: Reliance
     status: os.stat_result
     transactions: _TransactionSteps | None
     unindexed: UnindexedBytes | None
 
-    def left_alone(self, size: int, reason: str) -> _SegmentRead:
+    def not_changed(self, size: int, reason: str) -> _SegmentRead:
         """Record why this segment is not changed, and plan nothing for it."""
         self.changes, self.transactions = [], None
-        self.unindexed = UnindexedBytes(f"{self.place}.log", 0, size, reason, False)
+        self.unindexed = UnindexedBytes(f"{self.relative_path}.log", 0, size, reason, False)
         return self
 
 
@@ -293,11 +295,11 @@ def _read_segment(
         contradiction = segment.summary.error if rebuilt.reason is None else None
         now = os.stat(segment.log_path)
     except (KafkaStoreError, OSError) as error:
-        return done.left_alone(status.st_size, str(error))
+        return done.not_changed(status.st_size, str(error))
     if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
-        return done.left_alone(now.st_size, "the log changes while it is read")
+        return done.not_changed(now.st_size, "the log changes while it is read")
     if contradiction is not None and rebuilt.valid_bytes == status.st_size:
-        return done.left_alone(status.st_size, str(contradiction))
+        return done.not_changed(status.st_size, str(contradiction))
     is_damaged, what = _damage(rebuilt, segment, status.st_size)
     if what is not None:
         is_indexed = up_to_damage or not is_damaged
@@ -313,7 +315,7 @@ def _read_segment(
         if rules.has_time_indexes:
             done.changes += _change(done, TIME_INDEX_SUFFIX, rebuilt.time_index, content)
     except (KafkaStoreError, OSError) as error:
-        return done.left_alone(status.st_size, str(error))
+        return done.not_changed(status.st_size, str(error))
     return done
 
 
@@ -327,7 +329,7 @@ def _damage(
         return False, None
     if segment.summary.error is not None:
         return True, str(segment.summary.error)
-    return False, "the last batch is torn, or it is preallocated space"
+    return False, "the last batch is incomplete, or the space is preallocated"
 
 
 def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[FileChange]:
@@ -341,7 +343,7 @@ def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[File
             try:
                 each.changes += _change(each, TRANSACTION_INDEX_SUFFIX, data, Inline(data))
             except (KafkaStoreError, OSError) as error:
-                each.left_alone(each.status.st_size, str(error))
+                each.not_changed(each.status.st_size, str(error))
         yield from each.changes
 
 
@@ -360,5 +362,5 @@ def _change(
         after = FileState(
             after.size, after.sha256, before.mtime_ns, before.mode, before.user, before.group
         )
-    why = "it is missing" if before is None else "it is not what the log gives"
-    yield FileChange(f"{read.place}{suffix}", before, after, content, why, (read.reliance,))
+    why = "it is missing" if before is None else "it does not match the log"
+    yield FileChange(f"{read.relative_path}{suffix}", before, after, content, why, (read.reliance,))

@@ -14,31 +14,31 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkastore.arguments import INT32_MAX
-from kafkastore.checks.batch_faults import findings_of_faults
-from kafkastore.checks.findings import Finding, Severity, command
+from kafkastore.checks.batch_faults import TRUE_EPOCH_REMEDY, findings_of_faults
+from kafkastore.checks.findings import Finding, FindingKind, command
 from kafkastore.checks.index_check import OffsetIndexCheck, TimeIndexCheck
 from kafkastore.checks.transaction_check import TransactionCheck
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.batch_sequence import BatchSequence
-from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.records.batch_sequence import BatchSequence
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import is_torn_batch, next_batch
-from kafkastore.segment.zeros import is_zero_from
+from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.store.partition_log import PartitionLog
 
 #: Up to this many damaged places in a segment are reported one by one.
 _MOST_PLACES = 16
-_REPAIR = "repair --like keep"
+_REPAIR = "repair --on-corrupt skip"
 
 
-class _Damage(NamedTuple):
+class _DamagedBytes(NamedTuple):
     """Bytes that are not batches, with the number of valid bytes and batches before them."""
 
     position: int
     end: int
+    kind: FindingKind
     reason: str
-    is_unreadable: bool
     batches_before: int
 
 
@@ -83,7 +83,7 @@ class SegmentCheck:
         self._time_index = TimeIndexCheck(
             segment, will_be_recovered=will_be_recovered, is_clean=log.is_clean
         )
-        self._damages: list[_Damage] = []
+        self._damages: list[_DamagedBytes] = []
         self._tail: tuple[int, int] | None = None
 
     @property
@@ -92,7 +92,7 @@ class SegmentCheck:
         return self._transactions.producers
 
     @property
-    def _is_to_be_cut(self) -> bool:
+    def _is_truncated_at_start(self) -> bool:
         """Whether a broker's start normally truncates the bytes after the last batch."""
         return self.segment.is_active and not self.log.is_clean
 
@@ -124,14 +124,14 @@ class SegmentCheck:
             self._time_index.entries,
         )
         with segment.open_as_broker() as file:
-            self._go_over(file, batches)
+            self._read_log(file, batches)
         self.next_offset, self.epochs = batches.next_offset, batches.epochs
         self.largest_timestamp = batches.largest_timestamp
         self.position_of_largest_timestamp = batches.position_of_largest_timestamp
         self.epochs_fall = any(fault.kind == "epoch-went-back" for fault in batches.faults)
         yield from self._broken_log(batches)
         yield from findings_of_faults(batches.faults, segment)
-        yield from self._epochs_that_fall()
+        yield from self._decreasing_epochs()
         is_torn = self._tail is not None
         yield from self._offset_index.findings(batches, is_torn=is_torn)
         yield from self._time_index.findings(
@@ -139,19 +139,19 @@ class SegmentCheck:
         )
         yield from self._transactions.findings(batches)
 
-    def _go_over(self, file: LogFile, batches: BatchSequence) -> None:
+    def _read_log(self, file: LogFile, batches: BatchSequence) -> None:
         """Read the log, and continue after unreadable bytes."""
         segment = self.segment
         ends = segment.next_base_offset
         last_offset = segment.base_offset + INT32_MAX if ends is None else ends - 1
         while True:
-            reason, is_unreadable = self._read_good(file, batches)
+            kind, reason = self._read_good(file, batches)
             position = batches.end_position
             if position >= file.size:
                 return
             if (
                 reason is None
-                and self._is_to_be_cut
+                and self._is_truncated_at_start
                 and is_zero_from(file.descriptor, position)
             ):
                 return  # preallocated space
@@ -162,11 +162,11 @@ class SegmentCheck:
             if reason is None and end >= file.size:
                 reason = "the length of the last batch is wrong"
             self._damages.append(
-                _Damage(
+                _DamagedBytes(
                     position,
                     end,
-                    reason or "the frame of a batch goes on behind the end of the file",
-                    is_unreadable,
+                    kind,
+                    reason or "a batch extends beyond the end of the file",
                     batches.batch_count,
                 )
             )
@@ -178,8 +178,9 @@ class SegmentCheck:
             if header is not None:
                 self._transactions.skip(int(header["base_offset"]))
 
-    def _read_good(self, file: LogFile, batches: BatchSequence) -> tuple[str | None, bool]:
+    def _read_good(self, file: LogFile, batches: BatchSequence) -> tuple[FindingKind, str | None]:
         """Read up to the first corrupt or unreadable batch, or the end; return the reason."""
+        kind = FindingKind.CORRUPT_BATCH
         try:
             for run in file.runs(batches.end_position, verify_crc=True):
                 count = batches.append(run.headers)
@@ -188,74 +189,52 @@ class SegmentCheck:
                 if count < len(run.headers):
                     last_offset = run.headers["last_offset"][count]
                     what = f"checksum of the batch that ends with offset {last_offset} is wrong"
-                    return what, False
+                    return FindingKind.CHECKSUM_MISMATCH, what
         except CorruptionError as error:
-            return error.reason, isinstance(error.__cause__, OSError)
-        return None, False
+            if isinstance(error.__cause__, OSError):
+                kind = FindingKind.UNREADABLE_LOG
+            return kind, error.reason
+        return kind, None
 
     def _broken_log(self, batches: BatchSequence) -> Iterator[Finding]:
         """Report each damaged place with what a broker would drop after it, and the log's tail."""
-        bad_behind = sum(each.end - each.position for each in self._damages)
+        damaged_after = sum(each.end - each.position for each in self._damages)
         for number, damage in enumerate(self._damages):
             later = self._damages[number + 1 :]
-            bad_behind -= damage.end - damage.position
-            good = batches.end_position - damage.end - bad_behind
-            behind = batches.batch_count - damage.batches_before
+            damaged_after -= damage.end - damage.position
+            good = batches.end_position - damage.end - damaged_after
+            later_batches = batches.batch_count - damage.batches_before
             rest = ""
             if number == _MOST_PLACES - 1 and later:
-                rest = f"; so are {len(later)} more places behind it"
-            yield self._damage_finding(damage, good, behind, rest)
+                rest = f"; {len(later)} later places are damaged too"
+            yield self._damage_finding(damage, good, later_batches, rest)
             if rest:
                 break
         if self._tail is not None:
             yield self._torn_tail(*self._tail)
 
-    def _damage_finding(self, damage: _Damage, good: int, batches: int, rest: str) -> Finding:
-        later_segments = "" if self.segment.is_active else " and all later segments"
-        if damage.is_unreadable:
-            consequence = "a broker that reads it gives the log directory up"
-        else:
-            consequence = "a broker that recovers this segment cuts it here"
-            if batches or later_segments:
-                consequence += f": it deletes what is good behind it{later_segments}"
+    def _damage_finding(self, damage: _DamagedBytes, good: int, batches: int, rest: str) -> Finding:
         lost = f"{damage.end - damage.position:,} bytes are lost"
-        kept = f"{good:,} good bytes in {batches:,} batches lie" if batches else "nothing good lies"
+        valid = f"{batches:,} valid batches of {good:,} bytes" if batches else "no valid batches"
         return Finding(
-            Severity.DATA_LOSS_RISK,
-            self.segment.log_path,
-            damage.position,
-            f"{damage.reason}; {lost}, {kept} behind them{rest}",
-            consequence,
+            damage.kind, self.segment.log_path, damage.position,
+            f"{damage.reason}; {lost}, {valid} follow{rest}",
             command(_REPAIR, self.segment.directory),
         )
 
     def _torn_tail(self, valid_bytes: int, size: int) -> Finding:
-        what = f"{size - valid_bytes} bytes behind the last whole batch"
-        if self._is_to_be_cut:
-            return Finding(
-                Severity.STYLE,
-                self.segment.log_path,
-                valid_bytes,
-                what,
-                "a batch was cut short; a broker that recovers this segment cuts the bytes off",
-                "none is needed for the last segment of a broker that was killed",
-            )
-        return Finding(
-            Severity.DATA_LOSS_RISK,
-            self.segment.log_path,
-            valid_bytes,
-            what,
-            "a broker that was shut down cleanly does not look for them, and appends behind them "
-            "what no reader finds"
-            if self.segment.is_active
-            else "a batch was cut short; a broker that recovers this segment cuts the bytes off "
-            "and deletes all later segments",
-            self._repair_beside_marker()
-            if self.segment.is_active
-            else command(_REPAIR, self.segment.directory),
-        )
+        if self._is_truncated_at_start:
+            kind = FindingKind.INCOMPLETE_LAST_BATCH
+            remedy = "none needed for the last segment of a broker that was killed"
+        elif self.segment.is_active:
+            kind, remedy = FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN, self._repair_of_log_dir()
+        else:
+            kind = FindingKind.INCOMPLETE_BATCH
+            remedy = command(_REPAIR, self.segment.directory)
+        what = f"{size - valid_bytes} bytes after the last complete batch"
+        return Finding(kind, self.segment.log_path, valid_bytes, what, remedy)
 
-    def _repair_beside_marker(self) -> str:
+    def _repair_of_log_dir(self) -> str:
         """Return the command that finds the clean-shutdown marker; without it zeros are normal."""
         log = self.log
         topic, number = log.topic_partition
@@ -264,16 +243,13 @@ class SegmentCheck:
         which = f"--topic {shlex.quote(topic)} --partition {number}"
         return f"{command(_REPAIR, log.path.parent)} {which}"
 
-    def _epochs_that_fall(self) -> Iterator[Finding]:
+    def _decreasing_epochs(self) -> Iterator[Finding]:
         """Report a segment whose first leader epoch is below the previous segment's last."""
         if self.epochs and self.epochs[0][0] < self._epoch_before:
             epoch, offset = self.epochs[0]
             yield Finding(
-                Severity.WRONG_ANSWERS,
-                self.segment.log_path,
-                0,
-                f"the leader epoch falls from {self._epoch_before} to {epoch} at offset {offset}",
-                "followers that compare leader epochs may cut at the wrong offset",
-                "no command mends it: the epoch lies outside the checksum, and the true one is in "
-                "the leader epoch checkpoint",
+                FindingKind.DECREASING_LEADER_EPOCH, self.segment.log_path, 0,
+                f"the leader epoch decreases from {self._epoch_before} to {epoch} at offset "
+                f"{offset}",
+                TRUE_EPOCH_REMEDY,
             )

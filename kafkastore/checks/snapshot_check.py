@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.checks.findings import Finding, Severity, command
+from kafkastore.checks.findings import Finding, FindingKind, command
 from kafkastore.errors import CorruptCheckpointError, KafkaStoreError
-from kafkastore.formats import producer_snapshot
-from kafkastore.formats.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
-from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.partition_log import PartitionLog
 
@@ -36,9 +36,9 @@ class SnapshotCheck:
     def below_first_segment(self, base_offset: int) -> Iterator[Finding]:
         """Report snapshots below the base offset of the first segment."""
         while self._left and self._left[0] < base_offset:
-            yield self._outside(self._left.popleft(), f"the log begins at {base_offset}")
+            yield self._outside(self._left.popleft(), f"the log begins at offset {base_offset}")
 
-    def behind_segment(
+    def after_segment(
         self, next_offset: int | None, end: int | None, state: ProducerState | None
     ) -> Iterator[Finding]:
         """Check the snapshots up to `end`, the base offset of the next segment, inclusive.
@@ -49,7 +49,7 @@ class SnapshotCheck:
         while self._left and (end is None or self._left[0] <= end):
             offset = self._left.popleft()
             if end is None and next_offset is not None and offset > next_offset:
-                yield self._outside(offset, f"the log ends at {next_offset}")
+                yield self._outside(offset, f"the log ends at offset {next_offset}")
                 continue
             is_known = next_offset is not None and offset >= next_offset
             yield from self._check(offset, state, is_known=is_known)
@@ -58,14 +58,8 @@ class SnapshotCheck:
         return self._log.path / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
 
     def _outside(self, offset: int, why: str) -> Finding:
-        return Finding(
-            Severity.STYLE,
-            self._path(offset),
-            None,
-            f"a producer snapshot of offset {offset}: {why}",
-            "a broker deletes it when it starts",
-            "none is needed",
-        )
+        what = f"producer snapshot of offset {offset}, but {why}"
+        return Finding(FindingKind.PRODUCER_SNAPSHOT_OUTSIDE_LOG, self._path(offset), None, what)
 
     def _check(
         self, offset: int, state: ProducerState | None, *, is_known: bool
@@ -78,23 +72,19 @@ class SnapshotCheck:
             entries = producer_snapshot.parse(data)
         except CorruptCheckpointError as error:
             yield Finding(
-                Severity.SLOW,
-                path,
-                error.position,
-                error.reason,
-                "a broker deletes it when it starts, and reads the log from an older snapshot on",
+                FindingKind.CORRUPT_PRODUCER_SNAPSHOT, path, error.position, error.reason,
                 command("repair", self._log.path),
             )
             return
-        behind = np.flatnonzero(entries["last_offset"] >= offset)
-        if len(behind):
-            entry = entries[behind[0]]
+        too_new = np.flatnonzero(entries["last_offset"] >= offset)
+        if len(too_new):
+            entry = entries[too_new[0]]
             yield self._wrong(
                 path,
-                int(behind[0]),
+                int(too_new[0]),
                 f"producer {entry['producer_id']} has its last batch at offset "
                 f"{entry['last_offset']}, and the snapshot is of offset {offset}",
-                len(behind),
+                len(too_new),
             )
         elif is_known:
             of_log = entries[:0] if state is None else state.entries()
@@ -150,7 +140,7 @@ class SnapshotCheck:
             return None  # removed by compaction or retention, or a marker
         whom = "no producer" if other < 0 else other
         return (
-            f"producer {producer_id} has its last batch at offset {last_offset}, which is of {whom}"
+            f"producer {producer_id} has its last batch at offset {last_offset}, which {whom} wrote"
         )
 
     def _producer_at(self, offset: int) -> int | None:
@@ -171,10 +161,8 @@ class SnapshotCheck:
     def _wrong(self, path: Path, slot: int, what: str, count: int) -> Finding:
         more = f"; {count - 1} more differ" if count > 1 else ""
         return Finding(
-            Severity.WRONG_ANSWERS,
-            path,
+            FindingKind.PRODUCER_SNAPSHOT_MISMATCH, path,
             producer_snapshot.ENTRIES_AT + slot * producer_snapshot.ENTRY_SIZE,
             f"the snapshot differs from the log: {what}{more}",
-            "a broker that begins with it takes a batch twice, or refuses one that is right",
             command("repair", self._log.path),
         )

@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.checks.name_check import TOPIC_ID_REMEDY
 from kafkastore.errors import CorruptCheckpointError, NotAFileError
-from kafkastore.formats.file_names import (
+from kafkastore.formats.state.file_names import (
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
@@ -31,19 +31,19 @@ from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
 _WITHOUT_CHECKPOINT = {
     RECOVERY_POINT_CHECKPOINT: "move it away: a broker then recovers every segment at its start",
     LOG_START_OFFSET_CHECKPOINT: (
-        "move it away: logs then begin with their first segment, and deleted records come back"
+        "move it away: logs then begin with their first segment, and deleted records reappear"
     ),
     HIGH_WATERMARK_CHECKPOINT: "move it away: replicas then begin at their log start offsets",
-    CLEANER_CHECKPOINT: "move it away: logs are then compacted from their start on",
+    CLEANER_CHECKPOINT: "move it away: logs are then compacted from their start",
 }
 _WITHOUT_LINE = {
-    RECOVERY_POINT_CHECKPOINT: "unless it was closed in order a broker recovers them whole",
-    HIGH_WATERMARK_CHECKPOINT: "a broker begins at their log start offsets, and raises them",
+    RECOVERY_POINT_CHECKPOINT: FindingKind.MISSING_RECOVERY_POINTS,
+    HIGH_WATERMARK_CHECKPOINT: FindingKind.MISSING_HIGH_WATERMARKS,
 }
 #: Keys of `meta.properties` that are the same in all of a broker's directories.
 _IDENTITIES = (
-    (("cluster.id",), "cluster"),
-    (("node.id", "broker.id"), "broker"),
+    (("cluster.id",), "cluster", FindingKind.CLUSTER_MISMATCH),
+    (("node.id", "broker.id"), "broker", FindingKind.BROKER_MISMATCH),
 )
 
 
@@ -68,31 +68,20 @@ def check_log_dirs(
 
 def _no_partition(skipped: SkippedName) -> Finding:
     """Report a directory that is not read as a partition."""
-    severity, consequence, remedy = (
-        Severity.STYLE,
-        "its records, if any, are not seen",
-        "none is needed if that is meant",
-    )
+    kind, remedy = FindingKind.IGNORED_DIRECTORY, "none needed if this is intended"
     if skipped.kind is SkippedKind.STRAY:
-        consequence = "a broker passes it over; one before 3.6.1 does not start"
-        remedy = "move it out of the log directory if it is not needed any more"
+        kind = FindingKind.STRAY_DIRECTORY
+        remedy = "move it out of the log directory if it is no longer needed"
     elif skipped.kind is SkippedKind.FUTURE:
-        consequence = "a broker goes on with the move; it is checked like a partition"
-    elif skipped.kind is SkippedKind.DUPLICATE or (
+        kind = FindingKind.FUTURE_DIRECTORY
+    elif skipped.kind is SkippedKind.DUPLICATE:
+        kind, remedy = FindingKind.DUPLICATE_DIRECTORY, "move it out of the log directory"
+    elif (
         skipped.kind is not SkippedKind.DELETED
         and kind_in_log_dir(skipped.path.name, is_directory=True) == "unexpected"
     ):
-        severity = Severity.WRONG_ANSWERS
-        consequence = "a broker does not start with it in its log directory"
-        remedy = "move it out of the log directory"
-    return Finding(
-        severity,
-        skipped.path,
-        None,
-        f"not read as a partition: {skipped.reason}",
-        consequence,
-        remedy,
-    )
+        kind, remedy = FindingKind.UNEXPECTED_DIRECTORY, "move it out of the log directory"
+    return Finding(kind, skipped.path, None, f"not read as a partition: {skipped.reason}", remedy)
 
 
 def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
@@ -100,11 +89,7 @@ def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
     checkpoint = log_dir.checkpoint(name)
     if (error := checkpoint.error) is not None:
         yield Finding(
-            Severity.WRONG_ANSWERS,
-            checkpoint.path,
-            error.position,
-            error.reason,
-            "a broker gives up this log directory, and stops if it is the only one",
+            FindingKind.CORRUPT_CHECKPOINT, checkpoint.path, error.position, error.reason,
             _WITHOUT_CHECKPOINT[name],
         )
         return
@@ -115,12 +100,9 @@ def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
     ]
     if gone:
         yield Finding(
-            Severity.STYLE,
-            checkpoint.path,
-            None,
-            f"it has lines of {_several(gone)} not here",
-            "a broker passes them over, and leaves them out when it writes the file again",
-            "none is needed if they are not missed",
+            FindingKind.UNKNOWN_PARTITIONS_IN_CHECKPOINT, checkpoint.path, None,
+            f"it has lines of {_several(gone)} not in this directory",
+            "none needed if these partitions are not missing",
         )
     if not checkpoint.offsets or name not in _WITHOUT_LINE:
         return
@@ -130,14 +112,8 @@ def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
         if each not in checkpoint.offsets and each.topic != CLUSTER_METADATA_TOPIC
     ]
     if without:
-        yield Finding(
-            Severity.STYLE,
-            checkpoint.path,
-            None,
-            f"it has no lines of {_several(without)} here",
-            _WITHOUT_LINE[name],
-            "none is needed",
-        )
+        what = f"it has no lines of {_several(without)} in this directory"
+        yield Finding(_WITHOUT_LINE[name], checkpoint.path, None, what)
 
 
 def _missing_topic_ids(log_dir: LogDir) -> Iterator[Finding]:
@@ -153,14 +129,8 @@ def _missing_topic_ids(log_dir: LogDir) -> Iterator[Finding]:
     if missing == paths:
         return  # no broker has used the directory yet
     for path in sorted(missing):
-        yield Finding(
-            Severity.WRONG_ANSWERS,
-            path,
-            None,
-            "the topic id is missing",
-            "a broker of a KRaft cluster takes the partition for a stray one, and sets it aside",
-            TOPIC_ID_REMEDY,
-        )
+        what = "the topic id is missing"
+        yield Finding(FindingKind.MISSING_TOPIC_ID, path, None, what, TOPIC_ID_REMEDY)
 
 
 def _properties(log_dir: LogDir) -> Mapping[str, str]:
@@ -197,24 +167,24 @@ def _identities(
             yield _damaged_identity(path, None, f"it is {error.kind} and not a regular file")
         except OSError as error:
             failed(error)
-    for keys, whose in _IDENTITIES:
-        yield from _differing(read, keys, whose)
+    for identity in _IDENTITIES:
+        yield from _differing(read, *identity)
     by_directory_id: dict[str, Path] = {}
     for path, properties in read:
         directory_id = properties.get("directory.id")
         if directory_id is not None and by_directory_id.setdefault(directory_id, path) != path:
             yield Finding(
-                Severity.WRONG_ANSWERS,
-                path,
-                None,
-                f"directory.id {directory_id} is also that of {by_directory_id[directory_id]}",
-                "a broker does not start with two log directories of one id",
-                "one is a copy of the other: open each by itself",
+                FindingKind.DUPLICATE_DIRECTORY_ID, path, None,
+                f"directory.id {directory_id} is also used by {by_directory_id[directory_id]}",
+                "one is a copy of the other: open each one separately",
             )
 
 
 def _differing(
-    read: Sequence[tuple[Path, Mapping[str, str]]], keys: Sequence[str], whose: str
+    read: Sequence[tuple[Path, Mapping[str, str]]],
+    keys: Sequence[str],
+    whose: str,
+    kind: FindingKind,
 ) -> Iterator[Finding]:
     """Report each directory whose broker or cluster differs from the first one's."""
     first: tuple[Path, str] | None = None
@@ -226,22 +196,15 @@ def _differing(
             first = path, value
         elif value != first[1]:
             yield Finding(
-                Severity.WRONG_ANSWERS,
-                path,
-                None,
-                f"it is of {whose} {value}, and {first[0]} of {whose} {first[1]}",
-                "a broker does not start with log directories of several brokers or clusters",
-                "check each broker's directories by themselves",
+                kind, path, None,
+                f"it belongs to {whose} {value}, and {first[0]} to {whose} {first[1]}",
+                "check the directories of each broker separately",
             )
 
 
 def _damaged_identity(path: Path, position: int | None, reason: str) -> Finding:
     return Finding(
-        Severity.WRONG_ANSWERS,
-        path,
-        position,
-        reason,
-        "a broker does not start",
-        f"write it anew as the broker's other log directories have it; a broker before KRaft makes "
-        f"it itself where no directory has a {META_PROPERTIES}",
+        FindingKind.CORRUPT_META_PROPERTIES, path, position, reason,
+        f"copy the values of the broker's other log directories; if no directory has a "
+        f"{META_PROPERTIES}, a broker before KRaft creates it",
     )

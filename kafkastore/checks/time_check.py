@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.checks.segment_check import SegmentCheck
 from kafkastore.errors import CorruptIndexError, NotAFileError
-from kafkastore.log.doubtful_times import Doubt, find_doubt
 from kafkastore.log.modification_times import (
     SegmentTimes,
     in_the_future,
     of_a_copy,
     older_than_records,
 )
+from kafkastore.log.timestamp_warnings import TimestampWarning, find_timestamp_warning
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
@@ -32,7 +32,7 @@ class TimeCheck:
         self._log, self._now_ms = log, now_ms
         self._times: list[SegmentTimes] = []
         self._all_known = True
-        self._dated_by_mtime: list[str] = []
+        self._without_entries: list[str] = []
         self._future = 0
         self._first_future: tuple[LogSegment, int, int] | None = None
 
@@ -46,8 +46,8 @@ class TimeCheck:
             self._all_known = False
         elif check.largest_timestamp >= 0:
             newest = check.largest_timestamp
-            doubt = find_doubt(newest, self._now_ms)
-            if doubt is Doubt.FUTURE:
+            doubt = find_timestamp_warning(newest, self._now_ms)
+            if doubt is TimestampWarning.FUTURE:
                 self._future += 1
                 where = segment, check.position_of_largest_timestamp, newest
                 self._first_future = self._first_future or where
@@ -55,7 +55,7 @@ class TimeCheck:
                 newest = None  # the check of the segment reports a wrong unit
         self._times.append(SegmentTimes(name, segment.last_modified_ms, newest))
         if not segment.is_active and not _has_entries(segment):
-            self._dated_by_mtime.append(name)
+            self._without_entries.append(name)
 
     def findings(self) -> Iterator[Finding]:
         """Yield the findings that the times of all segments together give."""
@@ -64,23 +64,24 @@ class TimeCheck:
             yield self._of_the_future(*self._first_future)
 
     def _modification_times(self) -> Iterator[Finding]:
-        dated = self._dated_by_mtime
+        dated = self._without_entries
         why = self._why_lost(is_relied_on=bool(dated))
         if why is None:
             return
         # Without record timestamps, a log that was written at once looks the same.
         is_proved = any(each.newest_ms is not None for each in self._times)
+        what = f"modification times look lost: {why}"
+        if not dated:
+            kind = FindingKind.LOST_UNUSED_MODIFICATION_TIMES
+            yield Finding(kind, self._log.path, None, what)
+            return
         yield Finding(
-            Severity.WRONG_ANSWERS if dated and is_proved else Severity.STYLE,
-            self._log.path,
-            None,
-            f"modification times look lost: {why}",
-            f"{len(dated)} segments without time index entries, such as {dated[0]}, are dated by "
-            "them: lookups and retention by time go wrong" if dated else
-            "no segment is dated by them as long as their time indexes are there",
-            "set them right (touch -d), or give them to kafkastore migrate --mtimes where time "
-            "indexes are missing" if dated else
-            "none is needed",
+            FindingKind.LOST_MODIFICATION_TIMES if is_proved
+            else FindingKind.DOUBTFUL_MODIFICATION_TIMES,
+            self._log.path, None,
+            f"{what}; segments without time index entries: {len(dated)}, such as {dated[0]}",
+            "correct them (touch -d), or pass them to kafkastore migrate --mtimes if time indexes "
+            "are missing",
         )
 
     def _why_lost(self, *, is_relied_on: bool) -> str | None:
@@ -105,15 +106,12 @@ class TimeCheck:
         return of_a_copy(times, all_known=self._all_known) if is_relied_on else None
 
     def _of_the_future(self, segment: LogSegment, position: int, newest: int) -> Finding:
-        more = f", and so do those of {self._future - 1} more segments" if self._future > 1 else ""
+        others = self._future - 1
+        more = f"; {others} more segments have such timestamps" if others else ""
         return Finding(
-            Severity.STYLE,
-            segment.log_path,
-            position,
-            f"timestamp {newest} lies in the future{more}",
-            "lookups find what the records say; retention by time waits until then, with all that "
-            "lies behind",
-            "none is needed if that is meant",
+            FindingKind.FUTURE_TIMESTAMP, segment.log_path, position,
+            f"timestamp {newest} is in the future{more}",
+            "none needed if this is intended",
         )
 
 

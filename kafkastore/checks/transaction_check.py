@@ -17,26 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
-from kafkastore.checks.findings import Finding, Severity, command, no_file
+from kafkastore.checks.findings import Finding, FindingKind, command, no_file
 from kafkastore.errors import CorruptIndexError, CorruptionError, NotAFileError
-from kafkastore.formats.control_records import (
+from kafkastore.formats.indexes.transaction_index import ENTRY_SIZE
+from kafkastore.formats.records.control_records import (
     ControlRecord,
     ControlRecordType,
     first_control_record,
 )
-from kafkastore.formats.producer_state import ProducerState
-from kafkastore.formats.record_batch import RecordBatch
-from kafkastore.formats.transaction_index import ENTRY_SIZE
-from kafkastore.formats.transactions import is_control
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.formats.state.transactions import is_control
 
 if TYPE_CHECKING:
-    from kafkastore.formats.batch_sequence import BatchSequence
+    from kafkastore.formats.records.batch_sequence import BatchSequence
     from kafkastore.segment.log_file import BatchRun
     from kafkastore.segment.log_segment import LogSegment
     from kafkastore.segment.transaction_index_file import TransactionIndex
-
-_SERVED = "consumers that read committed records alone are given those of aborted transactions"
-_WITHHELD = "consumers that read committed records alone miss some of them"
 
 
 class TransactionCheck:
@@ -98,11 +95,9 @@ class TransactionCheck:
         self.has_gaps = self.has_gaps or log.has_gaps
         if self._bad_marker is not None:
             yield Finding(
-                Severity.DATA_LOSS_RISK,
-                self.segment.log_path,
+                FindingKind.CORRUPT_TRANSACTION_MARKER, self.segment.log_path,
                 self._bad_marker.position,
                 f"a transaction marker can't be read: {self._bad_marker.reason}",
-                "a broker that recovers this segment cuts the log here",
                 "keep a copy of the partition before a broker starts here",
             )
         try:
@@ -113,15 +108,14 @@ class TransactionCheck:
             return
         except CorruptIndexError as error:
             yield self._finding(
-                error.position, error.reason, "a broker gives up the log directory, or reads on"
+                FindingKind.CORRUPT_TRANSACTION_INDEX, error.position, error.reason
             )
             return
         if index.size % ENTRY_SIZE:
             yield self._finding(
+                FindingKind.INCOMPLETE_TRANSACTION_INDEX_ENTRY,
                 index.size - index.size % ENTRY_SIZE,
-                f"{index.size} bytes are not a whole number of {ENTRY_SIZE}-byte entries",
-                "a broker writes its next entry behind the odd bytes, and reads wrong ones from "
-                "then on",
+                f"the size of {index.size} bytes is not a multiple of the entry size {ENTRY_SIZE}",
             )
         if len(entries) or self._aborted:
             in_log = self._in_log()
@@ -142,18 +136,18 @@ class TransactionCheck:
         for slot in range(len(entries)):
             entry = entries[slot]
             wrong = (
-                ("breaks the order of entries", _SERVED)
+                (FindingKind.OUT_OF_ORDER_TRANSACTION_INDEX, "breaks the order of entries")
                 if slot == disorder
                 else self._what_is_wrong(entry, int(later_begin[slot]), in_log, log)
             )
             if wrong is not None:
-                what, consequence = wrong
+                kind, what = wrong
                 yield self._finding(
+                    kind,
                     slot * ENTRY_SIZE,
                     f"transaction index entry {slot} (producer {entry['producer_id']}, offsets "
                     f"{entry['first_offset']} to {entry['last_offset']}, last stable offset "
                     f"{entry['last_stable_offset']}) {what}",
-                    consequence,
                 )
                 return
 
@@ -166,27 +160,31 @@ class TransactionCheck:
 
     def _what_is_wrong(
         self, entry: Any, later_begin: int, in_log: dict[int, Any], log: BatchSequence
-    ) -> tuple[str, str] | None:
-        """Return what is wrong with an entry, and the consequence; None if it is valid."""
+    ) -> tuple[FindingKind, str] | None:
+        """Return what is wrong with an entry; None if it is valid."""
         producer_id, first, last, stable = entry.tolist()
         if self._abort_markers.get(last) != producer_id:
             if self._has_damage and last not in self._abort_markers:
                 return None  # the marker may be in the unreadable part
-            return "has no marker in the log that aborts it", _WITHHELD
+            return FindingKind.MISSING_ABORT_MARKER, "has no abort marker in the log"
         known = in_log.get(last)
         begins = last if known is None else int(known["first_offset"])
         if known is not None and first > begins >= self.known_from and begins < last:
-            return f"begins behind offset {begins}, as the log has it", _SERVED
+            what = f"begins after offset {begins}, where the log has the transaction"
+            return FindingKind.ABORTED_TRANSACTION_BEGINS_LATE, what
         if begins > first >= self.known_from and not self.has_gaps:
-            return f"begins before offset {begins}, as the log has it", _WITHHELD
+            what = f"begins before offset {begins}, where the log has the transaction"
+            return FindingKind.ABORTED_TRANSACTION_BEGINS_EARLY, what
         if stable > log.next_offset and not log.ends_in_damage:
-            return f"has a last stable offset behind the log's end at {log.next_offset}", _SERVED
+            what = f"has a last stable offset beyond the log end offset {log.next_offset}"
+            return FindingKind.WRONG_LAST_STABLE_OFFSET, what
         oldest_open = later_begin
         if known is not None and not (self._has_damage or self.has_gaps):
             at_marker = int(known["last_stable_offset"])
             oldest_open = min(oldest_open, at_marker if at_marker < last else INT64_MAX)
         if stable > oldest_open:
-            return f"leaves a transaction out that began at offset {oldest_open}", _SERVED
+            what = f"omits a transaction that began at offset {oldest_open}"
+            return FindingKind.WRONG_LAST_STABLE_OFFSET, what
         return None
 
     def _missing_entries(
@@ -201,11 +199,11 @@ class TransactionCheck:
         ]
         if missing:
             yield self._finding(
+                FindingKind.MISSING_ABORTED_TRANSACTIONS,
                 None,
                 f"{len(missing)} aborted transactions are not in the transaction index; the first "
                 f"is that of producer {missing[0]['producer_id']}, offsets "
                 f"{missing[0]['first_offset']} to {missing[0]['last_offset']}",
-                _SERVED,
             )
 
     def _in_log(self) -> dict[int, Any]:
@@ -215,13 +213,7 @@ class TransactionCheck:
         found = np.concatenate(self._aborted)
         return dict(zip(found["last_offset"].tolist(), found, strict=True))
 
-    def _finding(self, position: int | None, what: str, consequence: str) -> Finding:
+    def _finding(self, kind: FindingKind, position: int | None, what: str) -> Finding:
         """Return a finding about the index."""
-        return Finding(
-            Severity.WRONG_ANSWERS,
-            self.segment.transaction_index_path,
-            position,
-            what,
-            consequence,
-            command("reindex", self.segment.directory),
-        )
+        remedy = command("reindex", self.segment.directory)
+        return Finding(kind, self.segment.transaction_index_path, position, what, remedy)

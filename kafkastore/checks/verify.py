@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.checks.partition_check import check_partition
-from kafkastore.formats.file_names import PARTITION_METADATA, TopicPartition
+from kafkastore.errors import ArgumentValueError
+from kafkastore.formats.state.file_names import PARTITION_METADATA, TopicPartition
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 
 
 def check_sample(sample: float) -> None:
-    """Raise ValueError unless `sample` is above 0 and at most 1."""
+    """Raise ArgumentValueError unless `sample` is above 0 and at most 1."""
     if not 0 < sample <= 1:
-        raise ValueError(f"sample must be above 0 and at most 1, got {sample}")
+        raise ArgumentValueError("sample", "above 0 and at most 1", sample)
 
 
 def verify_log(log: PartitionLog) -> Iterator[Finding]:
@@ -47,17 +48,14 @@ def logs_to_check(
             copies = logs.copies(topic_partition)
             for log in copies:
                 others = ", ".join(str(other.path) for other in copies if other is not log)
-                yield log, _twin(log, others) if others else None
+                yield log, _duplicate(log, others) if others else None
 
 
-def _twin(log: PartitionLog, others: str) -> Finding:
+def _duplicate(log: PartitionLog, others: str) -> Finding:
     return Finding(
-        Severity.WRONG_ANSWERS,
-        log.path,
-        None,
-        f"partition {log.topic_partition} is once more in {others}",
-        "a broker does not start with a partition in two of its log directories",
-        "keep the one with the larger log end offset (kafkastore ls), move the other away",
+        FindingKind.DUPLICATE_PARTITION, log.path, None,
+        f"partition {log.topic_partition} is also in {others}",
+        "keep the one with the larger log end offset (kafkastore ls), and move the other away",
     )
 
 
@@ -73,11 +71,7 @@ def differing_topic_id(
     first_id, first = known.setdefault(topic, (topic_id, path))
     if topic_id != first_id:
         yield Finding(
-            Severity.WRONG_ANSWERS,
-            path / PARTITION_METADATA,
-            None,
+            FindingKind.TOPIC_ID_MISMATCH, path / PARTITION_METADATA, None,
             f"topic {topic} has id {topic_id} here, and {first_id} in {first}",
-            "a topic was deleted and made again: a broker sets aside the partition of the old one, "
-            "or refuses it",
             "move the partition of the old topic away (kafka-topics.sh --describe shows the id)",
         )

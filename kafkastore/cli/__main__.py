@@ -14,7 +14,7 @@ def main() -> None:
     """Run the command line and exit."""
     # Set first: importing the rest takes longer than many commands run.
     interrupts.end_the_process()
-    from kafkastore.cli.commands import cli
+    from kafkastore.cli.command_list import cli
 
     code = cli.main(prog_name="kafkastore", standalone_mode=False)
     interrupts.end_the_process()  # also while Python shuts down and runs code of other libraries

@@ -2,26 +2,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from kafkastore.changes.apply import apply
-from kafkastore.changes.journal import Journal, find_journals
+from kafkastore.changes.areas import find_journals, is_recovery_area
+from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.recovery_areas import is_recovery_area
 from kafkastore.changes.undo import resume, undo
 from kafkastore.changes.undo_area import area_of
-from kafkastore.cli.change_options import ChangeOptions
-from kafkastore.cli.changes_command import changes_command
-from kafkastore.cli.confirm import confirm
 from kafkastore.cli.copies import upload_copy
-from kafkastore.cli.failures import left_behind_is_told, note
-from kafkastore.cli.few_lines import few_lines
-from kafkastore.cli.json_lines import write_json
-from kafkastore.cli.progress import counting, progress
-from kafkastore.cli.tables import counted
-from kafkastore.cli.visible import visible
+from kafkastore.cli.options.change_options import ChangeOptions, PlanT
+from kafkastore.cli.options.confirm import confirm
+from kafkastore.cli.output.changes_command import changes_command
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import print_note, report_unfinished
+from kafkastore.cli.output.grouped_lines import group_lines
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.progress import progress, to_progress_callback
+from kafkastore.cli.output.tables import format_count
+from kafkastore.cli.store_command import StoreCall
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 
 
@@ -29,20 +30,54 @@ class NoJournalError(KafkaStoreError):
     """A directory that is not an undo area."""
 
 
-def apply_plans(
+def plan_directories(
+    call: StoreCall,
     options: ChangeOptions,
-    paths: Sequence[Path],
+    make: Callable[..., PlanT],
+    *,
+    on_spark: Callable[..., PlanT] | None = None,
+) -> Iterator[PlanT]:
+    """Yield the plan of each directory, or of the copy of it that is changed instead."""
+    for path in call.paths:
+        call.select(path)  # raises before anything is read or copied
+    for path in options.directories(call.paths, as_json=call.as_json):
+        yield options.rooted(plan_directory(call, path, make, on_spark=on_spark))
+
+
+def plan_directory(
+    call: StoreCall,
+    path: Path,
+    make: Callable[..., PlanT],
+    *,
+    on_spark: Callable[..., PlanT] | None = None,
+    by_segment: bool = True,
+) -> PlanT:
+    """Make the plan for a directory's selected partitions, and show the progress.
+
+    `on_spark` makes it with a runner, if there is a Spark master. `by_segment`: the plan counts
+    its progress by segments.
+    """
+    selection = call.select(path)
+    partitions = frozenset(selection.topic_partitions)
+    if on_spark is not None:
+        with call.executor(f"reading {path.name}", is_streamed=False) as run:
+            return on_spark(run, path, partitions=partitions)
+    count = len(partitions)
+    if by_segment:
+        count = sum(len(log.segments) for log in selection.store.logs_of(partitions))
+    with progress(f"reading {path.name}", count) as advance:
+        return make(path, partitions=partitions, progress=to_progress_callback(advance))
+
+
+def apply_plans(
+    call: StoreCall,
+    options: ChangeOptions,
     plans: Sequence[Plan],
     *,
-    as_json: bool,
-    master: str | None = None,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Print the plans, apply them, or upload a changed copy, depending on the options.
-
-    `paths` are the directories as the user gave them. `master` is the Spark master whose executors
-    do the work; None: threads do it.
-    """
+    """Print the plans, apply them, or upload a changed copy, depending on the options."""
+    paths, as_json, master = call.paths, call.as_json, call.master
     changes = sum(len(plan.changes) for plan in plans)
     if options.is_plan_only:
         if changes and not as_json:
@@ -61,7 +96,7 @@ def apply_plans(
     _check_apart(plans)
     if changes and options.asks:
         names = ", ".join(map(str, paths))
-        confirm(f"Change {counted(changes, 'file')} in {names}?", "nothing was changed")
+        confirm(f"Change {format_count(changes, 'file')} in {names}?", "nothing was changed")
     for plan in plans if changes else ():
         _apply_plan(plan, options.undo_dir, as_json=as_json, master=master)
 
@@ -88,7 +123,7 @@ def _apply_plan(plan: Plan, undo_dir: Path | None, *, as_json: bool, master: str
     _print_done("applied", journal, as_json=as_json)
 
 
-def finish(
+def resume_plan(
     area: Path,
     *,
     as_json: bool,
@@ -115,7 +150,7 @@ def finish(
     _print_done(done.phase, done, as_json=as_json, verbose=verbose)
 
 
-def go_back(
+def undo_plan(
     area: Path,
     *,
     leave_changed: bool,
@@ -157,11 +192,11 @@ def open_journal(area: Path, root: Path | None = None) -> Journal:
         return Journal.open(area, root)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoJournalError(
-            f"{area} is no undo area; kafkastore changes list LOG_DIR names those of a directory"
+            f"{area} is not an undo area; kafkastore changes list LOG_DIR lists undo areas"
         ) from error
 
 
-def unfinished(path: Path, undo_dir: Path | None) -> list[Journal]:
+def list_unfinished(path: Path, undo_dir: Path | None) -> list[Journal]:
     """List the interrupted plans of a directory."""
     return [each for each in find_journals(path, undo_dir) if not each.is_finished]
 
@@ -170,20 +205,20 @@ def _run(
     what: str, plan: Plan, area: Path, master: str | None, work: Callable[..., Journal]
 ) -> Journal:
     """Run `work` on a plan's files; if it is interrupted, print how to resume it."""
-    left_behind = partial(_left_behind, area)
+    left_behind = partial(_describe_unfinished, area)
     if master is None:
-        with progress(what, len(plan.changes)) as advance, left_behind_is_told(left_behind):
-            return work(progress=counting(advance))
-    from kafkastore.cli.on_spark import executor
+        with progress(what, len(plan.changes)) as advance, report_unfinished(left_behind):
+            return work(progress=to_progress_callback(advance))
+    from kafkastore.cli.options.on_spark import executor
 
-    with executor(master, what) as runner, left_behind_is_told(left_behind):
+    with executor(master, what) as runner, report_unfinished(left_behind):
         journal = work(runner=runner)
         for failure in journal.failures:
             raise failure.error
         return journal
 
 
-def _left_behind(area: Path) -> str | None:
+def _describe_unfinished(area: Path) -> str | None:
     """Return how far a plan is and how to continue; None if it is finished or never started."""
     try:
         journal = Journal.open(area)
@@ -191,7 +226,7 @@ def _left_behind(area: Path) -> str | None:
         return None
     if journal.is_finished:
         return None
-    files = counted(len(journal.plan.changes), "file")
+    files = format_count(len(journal.plan.changes), "file")
     resume, undo = (changes_command(verb, area, journal.plan.root) for verb in ("resume", "undo"))
     return (
         f"{len(journal.changed):,} of {files} are changed, each wholly or not at all; "
@@ -204,7 +239,7 @@ def _print_nothing_done(journal: Journal, *, as_json: bool) -> None:
     if as_json:
         _print_done(journal.phase, journal, as_json=True)
     else:
-        print(visible(f"already {journal.phase}, nothing to do: {journal.area}"))
+        print_text(f"already {journal.phase}, nothing to do: {journal.area}")
 
 
 def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = False) -> None:
@@ -227,14 +262,14 @@ def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool 
         return
     if outcome == "applied":
         line = (
-            f"done: {counted(files, 'file')} changed in {journal.root}\n"
+            f"done: {format_count(files, 'file')} changed in {journal.root}\n"
             f"undo area: {journal.area}\n"
             f"to go back: {changes_command('undo', journal.area, journal.plan.root)}"
         )
     else:
-        line = f"{outcome}: {counted(files - len(journal.left), 'file')} in {journal.root}"
-    print(visible(line))
+        line = f"{outcome}: {format_count(files - len(journal.left), 'file')} in {journal.root}"
+    print_text(line)
     reason = "was left alone: it, or what was kept of it, was changed since"
     left = ((None, f"{path} {reason}") for path in sorted(journal.left))
-    for line in few_lines(left, verbose=verbose):
-        note(line)
+    for line in group_lines(left, verbose=verbose):
+        print_note(line)

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from kafkastore.cli import interrupts
-from kafkastore.cli.failures import (
+from kafkastore.cli.output.failures import (
     UNREADABLE,
     Interrupted,
-    drop_output,
-    sentence,
-    tell,
+    discard_output,
+    format_error,
+    print_problem,
 )
 from kafkastore.errors import KafkaStoreError
 
@@ -120,19 +120,19 @@ class CommandLine(click.Group):
             click.echo(error.ctx.get_help() if error.ctx else error.message, err=True)
             return UNREADABLE
         except click.UsageError as error:
-            _tell_wrong_use(error)
+            _print_wrong_use(error)
             return UNREADABLE
         except _PipeClosed:
-            drop_output()  # otherwise Python would fail again when it flushes at exit
+            discard_output()  # otherwise Python would fail again when it flushes at exit
             return PIPE_CLOSED
         except (Interrupted, click.Abort) as error:
-            drop_output()  # a pipe's reader may be gone or slow
+            discard_output()  # a pipe's reader may be gone or slow
             if sys.stderr.isatty():
                 click.echo(err=True)  # the terminal has written ^C on this line
-            tell(sentence(error) if isinstance(error, Interrupted) else "interrupted")
+            print_problem(format_error(error) if isinstance(error, Interrupted) else "interrupted")
             return interrupts.INTERRUPTED
         except (KafkaStoreError, OSError, click.ClickException) as error:
-            tell(sentence(error))
+            print_problem(format_error(error))
             return UNREADABLE
         return result if isinstance(result, int) else 0
 
@@ -144,8 +144,8 @@ def _make_output_robust() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _tell_wrong_use(error: click.UsageError) -> None:
+def _print_wrong_use(error: click.UsageError) -> None:
     """Print what is wrong with the arguments, and where to find the correct ones."""
     path = error.ctx.command_path if error.ctx else "kafkastore"
-    tell(f"{error.format_message().rstrip('.')}; see {path} --help")
+    print_problem(f"{error.format_message().rstrip('.')}; see {path} --help")
 

@@ -9,17 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.jobs.job import Job, PartitionJob, Row
-from kafkastore.jobs.places import FAILURES, Copies, Place, columns_of, open_copies, weight
+from kafkastore.jobs.partition_paths import (
+    FAILURES,
+    Copies,
+    PartitionPath,
+    columns_of,
+    open_copies,
+    weight,
+)
 from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.sample_times import sample_times
+from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-BROKER_RULES = "2.4"
 
 
 class ComparedPartition(NamedTuple):
@@ -40,8 +46,8 @@ class CompareJob(PartitionJob[ComparedPartition]):
     samples: int = 10
     now: int | None = None
     mtimes: Mapping[str, int] | None = None
-    broker_rules: str = BROKER_RULES
-    legacy_rules: str = BROKER_RULES
+    broker_rules: str = NEWEST_VERSION
+    legacy_rules: str = NEWEST_LEGACY_VERSION
     whole_seconds: bool = False
     on_corrupt: OnCorrupt = "raise"
 
@@ -112,7 +118,7 @@ class AnswerRow(NamedTuple):
 class PartitionAnswers(NamedTuple):
     """The answers of one partition, or its error."""
 
-    place: Place
+    place: PartitionPath
     rows: tuple[AnswerRow, ...]
     error: str | None
 
@@ -120,7 +126,7 @@ class PartitionAnswers(NamedTuple):
 class AskedPartition(NamedTuple):
     """A partition and the times to look up in it, in ms since 1970."""
 
-    place: Place
+    place: PartitionPath
     times: Sequence[int]
 
 
@@ -141,7 +147,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
         """Look up the times in one partition; an unreadable one gives a result with its error."""
         try:
             log = open_copies([item.place])
-            compared = compare_columns(log, item.times, now=self.now, broker_rules=BROKER_RULES)
+            compared = compare_columns(log, item.times, now=self.now)
             kip_33 = log.offsets_for_timestamps(compared["asked_timestamp"], "kip-33")
         except FAILURES as failure:
             return PartitionAnswers(item.place, (), str(failure))

@@ -3,16 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkastore.formats.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
-from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.places import Paths, open_paths, store_of
-from kafkastore.jobs.runner import run_here
-from kafkastore.kip_33.failover import Method, PartitionFailover, check_method, failover_of
-from kafkastore.kip_33.fingerprints import Match
+from kafkastore.jobs.job import Job, JobResults, Row
+from kafkastore.jobs.partition_paths import Paths, open_as_store, open_paths
 from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.use_cases.failover import Method, PartitionFailover, check_method, failover_of
+from kafkastore.use_cases.fingerprints import Match
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,8 +69,8 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
                 raise known
             latency_ms = known
         return failover_of(
-            store_of(item.copies),
-            store_of(item.target),
+            open_as_store(item.copies),
+            open_as_store(item.target),
             item.key,
             item.committed.offset,
             by=self.by,
@@ -128,7 +128,7 @@ def failover(
     topic_prefix: str = "",
     check: bool = True,
     match: Match = "timestamp",
-) -> Iterator[PartitionFailover]:
+) -> JobResults[GroupPosition, PartitionFailover]:
     """Find the offsets where consumer groups of one cluster continue in another.
 
     Parameters
@@ -142,7 +142,7 @@ def failover(
     offsets : mapping, optional
         Committed offsets by group, topic and partition. Default: those committed in the source.
     by : "create-time" or "log-append-time"
-        How to find the time bound; see `kafkastore.kip_33.failover`.
+        How to find the time bound; see `kafkastore.use_cases.failover`.
     largest_latency_ms : int, optional
         For ``log-append-time``: the maximum time in ms from a record's creation to its append in
         cluster 1. Default: the largest latency in the partition itself.
@@ -157,9 +157,9 @@ def failover(
     match : "timestamp" or "content"
         Two records are the same if time, key and value are equal, or only key and value.
 
-    Yields
-    ------
-    PartitionFailover
+    Returns
+    -------
+    iterator of PartitionFailover
         In the order of group, topic and partition.
 
     Raises
@@ -174,5 +174,5 @@ def failover(
     job = FailoverJob(by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match)
     here, there = open_paths(source), open_paths(target)
     committed = committed_positions(here, groups, partitions=partitions, offsets=offsets)
-    items = position_items(committed, here, there, topic_prefix=topic_prefix, is_weighed=False)
-    yield from job.results(items, run_here)
+    items = partial(position_items, committed, here, there, topic_prefix=topic_prefix)
+    return JobResults(job, items)

@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.formats.topics.group_metadata import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.jobs.job import Row
-from kafkastore.jobs.places import Copies, columns_of, copies_of, weight
-from kafkastore.kip_33.committed_offsets import committed_offsets
+from kafkastore.jobs.partition_paths import Copies, columns_of, find_copies, weight
 from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.use_cases.committed_offsets import committed_offsets
 
 
 class GroupPosition(NamedTuple):
@@ -82,8 +82,8 @@ def position_items(
         there: Copies = ()
         if target is not None:
             other = TopicPartition(topic_prefix + key.topic, key.partition)
-            there = copies_of(target, other, is_weighed=is_weighed)
+            there = find_copies(target, other, is_weighed=is_weighed)
         items.append(
-            GroupPosition(key, each, copies_of(store, here, is_weighed=is_weighed), there)
+            GroupPosition(key, each, find_copies(store, here, is_weighed=is_weighed), there)
         )
     return items

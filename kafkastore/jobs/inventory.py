@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.jobs.job import PartitionJob, Row
-from kafkastore.jobs.places import FAILURES, Copies, Place, open_place
+from kafkastore.jobs.partition_paths import FAILURES, Copies, PartitionPath, open_partition
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.sample_times import sample_times
 
@@ -48,7 +48,7 @@ class PartitionInventory(NamedTuple):
     those to look up, ms since 1970, in increasing order, empty if the partition cannot be read.
     """
 
-    place: Place
+    place: PartitionPath
     segments: tuple[SegmentInventory, ...]
     log_start_offset: int
     log_end_offset: int
@@ -87,7 +87,7 @@ class InventoryJob(PartitionJob[PartitionInventory]):
         reading = _Reading()
         times: list[int] = []
         try:
-            log = open_place(item[0])
+            log = open_partition(item[0])
             reading.read(log)
             log_end_offset, readable_end, error = log.log_end_offset, None, None
             if self.spread_times:

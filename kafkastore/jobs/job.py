@@ -1,25 +1,25 @@
 """The base class of jobs: items of a store, a function of one item, and the rows of its results.
 
 The Python API, the command line and Spark's tables use the same jobs. A runner
-(`kafkastore.jobs.runner`, or `kafkastore.spark.spread`) calls `Job.run` for the items.
+(`kafkastore.jobs.runner`, or `kafkastore.spark.runner`) calls `Job.run` for the items.
 """
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafkastore.changes.runner import Runner
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs.places import (
+from kafkastore.jobs.partition_paths import (
     Copies,
-    chosen_copies,
     columns_of,
-    place_fields,
+    list_copies,
+    table_schema,
     weight,
 )
-from kafkastore.jobs.runner import Failed, attempt
+from kafkastore.jobs.runner import Failed, attempt, run_here
 from kafkastore.paths import name_url
 from kafkastore.store.log_store import AnyPartition, LogStore
 
@@ -61,9 +61,7 @@ class Job(ABC, Generic[ItemT, ResultT]):
 
     def schema(self) -> pa.Schema:
         """Return the schema of the job's table."""
-        import pyarrow as pa
-
-        return pa.schema([*place_fields(), *self.columns(), ("error", pa.string())])
+        return table_schema(self.columns())
 
     def outcomes(
         self, items: Sequence[ItemT], runner: Runner
@@ -88,6 +86,25 @@ class Job(ABC, Generic[ItemT, ResultT]):
             yield {**place, "error": what}
 
 
+class JobResults(Iterator[ResultT], Generic[ItemT, ResultT]):
+    """The results of a job, computed in this thread as they are requested.
+
+    A table of the same job is made of `job` and of `items(is_weighed=True)`.
+    """
+
+    def __init__(
+        self, job: Job[ItemT, ResultT], items: Callable[..., Sequence[ItemT]]
+    ) -> None:
+        self.job, self.items = job, items
+        self._results: Iterator[ResultT] | None = None
+
+    def __next__(self) -> ResultT:
+        """Return the next result; the items are listed for the first."""
+        if self._results is None:
+            self._results = self.job.results(self.items(is_weighed=False), run_here)
+        return next(self._results)
+
+
 class PartitionJob(Job[Copies, ResultT]):
     """Work on each partition of a store; `run` opens it by `open_copies`."""
 
@@ -98,8 +115,8 @@ class PartitionJob(Job[Copies, ResultT]):
         *,
         is_weighed: bool = True,
     ) -> list[Copies]:
-        """Return all or some partitions of a store; see `chosen_copies`."""
-        return chosen_copies(store, partitions, is_weighed=is_weighed)
+        """Return all or some partitions of a store; see `list_copies`."""
+        return list_copies(store, partitions, is_weighed=is_weighed)
 
     def place(self, item: Copies) -> Row:
         """Return store, topic, partition and path."""

@@ -3,17 +3,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkastore.formats.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
-from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.places import Paths, open_paths, store_of
-from kafkastore.jobs.runner import run_here
-from kafkastore.kip_33.lag import PartitionLag, lag_of
+from kafkastore.jobs.job import Job, JobResults, Row
+from kafkastore.jobs.partition_paths import Paths, open_as_store, open_paths
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation, reads_committed
 from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.use_cases.lag import PartitionLag, lag_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ class LagJob(Job[GroupPosition, PartitionLag]):
     def run(self, item: GroupPosition) -> PartitionLag:
         """Measure the lag of one group in one partition."""
         return lag_of(
-            store_of(item.copies),
+            open_as_store(item.copies),
             item.key,
             item.committed,
             now=self.now,
@@ -109,7 +109,7 @@ def lag(
     now: int | None = None,
     isolation: Isolation = "read_uncommitted",
     on_corrupt: OnCorrupt = "raise",
-) -> Iterator[PartitionLag]:
+) -> JobResults[GroupPosition, PartitionLag]:
     """Measure the lag of consumer groups in offsets, in records, and in time.
 
     Parameters
@@ -132,9 +132,9 @@ def lag(
     on_corrupt : "raise", "skip" or "stop"
         As for `PartitionLog.batches`; each `PartitionLag` lists what is skipped.
 
-    Yields
-    ------
-    PartitionLag
+    Returns
+    -------
+    iterator of PartitionLag
         In the order of group, topic and partition.
 
     Raises
@@ -152,7 +152,7 @@ def lag(
     """
     job, store = LagJob(now, isolation, on_corrupt), open_paths(path)
     committed = committed_positions(store, groups, partitions=partitions, offsets=offsets)
-    yield from job.results(position_items(committed, store, is_weighed=False), run_here)
+    return JobResults(job, partial(position_items, committed, store))
 
 
 def _or_none(value: int) -> int | None:

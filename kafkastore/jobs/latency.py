@@ -7,22 +7,23 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore.arguments import check_collection
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.errors import ArgumentValueError
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.places import (
+from kafkastore.jobs.partition_paths import (
     Copies,
     Paths,
     columns_of,
-    copies_of,
+    find_copies,
+    open_as_store,
     open_copies,
     open_paths,
-    store_of,
     weight,
 )
 from kafkastore.jobs.runner import run_here
-from kafkastore.kip_33.latency import Latency, combined, latency_of
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.use_cases.latency import Latency, combined, latency_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,9 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
 
     def __post_init__(self) -> None:
         if self.create_time_header is not None and self.is_created_elsewhere:
-            raise ValueError("create times are in a header or in another cluster, not in both")
+            raise ArgumentValueError(
+                "create_time_header", "None with created_in", self.create_time_header
+            )
 
     @staticmethod
     def items(
@@ -69,10 +72,10 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
         """Return partitions of a store, each with the same one in another cluster."""
         return [
             MeasuredPartition(
-                copies_of(store, each, is_weighed=is_weighed),
+                find_copies(store, each, is_weighed=is_weighed),
                 ()
                 if created_in is None
-                else copies_of(created_in, each, is_weighed=is_weighed),
+                else find_copies(created_in, each, is_weighed=is_weighed),
             )
             for each in partitions
         ]
@@ -94,7 +97,7 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
         return latency_of(
             open_copies(item.copies),
             create_time_header=self.create_time_header,
-            created_in=store_of(item.created_in) if self.is_created_elsewhere else None,
+            created_in=open_as_store(item.created_in) if self.is_created_elsewhere else None,
             on_corrupt=self.on_corrupt,
         )
 

@@ -20,19 +20,24 @@ from kafkastore.checks.reindex import (
     reindex_partition,
     reindex_plan,
 )
-from kafkastore.jobs.places import FAILURES, Place, open_place, place_of
+from kafkastore.jobs.partition_paths import (
+    FAILURES,
+    PartitionPath,
+    open_partition,
+    to_partition_path,
+)
 from kafkastore.jobs.runner import Failed, attempt
-from kafkastore.log.log_config import LogConfig
 from kafkastore.migration import PartitionSurvey, Survey
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
-from kafkastore.versions import rules_of
+from kafkastore.versions import NEWEST_VERSION, rules_of
+from kafkastore.writing.log_config import LogConfig
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 #: Called with a partition that cannot be read, and its error; without it, the error is raised.
-Fail = Callable[[Place, Exception], None]
+Fail = Callable[[PartitionPath, Exception], None]
 
 
 def survey(
@@ -68,7 +73,7 @@ def survey(
 
 
 def survey_place(
-    asked: tuple[Place, Mapping[str, int]], *, read_logs: bool, index_interval_bytes: int
+    asked: tuple[PartitionPath, Mapping[str, int]], *, read_logs: bool, index_interval_bytes: int
 ) -> PartitionSurvey:
     """Survey one partition; see `kafkastore.migration.survey_partition`.
 
@@ -76,7 +81,7 @@ def survey_place(
     """
     place, mtimes = asked
     found: PartitionSurvey = migration.survey_partition(
-        open_place(place),
+        open_partition(place),
         mtimes,
         directory=directory_of(place),
         index_interval_bytes=index_interval_bytes,
@@ -88,7 +93,7 @@ def survey_place(
 def plan_reindex(
     run: Runner,
     path: AnyPath,
-    rules: str = "2.4",
+    version: str = NEWEST_VERSION,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
     up_to_damage: bool = False,
@@ -99,10 +104,10 @@ def plan_reindex(
 
     `run` and `failed` are as for `survey`.
     """
-    rules_of(rules)
+    rules_of(version)
     interval = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     job = partial(
-        reindex_place, rules=rules, index_interval_bytes=interval, up_to_damage=up_to_damage
+        reindex_place, version=version, index_interval_bytes=interval, up_to_damage=up_to_damage
     )
     changes: list[FileChange] = []
     unindexed: list[UnindexedBytes] = []
@@ -110,15 +115,15 @@ def plan_reindex(
         _check_within(place, (os.path.dirname(change.path) for change in each.changes))
         changes += each.changes
         unindexed += each.unindexed
-    return reindex_plan(to_path(os.path.abspath(open_path(path))), rules, changes, unindexed)
+    return reindex_plan(to_path(os.path.abspath(open_path(path))), version, changes, unindexed)
 
 
 def reindex_place(
-    place: Place, *, rules: str, index_interval_bytes: int, up_to_damage: bool
+    place: PartitionPath, *, version: str, index_interval_bytes: int, up_to_damage: bool
 ) -> ReindexedPartition:
     """Plan one partition; see `kafkastore.checks.reindex`."""
     return reindex_partition(
-        open_place(place), rules, index_interval_bytes, up_to_damage=up_to_damage
+        open_partition(place), version, index_interval_bytes, up_to_damage=up_to_damage
     )
 
 
@@ -127,24 +132,25 @@ def places_in(
     partitions: Collection[AnyPartition] | None = None,
     *,
     is_weighed: bool = True,
-) -> list[Place]:
+) -> list[PartitionPath]:
     """Return partitions of a log directory, or of one partition directory, by topic and number.
 
     Each partition has one place. Raises `NotALogDirectoryError` if the path is neither, and
     `KeyError` if one of `partitions` is missing.
     """
     root = to_path(os.path.abspath(open_path(path)))
+    store = open_store(root)
     return [
-        place_of(log, is_weighed=is_weighed) for log in open_store(root).logs_of(partitions)
+        to_partition_path(log, store, is_weighed=is_weighed) for log in store.logs_of(partitions)
     ]
 
 
-def directory_of(place: Place) -> str:
+def directory_of(place: PartitionPath) -> str:
     """Return a partition's directory relative to its log directory; empty if it is in none."""
     return "" if place.root is None else os.path.basename(place.path)
 
 
-def _check_within(place: Place, directories: Iterable[str]) -> None:
+def _check_within(place: PartitionPath, directories: Iterable[str]) -> None:
     """Raise an error if an executor's result is for another partition than the requested one."""
     for directory in directories:
         if directory != directory_of(place):
@@ -157,7 +163,7 @@ def _told(
     run: Runner,
     job: Callable[[Item], Result],
     items: Sequence[Item],
-    place: Callable[[Item], Place],
+    place: Callable[[Item], PartitionPath],
     failed: Fail | None,
 ) -> Iterator[tuple[Item, Result]]:
     """Yield items and their results; report partitions that cannot be read to `failed`."""

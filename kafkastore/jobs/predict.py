@@ -4,30 +4,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.checks.predict import (
     Outcome,
     Prediction,
     logs_to_predict,
-    predict_beside,
     predict_log,
+    predict_obstacles,
 )
-from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.places import (
+from kafkastore.jobs.job import Job, JobResults, Row
+from kafkastore.jobs.partition_paths import (
+    PartitionPath,
     Paths,
-    Place,
     columns_of,
+    open_partition,
     open_paths,
-    open_place,
-    place_of,
     store_around,
+    to_partition_path,
     weight,
 )
-from kafkastore.jobs.runner import run_here
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.store.log_store import AnyPartition, LogStore
-from kafkastore.versions import rules_of
+from kafkastore.versions import NEWEST_VERSION, rules_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,18 +41,18 @@ class KnownPrediction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PredictJob(Job[Place | KnownPrediction, Prediction]):
+class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
     """Predict what a broker's next start does to each directory; options as for `predict_start`.
 
     The result only has the bytes that files would get if `with_content`.
     """
 
-    broker: str = "2.4"
+    version: str = NEWEST_VERSION
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
     with_content: bool = False
 
     def __post_init__(self) -> None:
-        rules_of(self.broker)
+        rules_of(self.version)
 
     def items(
         self,
@@ -60,14 +60,15 @@ class PredictJob(Job[Place | KnownPrediction, Prediction]):
         partitions: Collection[AnyPartition] | None = None,
         *,
         is_weighed: bool = True,
-    ) -> list[Place | KnownPrediction]:
+    ) -> list[PartitionPath | KnownPrediction]:
         """Return all entries that are not partitions, whatever was chosen, then the partitions."""
         logs = logs_to_predict(store, partitions)
         known = [
             KnownPrediction(store_around(each.path, store), each)
-            for each in predict_beside(store, self.broker)
+            for each in predict_obstacles(store, self.version)
         ]
-        return [*known, *(place_of(log, is_weighed=is_weighed) for log in logs)]
+        paths = (to_partition_path(each, store, is_weighed=is_weighed) for each in logs)
+        return [*known, *paths]
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
@@ -89,11 +90,11 @@ class PredictJob(Job[Place | KnownPrediction, Prediction]):
             ("written", pa.map_(pa.string(), pa.int64())),
         ]
 
-    def run(self, item: Place | KnownPrediction) -> Prediction:
+    def run(self, item: PartitionPath | KnownPrediction) -> Prediction:
         """Predict for one directory."""
         if isinstance(item, KnownPrediction):
             return item.prediction
-        found = predict_log(open_place(item), self.broker, self.index_interval_bytes)
+        found = predict_log(open_partition(item), self.version, self.index_interval_bytes)
         if found.recovered is None or self.with_content:
             return found
         return replace(found, recovered=replace(found.recovered, written={}))
@@ -124,9 +125,9 @@ class PredictJob(Job[Place | KnownPrediction, Prediction]):
             }
         yield row
 
-    def place(self, item: Place | KnownPrediction) -> Row:
+    def place(self, item: PartitionPath | KnownPrediction) -> Row:
         """Return the directory's columns; topic and partition if it is a partition."""
-        if isinstance(item, Place):
+        if isinstance(item, PartitionPath):
             return columns_of([item])
         named = item.prediction.topic_partition
         return {
@@ -136,9 +137,9 @@ class PredictJob(Job[Place | KnownPrediction, Prediction]):
             "path": str(item.prediction.path),
         }
 
-    def weigh(self, item: Place | KnownPrediction) -> int:
+    def weigh(self, item: PartitionPath | KnownPrediction) -> int:
         """Return the size of a partition's logs."""
-        return weight([item]) if isinstance(item, Place) else 0
+        return weight([item]) if isinstance(item, PartitionPath) else 0
 
 
 @dataclass
@@ -156,11 +157,11 @@ class PredictionSummary:
 
 def predict_start(
     path: Paths | LogStore,
-    broker: str = "2.4",
+    version: str = NEWEST_VERSION,
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
-) -> Iterator[Prediction]:
+) -> JobResults[PartitionPath | KnownPrediction, Prediction]:
     """Predict what a broker's next start does to log directories; change nothing.
 
     Parameters
@@ -168,17 +169,17 @@ def predict_start(
     path : path-like, list of path-like or LogStore
         Log directories or partition directories. A partition directory outside a log directory has
         no clean shutdown marker and no checkpoints: all of it is recovered.
-    broker : str
-        The broker's version, such as ``2.4``.
+    version : str
+        The broker's version, for example ``2.4``.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``.
     partitions : collection, optional
         Predict only for these partitions, each as ``("orders", 3)`` or ``"orders-3"``; entries that
         are not partitions are always reported. Default: all.
 
-    Yields
-    ------
-    Prediction
+    Returns
+    -------
+    iterator of Prediction
         First for entries that are not partitions, then for each partition, by topic and number.
 
     Raises
@@ -186,9 +187,9 @@ def predict_start(
     NotALogDirectoryError
         If a path is neither a log directory nor a partition directory.
     UnknownVersionError
-        If `broker` is not a known version.
+        If `version` is not a known version.
     KeyError
         If one of `partitions` does not exist.
     """
-    job = PredictJob(broker, index_interval_bytes, with_content=True)
-    yield from job.results(job.items(open_paths(path), partitions, is_weighed=False), run_here)
+    job = PredictJob(version, index_interval_bytes, with_content=True)
+    return JobResults(job, partial(job.items, open_paths(path), partitions))

@@ -3,15 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkastore.jobs.job import PartitionJob, Row
-from kafkastore.jobs.places import Copies, Paths, open_copies, open_paths
-from kafkastore.jobs.runner import run_here
-from kafkastore.kip_33.retention import PartitionRetention, SegmentFate, retention_of
-from kafkastore.log.log_config import LogConfig
+from kafkastore.jobs.job import JobResults, PartitionJob, Row
+from kafkastore.jobs.partition_paths import Copies, Paths, open_copies, open_paths
+from kafkastore.legacy.offset_request import clock
 from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.use_cases.retention import PartitionRetention, SegmentFate, retention_of
 from kafkastore.versions import NEWEST_VERSION
+from kafkastore.writing.log_config import LogConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +81,7 @@ def retention(
     config: Mapping[str, object] | LogConfig | None = None,
     now: int | None = None,
     version: str = NEWEST_VERSION,
-) -> Iterator[PartitionRetention]:
+) -> JobResults[Copies, PartitionRetention]:
     """Find the segments that a broker's next retention check deletes.
 
     Parameters
@@ -98,9 +99,9 @@ def retention(
     version : str
         The broker's version.
 
-    Yields
-    ------
-    PartitionRetention
+    Returns
+    -------
+    iterator of PartitionRetention
         In the order of topic and partition.
 
     Raises
@@ -112,6 +113,5 @@ def retention(
     KafkaStoreError
         If a partition cannot be read.
     """
-    job = RetentionJob(config, now, version)
-    items = job.items(open_paths(path), partitions, is_weighed=False)
-    yield from job.results(items, run_here)
+    job = RetentionJob(config, clock() if now is None else now, version)
+    return JobResults(job, partial(job.items, open_paths(path), partitions))

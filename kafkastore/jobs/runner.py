@@ -1,11 +1,11 @@
-"""Runners of jobs: this thread, or several threads. `spark.spread` is the runner on Spark."""
+"""Runners of jobs: this thread, or several threads. `spark.runner` has the one on Spark."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from kafkastore.changes.runner import Runner
-from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.log.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import name_url
 
 Item = TypeVar("Item")
@@ -34,11 +34,11 @@ def run_here(
     return map(work, items)
 
 
-def in_threads(threads: int, stop: Stop | None = None) -> Runner:
-    """Return a runner of several threads; its results are a `SideBySide`, which ends them."""
+def in_threads(threads: int, stop: StopFlag | None = None) -> Runner:
+    """Return a runner of several threads; its results are a `ParallelMap`, which ends them."""
     def run(
         work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
-    ) -> SideBySide[Item, Result]:
-        return SideBySide(work, items, threads, "kafkastore-job", stop=stop)
+    ) -> ParallelMap[Item, Result]:
+        return ParallelMap(work, items, threads, "kafkastore-job", stop=stop)
 
     return run

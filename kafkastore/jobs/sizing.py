@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from kafkastore.arguments import whole_number
 from kafkastore.jobs.job import PartitionJob, Row
-from kafkastore.jobs.places import Copies, Paths, open_copies, open_paths
+from kafkastore.jobs.partition_paths import Copies, Paths, open_copies, open_paths
 from kafkastore.jobs.runner import run_here
-from kafkastore.kip_33.sizing import (
+from kafkastore.store.log_store import LogStore
+from kafkastore.use_cases.sizing import (
     BUCKETS_MS,
     INTERVALS,
     PARTITIONS,
@@ -20,7 +21,6 @@ from kafkastore.kip_33.sizing import (
     sizing_of,
     total,
 )
-from kafkastore.store.log_store import LogStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,8 +131,8 @@ def sizing(
     >>> round(second.bytes / 2**30, 1), minute.bytes // 2**20
     (3.4, 57)
     """
-    intervals = [whole_number("an interval", each, 1) for each in intervals]
-    buckets_ms = [whole_number("a bucket", each, 1) for each in buckets_ms]
+    intervals = [whole_number("intervals", each, 1) for each in intervals]
+    buckets_ms = [whole_number("buckets_ms", each, 1) for each in buckets_ms]
     if path is None:
         return sizing_by_formula(intervals, buckets_ms, whole_number("partitions", partitions, 1))
     job = SizingJob(tuple(intervals), tuple(buckets_ms))

@@ -15,20 +15,20 @@ from kafkastore.checks.name_check import check_topic_id
 from kafkastore.checks.partition_check import CheckedPartition, check_partition
 from kafkastore.checks.store_check import check_log_dirs
 from kafkastore.checks.verify import check_sample, differing_topic_id, logs_to_check
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.places import (
+from kafkastore.jobs.partition_paths import (
     FAILURES,
+    PartitionPath,
     Paths,
-    Place,
     columns_of,
+    open_partition,
     open_paths,
-    open_place,
-    place_of,
     store_around,
+    to_partition_path,
     weight,
 )
-from kafkastore.log.side_by_side import SideBySide, Stop
+from kafkastore.log.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import to_path
 from kafkastore.store.log_store import AnyPartition, LogStore
 from kafkastore.store.partition_log import PartitionLog
@@ -44,7 +44,7 @@ class PartitionToCheck(NamedTuple):
     its topic id differs from that of an earlier partition.
     """
 
-    place: Place
+    place: PartitionPath
     duplicate: Finding | None
     topic_ids: tuple[Finding, ...] = ()
 
@@ -92,8 +92,8 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
             differing: Iterable[Finding] = ()
             if has_topic_ids:
                 differing = differing_topic_id(log.topic, log.path, _topic_id(log), topic_ids)
-            place = place_of(log, is_weighed=is_weighed)
-            yield PartitionToCheck(place, duplicate, tuple(differing))
+            path = to_partition_path(log, store, is_weighed=is_weighed)
+            yield PartitionToCheck(path, duplicate, tuple(differing))
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
@@ -101,6 +101,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         import pyarrow as pa
 
         return [
+            ("finding", pa.string()),
             ("severity", pa.string()),
             ("file", pa.string()),
             ("position", pa.int64()),
@@ -116,7 +117,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         if isinstance(item, CheckedFile):
             return item.checked
         checked = check_partition(
-            open_place(item.place), sample=self.sample, is_stopped=self.is_stopped
+            open_partition(item.place), sample=self.sample, is_stopped=self.is_stopped
         )
         if item.duplicate is not None:
             checked.findings.insert(0, item.duplicate)
@@ -149,6 +150,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
 def finding_row(finding: Finding) -> dict[str, str | int | None]:
     """Return the columns of a finding."""
     return {
+        "finding": finding.kind.value,
         "severity": finding.severity.value,
         "file": str(finding.path),
         "position": finding.position,
@@ -228,22 +230,22 @@ def verify(
         If a file cannot be opened; raised after the findings of its partition.
     """
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
-    stop = Stop()
+    stop = StopFlag()
     job, store = VerifyJob(sample, stop), open_paths(path)
     chosen = None if partitions is None else set(store.chosen(partitions))
     total = len(store.partitions if chosen is None else chosen)
     items = job.items(store, chosen, is_weighed=False)
     threads = 1 if total == 1 else threads
     return _Findings(
-        SideBySide(job.run, items, threads, "kafkastore-verify", stop=stop), total, progress
+        ParallelMap(job.run, items, threads, "kafkastore-verify", stop=stop), total, progress
     )
 
 
 class _Findings(Iterator[Finding]):
-    """An iterator of findings, with the threads that find them; see `SideBySide` for their end."""
+    """An iterator of findings, with the threads that find them; see `ParallelMap` for their end."""
 
     def __init__(
-        self, checked: SideBySide[Any, CheckedPartition], total: int, progress: Progress | None
+        self, checked: ParallelMap[Any, CheckedPartition], total: int, progress: Progress | None
     ) -> None:
         self._checked = checked
         self._findings = _findings_of(checked, total, progress)

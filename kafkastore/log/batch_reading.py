@@ -7,8 +7,8 @@ import numpy as np
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.record_batch import RecordBatch, TimestampType
-from kafkastore.log.damage import Damage
+from kafkastore.formats.records.record_batch import RecordBatch, TimestampType
+from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
 from kafkastore.segment.log_segment import LogSegment
@@ -20,7 +20,7 @@ def read_batches(
     end_offset: int | None,
     *,
     verify: bool = False,
-    damage: Damage | None = None,
+    damage: CorruptionHandler | None = None,
     copied: bool = False,
 ) -> Iterator[tuple[LogSegment, RecordBatch]]:
     """Read batches, each with its segment; see `PartitionLog.batches`.

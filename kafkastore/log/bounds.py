@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kafkastore.formats.file_names import HIGH_WATERMARK_CHECKPOINT
+from kafkastore.errors import ArgumentValueError
+from kafkastore.formats.state.file_names import HIGH_WATERMARK_CHECKPOINT
 from kafkastore.log.isolation import first_undecided_offset
 from kafkastore.log.log_view import LogBound, LogView
 
@@ -59,7 +60,7 @@ def find_high_watermark(
     elif isinstance(choice, int | np.integer) and not isinstance(choice, bool):
         offset, basis = int(choice), "as given"
     else:
-        raise ValueError(f"high_watermark is 'log-end', 'checkpoint' or a number, not {choice!r}")
+        raise ArgumentValueError("high_watermark", "'log-end', 'checkpoint' or an int", choice)
     if offset < start:
         return LogBound(start, f"the log start offset, above {offset} ({basis})")
     if offset > end:

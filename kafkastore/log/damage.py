@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from copy import copy
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from kafkastore.arguments import INT32_MAX
+from kafkastore.arguments import INT32_MAX, check_choice
 from kafkastore.errors import CorruptionError
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
@@ -17,6 +17,7 @@ from kafkastore.segment.salvage import next_batch
 #: ``raise``: raise an error. ``skip``: continue at the next valid batch. ``stop``: end the log
 #: there.
 OnCorrupt = Literal["raise", "skip", "stop"]
+_CHOICES: tuple[OnCorrupt, ...] = get_args(OnCorrupt)
 
 
 class SkippedBytes(NamedTuple):
@@ -71,14 +72,12 @@ class SkippedBytesWarning(UserWarning):
         return str(self.skipped)
 
 
-def known_on_corrupt(on_corrupt: str) -> OnCorrupt:
-    """Return `on_corrupt` if it is a valid choice; raise `ValueError` otherwise."""
-    if on_corrupt not in get_args(OnCorrupt):
-        raise ValueError(f"on_corrupt must be 'raise', 'skip' or 'stop', got {on_corrupt!r}")
-    return cast(OnCorrupt, on_corrupt)
+def check_on_corrupt(on_corrupt: str) -> OnCorrupt:
+    """Return `on_corrupt` if it is a known choice; raise `ArgumentValueError` otherwise."""
+    return check_choice("on_corrupt", on_corrupt, _CHOICES)
 
 
-class Damage:
+class CorruptionHandler:
     """Handle corrupt bytes during one read, as `on_corrupt` demands.
 
     `skipped` receives the skipped bytes; without it each is a `SkippedBytesWarning`. `stopped_at`
@@ -88,12 +87,12 @@ class Damage:
     def __init__(
         self, on_corrupt: OnCorrupt = "raise", skipped: list[SkippedBytes] | None = None
     ) -> None:
-        self.on_corrupt = known_on_corrupt(on_corrupt)
+        self.on_corrupt = check_on_corrupt(on_corrupt)
         self.stopped_at: int | None = None
         self._warns = skipped is None
         self._skipped = [] if skipped is None else skipped
 
-    def of_another_read(self) -> Damage:
+    def of_another_read(self) -> CorruptionHandler:
         """Return a copy for another read of the log; bytes that both skip are noted once."""
         another = copy(self)
         another.stopped_at = None

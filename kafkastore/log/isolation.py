@@ -6,24 +6,24 @@ index: a broker writes no index if nothing was aborted, and a copy may have lost
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from kafkastore.arguments import INT64_MAX
+from kafkastore.arguments import INT64_MAX, check_choice
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
-from kafkastore.formats import producer_snapshot
-from kafkastore.formats.control_records import ControlRecord, first_control_record
-from kafkastore.formats.file_names import (
+from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
+from kafkastore.formats.records.control_records import ControlRecord, first_control_record
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     segment_file_name,
 )
-from kafkastore.formats.producer_state import ProducerState
-from kafkastore.formats.record_batch import RecordBatch
-from kafkastore.formats.transaction_index import ABORTED_TXN
-from kafkastore.formats.transactions import AbortedBatches, is_control
+from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.formats.state.transactions import AbortedBatches, is_control
 from kafkastore.log.batch_reading import read_batches
-from kafkastore.log.damage import Damage
+from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
 from kafkastore.segment.small_file import read_if_there
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 #: The values of a consumer's ``isolation.level``.
 Isolation = Literal["read_uncommitted", "read_committed"]
+_ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)
 
 
 class Committed(NamedTuple):
@@ -50,12 +51,8 @@ class Committed(NamedTuple):
 
 
 def reads_committed(isolation: str) -> bool:
-    """Return whether `isolation` is "read_committed"; `ValueError` if unknown."""
-    if isolation not in ("read_uncommitted", "read_committed"):
-        raise ValueError(
-            f"isolation is 'read_uncommitted' or 'read_committed', not {isolation!r}"
-        )
-    return isolation == "read_committed"
+    """Return whether `isolation` is "read_committed"; raise if it is unknown."""
+    return check_choice("isolation", isolation, _ISOLATIONS) == "read_committed"
 
 
 def find_committed(
@@ -65,7 +62,7 @@ def find_committed(
     *,
     verify: bool = True,
     until_broken: bool = False,
-    damage: Damage | None = None,
+    damage: CorruptionHandler | None = None,
 ) -> Committed:
     """Find the last stable offset, and the aborted batches of a range of offsets.
 
@@ -74,7 +71,7 @@ def find_committed(
     Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``,
     ``ProducerStateManager.firstUnstableOffset``.
     """
-    damage = Damage() if damage is None else damage.of_another_read()
+    damage = CorruptionHandler() if damage is None else damage.of_another_read()
     first_to_replay = log_end = log.end_offset("stop" if until_broken else damage.on_corrupt)
     aborted = []
     # Also after `end_offset`: a later segment may contain the marker of a transaction.
@@ -156,7 +153,7 @@ def _replayed(
     end_offset: int,
     *,
     verify: bool,
-    damage: Damage | None = None,
+    damage: CorruptionHandler | None = None,
 ) -> Iterator[tuple[NDArray[np.void], int]]:
     """Do as `replay`; yield aborted transactions, and the offset reached.
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptCheckpointError, NotAFileError
-from kafkastore.formats.checkpoints import parse_meta_properties, parse_offset_checkpoint
-from kafkastore.formats.file_names import (
+from kafkastore.formats.state.checkpoints import parse_meta_properties, parse_offset_checkpoint
+from kafkastore.formats.state.file_names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -128,7 +128,7 @@ class LogDir:
                     place = found.futures if directory.suffix else found.partitions
                     first = place.setdefault(directory.topic_partition, path)
                     if first != path:
-                        reason = f"the partition of {first.name} once more: no broker starts so"
+                        reason = f"duplicate of {first.name}: a broker refuses to start"
                         skipped.append(SkippedName(path, SkippedKind.DUPLICATE, reason))
         return found
 

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple, TypeVar
 from kafkastore.arguments import INT64_MAX, whole_number
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import CorruptCheckpointError, CorruptionError, SegmentGoneError
-from kafkastore.formats.checkpoints import EpochStart, parse_leader_epoch_checkpoint
-from kafkastore.formats.file_names import (
+from kafkastore.formats.state.checkpoints import EpochStart, parse_leader_epoch_checkpoint
+from kafkastore.formats.state.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     SWAP_SUFFIX,
     TopicPartition,
 )
-from kafkastore.log.damage import OnCorrupt, known_on_corrupt
+from kafkastore.log.damage import OnCorrupt, check_on_corrupt
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.paths import list_again, open_path
@@ -170,7 +170,7 @@ class LogView:
         if not self.segments:
             return LogBound(start, "the log start offset: there is no segment")
         last = self.segments[-1]
-        basis = f"behind the last whole batch of {last.log_path.name}"
+        basis = f"after the last complete batch of {last.log_path.name}"
         if last.end_error is not None:
             basis += f"; what follows can't be read: {last.end_error}"
         if last.next_offset < start:
@@ -226,7 +226,7 @@ class LogView:
         CorruptBatchError
             If the last batches are corrupt and `on_corrupt` is "raise".
         """
-        known_on_corrupt(on_corrupt)
+        check_on_corrupt(on_corrupt)
         if not self.segments:
             return self.log_start_offset
         if on_corrupt == "skip":

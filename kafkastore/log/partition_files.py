@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import NotALogDirectoryError
-from kafkastore.formats.file_names import (
+from kafkastore.formats.state.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -133,8 +133,8 @@ class PartitionFiles:
                 done += "; the first of them is gone already, so it is read here"
             return done
         if self._has(file, _SWAPPED_LOG):
-            return f"renamed with its {LOG_SUFFIX}; brokers before 3.0 build it anew"
-        return f"{_DELETED}; one before 3.0 builds the segment's indexes anew"
+            return f"renamed with its {LOG_SUFFIX}; brokers before 3.0 rebuild it"
+        return f"{_DELETED}; one before 3.0 rebuilds the segment's indexes"
 
     @cached_property
     def _first_cleaned(self) -> float:
@@ -147,7 +147,7 @@ class PartitionFiles:
 
 
 _TEMPORARY = {
-    ".deleted": "set aside to be deleted",
+    ".deleted": "a deleted file",
     ".cleaned": "an unfinished outcome of compaction or of a split",
     ".swap": "a finished outcome of compaction or of a split that has not replaced its segments",
     ".part": "a snapshot that was being written",

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError, CorruptionError, SegmentGoneError
-from kafkastore.log.damage import Damage
+from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_view import LogView
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
-    from kafkastore.formats.record_columns import RecordColumns
+    from kafkastore.formats.records.record_columns import RecordColumns
 
 #: Ranges of fewer offsets are read in small pieces.
 SMALL_RANGE = 1000
@@ -34,7 +34,7 @@ class ScannedRun(NamedTuple):
     segment: LogSegment
     run: BatchRun
     headers: NDArray[Any]
-    damage: Damage
+    damage: CorruptionHandler
 
     def of(self, headers: NDArray[Any]) -> ScannedRun:
         """Return a copy with other headers of the run."""
@@ -84,12 +84,12 @@ class RangeScan:
         log: LogView,
         start_offset: int,
         end_offset: int,
-        damage: Damage | None = None,
+        damage: CorruptionHandler | None = None,
         *,
         known_end_offset: int | None = None,
     ) -> None:
         self.first_offset = self._next_offset = start_offset
-        self.damage = Damage() if damage is None else damage
+        self.damage = CorruptionHandler() if damage is None else damage
         self._log, self._end_offset = log, end_offset
         self._known_end_offset = known_end_offset
 
@@ -149,13 +149,18 @@ class RangeScan:
         """Scan a segment up to the end offset; skip corrupt bytes if requested."""
         # Not the start offset: after corrupt bytes, the batch that contains it may begin before it.
         next_offset = segment.base_offset
+        # Of a whole segment, bytes after the last batch are read too: they may be records that
+        # belong to the next one.
+        following = segment.next_base_offset
+        is_whole = following is not None and following <= self._end_offset
         while position < file.size:
             try:
                 for run in file.runs(position, **reading):
                     yield run
                     position, next_offset = run.end_position, run.next_offset
                     self._next_offset = max(self._next_offset, next_offset)
-                    if self.damage.has_stopped or next_offset >= self._end_offset:
+                    is_done = next_offset >= self._end_offset and not is_whole
+                    if self.damage.has_stopped or is_done:
                         break
                 break
             except CorruptionError as error:
@@ -168,6 +173,6 @@ class RangeScan:
         if known_end_offset is None or not segment.is_active or self.damage.has_stopped:
             return
         if self._next_offset < known_end_offset and position < file.size:
-            reason = f"the last {file.size - position} bytes are no whole batch"
+            reason = f"the last {file.size - position} bytes are not a complete batch"
             error = CorruptBatchError(reason, path=segment.log_path, position=position)
             self.damage.skip_bytes(error, segment, file, self._next_offset)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from kafkastore.arguments import whole_number
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.record_batch import Record
+from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.records.record_batch import Record
 from kafkastore.log.batch_reading import read_batches
-from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
 
@@ -28,7 +28,7 @@ def read_records(
     """Read records one by one; see `PartitionLog.records`."""
     start, end = view.bounds(start_offset, end_offset)
     most_bytes = whole_number("max_decompressed_bytes", max_decompressed_bytes, 0)
-    damage = Damage(on_corrupt, skipped)
+    damage = CorruptionHandler(on_corrupt, skipped)
     aborted = broken = None
     if reads_committed(isolation):
         last_stable_offset, aborted, broken = view.beside_changes(

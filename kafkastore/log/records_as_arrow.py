@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafkastore.arguments import check_collection, whole_number
-from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
-from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.record_columns import (
+from kafkastore.errors import ArgumentValueError, CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.records.record_columns import (
     BATCH_BYTES,
     BATCH_ROWS,
     HEADERS_COLUMN,
@@ -21,14 +21,14 @@ from kafkastore.formats.record_columns import (
     OTHER_COLUMNS,
     RecordColumns,
 )
-from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import SMALL_RANGE, RangeScan
-from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes, known_indexes
+from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 
 if TYPE_CHECKING:
-    from kafkastore.formats.transactions import AbortedBatches
+    from kafkastore.formats.state.transactions import AbortedBatches
     from kafkastore.segment.log_segment import LogSegment
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -59,7 +59,7 @@ def schema(
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
-    The order is the source's, whatever the order of `columns`; an unknown name raises `ValueError`.
+    The order is the source's, whatever the order of `columns`; an unknown name raises an error.
     `include_headers` adds `headers` if `columns` is not given. With `binary_view`, `key` and
     `value` are of type binary_view.
     """
@@ -69,9 +69,7 @@ def schema(
         columns = (*KAFKA_COLUMNS, HEADERS_COLUMN) if include_headers else KAFKA_COLUMNS
     unknown = [name for name in columns if name not in known]
     if unknown:
-        raise ValueError(
-            f"no column {', '.join(map(repr, unknown))}; there are {', '.join(known)}"
-        )
+        raise ArgumentValueError("columns", f"among {', '.join(known)}", unknown)
     types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {})
     return pa.schema([(name, types[name]) for name in known if name in columns])
 
@@ -105,9 +103,9 @@ def read(
     if limit is not None:
         limit = whole_number("limit", limit, 0)
     chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
-    indexes = known_indexes(indexes)
+    indexes = check_indexes(indexes)
     start, end = log.bounds(start_offset, end_offset)
-    damage = Damage(on_corrupt, skipped)
+    damage = CorruptionHandler(on_corrupt, skipped)
     aborted = broken = None
     if reads_committed(isolation) and is_decided:
         aborted = log.beside_changes(lambda: find_aborted(log, start, end))

@@ -29,10 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.caching import cached_property
-from kafkastore.formats.entries import TimestampAndOffset, TimestampOffset
-from kafkastore.formats.indexes import offset_index, time_index
-from kafkastore.formats.record_batch import first_record_from
-from kafkastore.log.log_loader import are_indexes_accepted
+from kafkastore.formats.indexes.entries import TimestampAndOffset, TimestampOffset
+from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.records.record_batch import first_record_from
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.segments_by_time import (
     LARGEST_OFFSET,
@@ -40,6 +39,7 @@ from kafkastore.lookup.segments_by_time import (
     SearchStep,
     SegmentsByTime,
 )
+from kafkastore.recovery.log_loader import are_indexes_accepted
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
@@ -149,7 +149,7 @@ class BrokerSegment:
         """
         if self.state != "recovered":
             return None
-        checked = self.segment.checked_times
+        checked = self.segment.index_check
         if checked.error is not None:
             return self.segment.largest_timestamp_by_index
         return checked.largest_timestamp if checked.index_holds else None

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.entries import TimestampAndOffset
-from kafkastore.formats.transactions import AbortedBatches
+from kafkastore.formats.indexes.entries import TimestampAndOffset
+from kafkastore.formats.state.transactions import AbortedBatches
 from kafkastore.log.isolation import find_committed, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.rules import LookupChoice
@@ -28,7 +28,7 @@ from kafkastore.lookup.segments_by_time import (
     SegmentsByTime,
     as_entry,
 )
-from kafkastore.segment.checked_times import Indexes
+from kafkastore.segment.index_trust import Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.timestamp_search import SearchTrace, SegmentSearch
 
@@ -81,7 +81,7 @@ class CorrectSegment:
     def search(self) -> SegmentSearch | _SearchBeforeDamage:
         """The search from the indexes' entries on, if these are valid."""
         search = self.segment.search_by_time(self._indexes)
-        checked = self.segment.checked_times if self._indexes == "check" else None
+        checked = self.segment.index_check if self._indexes == "check" else None
         if checked is None or checked.error is None:
             return search
         return _SearchBeforeDamage(search, checked.end_offset, checked.error)

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from operator import attrgetter
 
 from kafkastore.errors import CorruptIndexError, CorruptionError
-from kafkastore.formats.entries import TimestampAndOffset
-from kafkastore.formats.transactions import is_control
+from kafkastore.formats.indexes.entries import TimestampAndOffset
+from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.isolation import find_committed, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.broker import BrokerSegment
@@ -42,10 +42,10 @@ def why_different(
     if correct is None:
         raise AssertionError("two answers that are none are equal")
     if raw is not None and answer is None and raw.offset == correct.offset:
-        return f"offset {raw.offset} is not below what is the last stable offset to this broker"
+        return f"offset {raw.offset} is not below the last stable offset of this broker"
     holder = case.segment_of(correct.offset)
     if step is None or holder.base_offset < step.by.segment.base_offset:
-        return case.why_passed_over(holder)
+        return case.why_skipped(holder)
     if holder.base_offset > step.by.segment.base_offset:
         return case.why_stopped_in(step)
     return case.why_missed_in(step, correct)
@@ -77,14 +77,14 @@ class _Case:
         place = segment.translate_offset(found.offset)
         if found.offset < self._view.log_start_offset:
             return (
-                f"offset {found.offset} lies before the log start offset "
-                f"{self._view.log_start_offset}, of which these brokers know nothing"
+                f"offset {found.offset} is below the log start offset "
+                f"{self._view.log_start_offset}, which these brokers do not have"
             )
         if place is not None:
             with segment.open_log() as file:
                 headers = next(iter(file.runs(place.position))).headers[:1]
             if is_control(headers)[0]:
-                return f"offset {found.offset} is a transaction's marker, which no consumer gets"
+                return f"offset {found.offset} is a transaction marker, which consumers do not get"
             if reads_committed(self._choice.isolation):
                 end = self._view.log_end_offset
                 aborted = find_committed(self._view, self._view.log_start_offset, end).aborted
@@ -93,40 +93,40 @@ class _Case:
                 return f"offset {found.offset} is not below the last stable offset"
         return (
             f"offset {found.offset} has the negative timestamp {found.timestamp}, "
-            "which is a time like any other to these rules"
+            "which these rules treat like any other time"
         )
 
-    def why_passed_over(self, holder: LogSegment) -> str:
+    def why_skipped(self, holder: LogSegment) -> str:
         """Return why the segment with the correct record was not searched."""
-        name = f"segment {holder.base_offset} is passed over"
+        name = f"segment {holder.base_offset} is skipped"
         seen = next(
             each
             for each in self._lookup.segments
             if each.segment.base_offset == holder.base_offset
         )
         if not isinstance(seen, BrokerSegment):
-            return f"{name}: {self._why_kip_33_passed_over(holder)}"
+            return f"{name}: {self._why_kip_33_skipped(holder)}"
         if seen.is_dated_by_file:
             return (
-                f"{name}: {_missing(seen)}, so that the file's modification time counts, "
-                f"{seen.largest_timestamp}, which is before the time"
+                f"{name}: {_missing(seen)}, so the broker uses the file's modification time, "
+                f"{seen.largest_timestamp}, which is before the requested time"
             )
         if seen.is_padded:
             return (
-                f"{name}: the zero padding behind its time index counts as an entry of time 0 "
-                "to a broker that closed the log in order"
+                f"{name}: after a clean shutdown, the broker takes the zero padding after the "
+                "entries of its time index as an entry of time 0"
             )
         if holder.time_index is not None and holder.time_index.first_disorder() >= 0:
             return (
                 f"{name}: its time index is not in order, and the last entry, "
-                f"{seen.largest_timestamp}, is before the time"
+                f"{seen.largest_timestamp}, is before the requested time"
             )
         return (
             f"{name}: the last entry of its time index, {seen.largest_timestamp}, is below the "
             f"segment's largest timestamp, {holder.largest_record_timestamp()}"
         )
 
-    def _why_kip_33_passed_over(self, holder: LogSegment) -> str:
+    def _why_kip_33_skipped(self, holder: LogSegment) -> str:
         entries = Kip33Segment(holder).entries
         if not entries:
             if holder.time_index is None:
@@ -134,67 +134,71 @@ class _Case:
             return "its time index is empty"
         if holder.time_index is None:
             return (
-                f"without a time index it counts up to its modification time, "
-                f"{entries[-1].timestamp}, which is not later than the time"
+                f"without a time index its largest time is its modification time, "
+                f"{entries[-1].timestamp}, which is not after the requested time"
             )
         if entries[-1].timestamp == self._target:
-            return "the last entry of its time index is the time itself, and must be later"
+            return "the last entry of its time index must be after the requested time, and is equal"
         return (
-            f"the last entry of its time index, {entries[-1].timestamp}, is not later than the time"
+            f"the last entry of its time index, {entries[-1].timestamp}, is not after the "
+            "requested time"
         )
 
     def why_stopped_in(self, step: SearchStep) -> str:
         """Return why the search of a segment found no record."""
         chosen, segment = step.by, step.by.segment
-        name = f"segment {segment.base_offset} is searched in vain and no other is tried"
+        name = (
+            f"segment {segment.base_offset} has no matching record, and the broker does not search "
+            "the next segment"
+        )
         if isinstance(chosen, BrokerSegment) and chosen.is_dated_by_file:
             return (
-                f"{name}: {_missing(chosen)}, so that it is chosen by the file's modification "
+                f"{name}: {_missing(chosen)}, so it is chosen by the file's modification "
                 f"time, {chosen.largest_timestamp}"
             )
         stated = segment.largest_record_timestamp()
         if stated is None:
-            return f"{name}: its time index has an entry, but no record of it has a timestamp"
+            return f"{name}: its time index has an entry, but none of its records has a timestamp"
         if stated < self._target:
             return (
-                f"{name}: its time index says {chosen.largest_timestamp}, which is later than any "
+                f"{name}: its time index has {chosen.largest_timestamp}, which is later than any "
                 f"of its records, {stated} at most"
             )
         start = self._lookup.starting_offset
         try:
             with segment.open_log() as file:
                 before = file.search_for_timestamp(self._target, 0, segment.base_offset)
-                behind = file.search_for_timestamp(self._target, 0, start)
+                after_start = file.search_for_timestamp(self._target, 0, start)
         except CorruptionError as error:
             return f"{name}: {error}"
         if before is None:
             return (
-                f"{name}: a batch that compaction left without that record keeps its old largest "
+                f"{name}: compaction removed that record, but its batch keeps its old largest "
                 f"timestamp, {stated}"
             )
-        if behind is None:
+        if after_start is None:
             return (
-                f"{name}: the log start offset {start} lies inside it, behind its records of that "
-                "time"
+                f"{name}: the log start offset {start} is inside the segment, after its matching "
+                "records"
             )
-        return f"{name}: {_astray(step)}"
+        return f"{name}: {_why_positioned_after(step)}"
 
     def why_missed_in(self, step: SearchStep, correct: TimestampAndOffset) -> str:
         """Return why the correct record was not found in its own segment."""
         return (
             f"segment {step.by.segment.base_offset} holds the record at offset {correct.offset}, "
-            f"and {_astray(step)}"
+            f"and {_why_positioned_after(step)}"
         )
 
 
-def _astray(step: SearchStep) -> str:
+def _why_positioned_after(step: SearchStep) -> str:
     """Return why indexes lead beyond a record."""
     chosen, floor, entry = step.by, step.time_entry, step.offset_entry
     if not isinstance(chosen, BrokerSegment):
-        return f"its entry {tuple(floor or ())} leads behind it"
-    where = f"the search begins behind it, at byte {step.starting_position}"
+        return f"its entry {tuple(floor or ())} points beyond it"
+    where = f"the search starts after it, at byte {step.starting_position}"
     if chosen.is_padded:
-        return f"{where}: zero padding counts as entries of its indexes"
+        return f"{where}: the broker takes zero padding as index entries"
     for name, index in (
         ("time index", chosen.segment.time_index),
         ("offset index", chosen.segment.offset_index),
@@ -206,7 +210,7 @@ def _astray(step: SearchStep) -> str:
             return f"{where}: its {name} can't be read"
     return (
         f"{where}: the entries {tuple(floor or ())} and {tuple(entry or ())} of its indexes do not "
-        "fit the log"
+        "match the log"
     )
 
 

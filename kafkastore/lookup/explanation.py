@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from kafkastore.formats.entries import OffsetPosition, TimestampAndOffset, TimestampOffset
+from kafkastore.formats.indexes.entries import (
+    NO_TIMESTAMP,
+    OffsetPosition,
+    TimestampAndOffset,
+    TimestampOffset,
+)
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.differences import why_different
 from kafkastore.lookup.prepared import lookup_of, prepare
@@ -88,12 +93,12 @@ class Explanation:
         if self.base_offset is None:
             found.append(f"no segment has a time at or after {self.target_timestamp}")
         else:
-            found += self._way()
+            found += self._search_lines()
         if self.reason is not None:
-            found.append(f"the right answer is {_shown(self.correct)}: {self.reason}")
+            found.append(f"the correct answer is {_shown(self.correct)}: {self.reason}")
         return found
 
-    def _way(self) -> list[str]:
+    def _search_lines(self) -> list[str]:
         found = [f"segment {self.base_offset}, up to {self.largest_timestamp}, by {self.chosen_by}"]
         for name, entry, slots in (
             ("time index", self.time_entry, self.time_slots),
@@ -101,7 +106,8 @@ class Explanation:
         ):
             if entry is not None:
                 looked = f", after slots {_listed(slots)}" if slots else ""
-                found.append(f"{name}: entry {tuple(entry)}{looked}")
+                shown = "no earlier entry" if entry[0] == NO_TIMESTAMP else f"entry {tuple(entry)}"
+                found.append(f"{name}: {shown}{looked}")
         where = (
             "to its end" if self.batch_position is None
             else f"to the end of the batch at byte {self.batch_position}"

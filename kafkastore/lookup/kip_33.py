@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
-from kafkastore.formats.entries import TimestampAndOffset, TimestampOffset
+from kafkastore.formats.indexes.entries import TimestampAndOffset, TimestampOffset
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.segments_by_time import (
     LARGEST_TIMESTAMP,

@@ -20,8 +20,8 @@ from __future__ import annotations
 from kafkastore.log.batch_reading import read_batches
 from kafkastore.log.bounds import find_last_stable
 from kafkastore.log.log_view import LogView
-from kafkastore.log.recovery import recover_log
 from kafkastore.lookup.rules import broker_rules
+from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.versions import BrokerRules
 
 

@@ -28,12 +28,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkastore.errors import (
+    ArgumentValueError,
     CorruptionError,
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
 )
-from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
-from kafkastore.formats.list_offsets import (
+from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset
+from kafkastore.formats.records.record_batch import first_record_from
+from kafkastore.formats.requests.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     FIRST_VERSION_WITH,
@@ -43,7 +45,6 @@ from kafkastore.formats.list_offsets import (
     MAX_TIMESTAMP,
     NEWEST_VERSION,
 )
-from kafkastore.formats.record_batch import first_record_from
 from kafkastore.log.bounds import HighWatermark, find_high_watermark
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import reads_committed
@@ -52,13 +53,13 @@ from kafkastore.lookup.broker import BrokerSegment, broker_segments, starting_of
 from kafkastore.lookup.last_stable_offset import last_stable_offset_of
 from kafkastore.lookup.prepared import find_offset
 from kafkastore.lookup.rules import CORRECT, KIP_33, LookupChoice, broker_rules
-from kafkastore.segment.checked_times import Indexes
+from kafkastore.segment.index_trust import Indexes
 from kafkastore.versions import BrokerRules, parse_version
 
 FIRST_FORMAT_WITH_TIMESTAMPS = (0, 10, 0)
 
 
-class Question(NamedTuple):
+class ListOffsetQuery(NamedTuple):
     """The parameters of a ListOffsets request; see `PartitionLog.list_offset`."""
 
     choice: LookupChoice
@@ -71,32 +72,32 @@ class Question(NamedTuple):
 
 
 def list_offset(
-    view: LogView, timestamp: int, question: Question
+    view: LogView, timestamp: int, query: ListOffsetQuery
 ) -> TimestampAndOffset | None:
     """Return the answer that a consumer gets; see `PartitionLog.list_offset`."""
-    broker = broker_rules(question.choice.rules)
-    version = _checked_version(question, broker)
-    _check_timestamp(timestamp, version, question, broker)
-    end = None if question.on_corrupt == "raise" else view.end_offset(question.on_corrupt)
-    watermark = find_high_watermark(view, question.high_watermark, end).offset
+    broker = broker_rules(query.choice.rules)
+    version = _checked_version(query, broker)
+    _check_timestamp(timestamp, version, query, broker)
+    end = None if query.on_corrupt == "raise" else view.end_offset(query.on_corrupt)
+    watermark = find_high_watermark(view, query.high_watermark, end).offset
     bound = watermark
-    if reads_committed(question.choice.isolation):
+    if reads_committed(query.choice.isolation):
         try:
-            bound = last_stable_offset_of(view, question.choice.rules, watermark)
+            bound = last_stable_offset_of(view, query.choice.rules, watermark)
         except CorruptionError:
             # Answers of `correct` that are found past corrupt bytes are below the last stable
             # offset anyway.
-            if question.on_corrupt == "raise" or broker is not None or timestamp < 0:
+            if query.on_corrupt == "raise" or broker is not None or timestamp < 0:
                 raise
     if timestamp == LATEST_TIMESTAMP:
-        epoch = question.current_leader_epoch
+        epoch = query.current_leader_epoch
         if epoch is None:
             epoch = view.leader_epochs[-1].epoch if view.leader_epochs else None
         found: TimestampAndOffset | None = TimestampAndOffset(NO_TIMESTAMP, bound, epoch)
     elif broker is None:
-        found = _by_text(view, timestamp, question, bound)
+        found = _by_text(view, timestamp, query, bound)
     else:
-        found = _by_broker(view, timestamp, question, broker)
+        found = _by_broker(view, timestamp, query, broker)
         if not _is_within(found, timestamp, broker, bound=bound, high_watermark=watermark):
             found = None
     if found is None:
@@ -107,28 +108,28 @@ def list_offset(
     return found
 
 
-def _checked_version(question: Question, broker: BrokerRules | None) -> int:
+def _checked_version(query: ListOffsetQuery, broker: BrokerRules | None) -> int:
     """Return the request's version, if the broker supports it and the isolation."""
     oldest, newest = (1, NEWEST_VERSION) if broker is None else broker.list_offsets_versions
     oldest = max(oldest, 1)
-    version = newest if question.version is None else question.version
+    version = newest if query.version is None else query.version
     if version == 0:
-        raise ValueError("ListOffsets version 0 is answered by kafkastore.legacy")
+        raise ArgumentValueError("version", "at least 1 (0: see kafkastore.legacy)", version)
     if not oldest <= version <= newest:
-        raise ValueError(
-            f"brokers of {question.choice.rules} speak ListOffsets versions {oldest} to {newest}, "
-            f"not {version}"
+        rules = query.choice.rules
+        raise ArgumentValueError("version", f"from {oldest} to {newest} for {rules}", version)
+    if reads_committed(query.choice.isolation) and version < FIRST_VERSION_WITH_ISOLATION:
+        raise ArgumentValueError(
+            "isolation", f"read_uncommitted for version {version}", query.choice.isolation
         )
-    if reads_committed(question.choice.isolation) and version < FIRST_VERSION_WITH_ISOLATION:
-        raise ValueError(f"ListOffsets version {version} has no isolation")
     return version
 
 
 def _check_timestamp(
-    timestamp: int, version: int, question: Question, broker: BrokerRules | None
+    timestamp: int, version: int, query: ListOffsetQuery, broker: BrokerRules | None
 ) -> None:
     """Raise if a timestamp is refused."""
-    refuses = question.choice.rules == CORRECT if broker is None else (
+    refuses = query.choice.rules == CORRECT if broker is None else (
         broker.other_negatives_are_refused
     )
     if timestamp < 0 and refuses:
@@ -136,15 +137,15 @@ def _check_timestamp(
         known = broker is None or timestamp in broker.special_timestamps
         if first is None or not known:
             raise UnsupportedTimestampError(
-                f"timestamp {timestamp} is refused under rules {question.choice.rules}: "
-                "it is neither a time nor special there (error 35)"
+                f"timestamp {timestamp} is not supported by rules {query.choice.rules} "
+                "(error 35)"
             )
         if version < first:
             raise UnsupportedTimestampError(
-                f"timestamp {timestamp} is refused in ListOffsets version {version}: "
-                f"it came with version {first} (error 35)"
+                f"timestamp {timestamp} needs ListOffsets version {first} or newer, got {version} "
+                "(error 35)"
             )
-    text = question.message_format_version
+    text = query.message_format_version
     if text is None or broker is None or not broker.old_formats_are_refused:
         return
     answered = timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) or (
@@ -174,12 +175,12 @@ def _is_within(
 
 
 def _by_broker(
-    view: LogView, timestamp: int, question: Question, broker: BrokerRules
+    view: LogView, timestamp: int, query: ListOffsetQuery, broker: BrokerRules
 ) -> TimestampAndOffset | None:
     """Return the answer of the broker's log layer, without bounds."""
     if timestamp >= 0 or timestamp not in broker.special_timestamps:
-        choice = LookupChoice(question.choice.rules)
-        return find_offset(view, timestamp, choice, question.on_corrupt, question.skipped)
+        choice = LookupChoice(query.choice.rules)
+        return find_offset(view, timestamp, choice, query.on_corrupt, query.skipped)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return _earliest(view, starting_offset_of(view, broker))
     if timestamp == MAX_TIMESTAMP:
@@ -233,13 +234,13 @@ def _record_of_max(segment: BrokerSegment) -> TimestampAndOffset | None:
 
 
 def _by_text(
-    view: LogView, timestamp: int, question: Question, bound: int
+    view: LogView, timestamp: int, query: ListOffsetQuery, bound: int
 ) -> TimestampAndOffset | None:
     """Return the correct answer, or the answer by the text of KIP-33."""
-    choice = question.choice
+    choice = query.choice
 
     def find(target: int) -> TimestampAndOffset | None:
-        found = find_offset(view, target, choice, question.on_corrupt, question.skipped)
+        found = find_offset(view, target, choice, query.on_corrupt, query.skipped)
         return found if found is not None and found.offset < bound else None
 
     if timestamp == EARLIEST_TIMESTAMP:

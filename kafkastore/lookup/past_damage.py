@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkastore.formats.entries import NO_TIMESTAMP, TimestampAndOffset
+from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_view import LogView
 from kafkastore.log.record_reading import read_records
+from kafkastore.lookup.mtime_search import last_written_ms
 from kafkastore.lookup.rules import LookupChoice
-from kafkastore.lookup.untimed import time_of
 
 
 def find_past_damage(
@@ -69,6 +69,6 @@ def _first_untimed(
         is_dated[segments[stamps >= 0]] = True
     for number in np.flatnonzero(has_records & ~is_dated).tolist():
         segment = view.segments[number]
-        if time_of(segment) >= max(target_timestamp, 0):
+        if last_written_ms(segment) >= max(target_timestamp, 0):
             return max(segment.base_offset, view.log_start_offset)
     return None

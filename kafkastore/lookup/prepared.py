@@ -4,13 +4,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kafkastore.errors import CorruptionError
-from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
-from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes
+from kafkastore.errors import ArgumentValueError, CorruptionError
+from kafkastore.formats.indexes.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup import broker, correct, kip_33
 from kafkastore.lookup.last_stable_offset import last_stable_offset_of
+from kafkastore.lookup.mtime_search import MtimeLookup
 from kafkastore.lookup.past_damage import find_past_damage
 from kafkastore.lookup.rules import (
     CORRECT,
@@ -19,8 +20,7 @@ from kafkastore.lookup.rules import (
     check_isolation_is_known,
 )
 from kafkastore.lookup.segments_by_time import LARGEST_OFFSET, Lookup, SegmentsByTime, as_entry
-from kafkastore.lookup.untimed import WithUntimedSegments
-from kafkastore.segment.checked_times import known_indexes
+from kafkastore.segment.index_trust import check_indexes
 
 
 def lookup_of(view: LogView, choice: LookupChoice) -> Lookup:
@@ -36,7 +36,7 @@ def _prepare(view: LogView, choice: LookupChoice) -> Lookup:
     lookup = prepare(view, choice)
     if choice.untimed is None:
         return lookup
-    return WithUntimedSegments(
+    return MtimeLookup(
         lookup, view, lookup.end_offset, choice.indexes, past_damage=choice.past_damage
     )
 
@@ -48,11 +48,11 @@ def prepare(view: LogView, choice: LookupChoice) -> SegmentsByTime:
     `untimed` or `indexes`, or if the broker does not support the isolation.
     """
     rules = broker_rules(choice.rules)
-    known_indexes(choice.indexes)
+    check_indexes(choice.indexes)
     committed = reads_committed(choice.isolation)
     check_isolation_is_known(choice, rules)
     if choice.untimed not in (None, "segment"):
-        raise ValueError(f"untimed is None or 'segment', not {choice.untimed!r}")
+        raise ArgumentValueError("untimed", "None or 'segment'", choice.untimed)
     end = LARGEST_OFFSET
     if committed:
         end = last_stable_offset_of(view, choice.rules, view.high_watermark)
@@ -79,7 +79,7 @@ def find_offset(
         if choice.rules == CORRECT:
             return find_past_damage(view, target_timestamp, choice, on_corrupt, skipped)
         found = lookup_of(view, choice._replace(past_damage=True)).find(target_timestamp)
-        Damage("stop", skipped).end_segment(error, view.segments)
+        CorruptionHandler("stop", skipped).end_segment(error, view.segments)
         return found
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal, NamedTuple
 
-from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.list_offsets import FIRST_VERSION_WITH_ISOLATION
+from kafkastore.errors import ArgumentValueError, KafkaStoreError
+from kafkastore.formats.requests.list_offsets import FIRST_VERSION_WITH_ISOLATION
 from kafkastore.log.isolation import Isolation
-from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
-from kafkastore.versions import BrokerRules, UnknownVersionError, rules_of
+from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
+from kafkastore.versions import NEWEST_VERSION, BrokerRules, UnknownVersionError, rules_of
 
 CORRECT = "correct"
 KIP_33 = "kip-33"
 
 
-class UnknownRulesError(KafkaStoreError, ValueError):
-    """The rules are not ``correct``, ``kip-33`` or a Kafka version with time indexes."""
+class UnknownRulesError(KafkaStoreError, ArgumentValueError):
+    """The rules are not ``correct``, ``kip-33`` or a Kafka version that the lookup can follow."""
 
 
 class LookupChoice(NamedTuple):
@@ -39,22 +39,23 @@ def broker_rules(name: str) -> BrokerRules | None:
         return None
     try:
         rules = rules_of(name)
-    except UnknownVersionError as error:
+    except UnknownVersionError:
+        rules = None
+    if rules is None or not rules.has_time_indexes:
         raise UnknownRulesError(
-            f"rules {name!r} are not known: use correct, kip-33, or a Kafka version ({error})"
-        ) from None
-    if not rules.has_time_indexes:
-        raise UnknownRulesError(
-            f"Kafka {name} has no time indexes; its answer is that of kafkastore.legacy"
+            "rules",
+            f"correct, kip-33 or a Kafka version from 0.10.1 to {NEWEST_VERSION} (older versions: "
+            "kafkastore.legacy)",
+            name,
         )
     return rules
 
 
 def check_isolation_is_known(choice: LookupChoice, broker: BrokerRules | None) -> None:
-    """Raise a ValueError for ``read_committed`` with brokers that do not support it."""
+    """Refuse ``read_committed`` for brokers that do not support it."""
     if broker is None or choice.isolation == "read_uncommitted":
         return
     if broker.list_offsets_versions[1] < FIRST_VERSION_WITH_ISOLATION:
-        raise ValueError(
-            f"brokers of {choice.rules} know no isolation; it came with Kafka 0.11"
+        raise ArgumentValueError(
+            "isolation", f"read_uncommitted for Kafka {choice.rules}", choice.isolation
         )

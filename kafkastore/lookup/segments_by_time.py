@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.arguments import INT64_MAX, INT64_MIN
-from kafkastore.formats.entries import (
+from kafkastore.formats.indexes.entries import (
     TIMESTAMP_AND_OFFSET,
     OffsetPosition,
     TimestampAndOffset,

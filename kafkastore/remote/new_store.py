@@ -25,7 +25,7 @@ class NewStore(RemoteStore):
             found = self._find()
         except FileNotFoundError as error:
             if self._is_s3:
-                remedy = "make the bucket, or look for a slip in its name"
+                remedy = "create the bucket, or correct its name"
                 raise failed(self.url, error, remedy=remedy, done="written") from error
             found = {}
         except Exception as error:
@@ -153,7 +153,7 @@ class NewStore(RemoteStore):
                 except Exception as error:
                     if isinstance(error, FileNotFoundError) or is_other_content(error):
                         raise RemoteObjectChangedError(
-                            source.url, "is another one than was listed"
+                            source.url, "has changed"
                         ) from error
                     raise
             else:
@@ -163,8 +163,8 @@ class NewStore(RemoteStore):
         return True
 
     def remove(self, path: str) -> None:
-        """Remove an object."""
-        with self._written(path):
+        """Remove an object; another process may have removed it already."""
+        with suppress(FileNotFoundError), self._written(path, FileNotFoundError):
             self._library.rm_file(self._name(path))
 
     @property

@@ -162,7 +162,7 @@ class SparseFile:
     def _fetch(self, blocks: bytearray, first: int, stop: int) -> bytes:
         """Fetch blocks; return the bytes of the last request."""
         if self.is_gone:
-            raise RemoteObjectChangedError(self.source.url, "is another one than was listed")
+            raise RemoteObjectChangedError(self.source.url, "has changed")
         self._first, self._next = first, stop
         data = b""
         while first < stop:
@@ -224,10 +224,10 @@ _held_lock = Lock()
 
 def disk_bytes() -> int:
     """Return the disk space for blocks in bytes: the environment variable or `DISK_BYTES`."""
-    told = os.environ.get(DISK_BYTES_VARIABLE, str(DISK_BYTES))
-    if not told.isdecimal():
-        raise InvalidConfigError(f"{DISK_BYTES_VARIABLE} is a number of bytes, not {told!r}")
-    return int(told)
+    value = os.environ.get(DISK_BYTES_VARIABLE, str(DISK_BYTES))
+    if not value.isdecimal():
+        raise InvalidConfigError(DISK_BYTES_VARIABLE, f"must be a number of bytes, got {value!r}")
+    return int(value)
 
 
 def find(descriptor: int) -> SparseFile | None:

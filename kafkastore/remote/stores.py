@@ -58,11 +58,11 @@ class RemoteStore:
         parts = self.url.split("/")[2:]
         if not parts[0]:
             raise RemoteStoreError(
-                self.url, "it names no bucket or host: s3://bucket/path, webhdfs://host:port/path"
+                self.url, "a bucket or host is missing: s3://bucket/path, webhdfs://host:port/path"
             )
         if {"", ".", ".."} & {*parts} or "::" in rest:
             raise RemoteStoreError(
-                self.url, "its path has an empty part, dots or '::': write it plain"
+                self.url, "its path must not have empty parts, dots or '::'"
             )
         try:
             from fsspec.core import url_to_fs
@@ -154,7 +154,7 @@ class RemoteStore:
         for path in directories & objects.keys():
             del objects[path]
         if not objects and are_all:
-            raise NotALogDirectoryError(f"{self.url} does not exist: no object's name begins so")
+            raise NotALogDirectoryError(f"{self.url} does not exist: no object has this prefix")
         return objects
 
     def read(self, asked: RemoteObject, start: int, end: int) -> bytes:
@@ -232,7 +232,7 @@ def _modified_ns(url: str, info: Mapping[str, Any]) -> int:
         return value * 1_000_000  # WebHDFS: ms
     if isinstance(value, int | float):
         return round(value * 1_000_000) * 1000
-    raise RemoteStoreError(url, "its store does not tell when it was last modified")
+    raise RemoteStoreError(url, "its store does not report modification times")
 
 
 def _is_denied(error: Exception) -> bool:
@@ -251,7 +251,7 @@ def _version(info: Mapping[str, Any]) -> object:
 def _changed(
     asked: RemoteObject, start: int | None, end: int | None
 ) -> RemoteObjectChangedError:
-    return RemoteObjectChangedError(asked.url, "is another one than was listed", start, end)
+    return RemoteObjectChangedError(asked.url, "has changed", start, end)
 
 
 def _no_library(url: str) -> RemoteStoreError:
@@ -304,7 +304,7 @@ def failed(
 
     `start` and `end` are the requested bytes; `done` is as in RemoteStoreError.
     """
-    reason = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     if len(reason) > _LONGEST_REASON:
         reason = reason[:_LONGEST_REASON] + "..."
     if _is_denied(error):

@@ -107,7 +107,7 @@ def _laid_out(
         except OSError as error:
             raise RemoteStoreError(
                 store.url,
-                f"its files can't be laid out in {mount.directory()} ({error}); set TMPDIR",
+                f"its files can't be created in {mount.directory()} ({error}); set TMPDIR",
             ) from error
     return path
 

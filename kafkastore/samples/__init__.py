@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.samples.unpacking import unpack_archive
 
 __all__ = ["names", "unpack"]
@@ -42,12 +42,18 @@ def unpack(destination: Path) -> list[Path]:
     """
     destination = Path(destination)
     if destination.exists() and not destination.is_dir():
-        raise ChangeRefusedError(f"destination must be a directory, {destination} is a file")
+        raise ChangeRefusedError(
+            f"destination must be a directory, got the file {destination}",
+            RefusalReason.NOT_A_DIRECTORY,
+            destination,
+        )
     destination.mkdir(parents=True, exist_ok=True)
     present = sorted(path.name for path in destination.iterdir())
     if present:
         raise ChangeRefusedError(
-            f"destination must be an empty directory, {destination} has {present[0]}"
+            f"destination must be an empty directory, got {destination} with {present[0]}",
+            RefusalReason.NOT_EMPTY,
+            destination,
         )
     return [_unpack_sample(name, destination) for name in names()]
 

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError
-from kafkastore.formats.batch_header import RECORD_BATCH_FIELDS
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.record_batch import RecordBatch
-from kafkastore.formats.record_builder import (
+from kafkastore.formats.records.batch_header import RECORD_BATCH_FIELDS
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.records.record_builder import (
     build_batch,
     build_batch_from_columns,
     build_batches_from_columns,
 )
-from kafkastore.formats.record_columns import RecordColumns
+from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.segment.log_file import BatchRun, LogFile
 
 BATCH_BYTES = 16 * 1024

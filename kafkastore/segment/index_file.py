@@ -27,19 +27,19 @@ import numpy.typing as npt
 
 from kafkastore.arguments import INT32_MAX, whole_number
 from kafkastore.errors import CorruptIndexError
-from kafkastore.formats.entries import EntryT, OffsetPosition, TimestampOffset
-from kafkastore.formats.file_names import (
+from kafkastore.formats.indexes.entries import EntryT, OffsetPosition, TimestampOffset
+from kafkastore.formats.indexes.index_format import IndexFormat, offset_index, time_index
+from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     InvalidNameError,
     parse_segment_file,
 )
-from kafkastore.formats.indexes import IndexFormat, offset_index, time_index
 from kafkastore.paths import to_path
 from kafkastore.reads import fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
-from kafkastore.segment.segment_glimpse import largest_used_size
+from kafkastore.segment.segment_summary import largest_used_size
 
 # The padding is read backwards in blocks of this size. It is a multiple of both entry sizes, so
 # that no entry lies in two blocks.
@@ -53,7 +53,7 @@ def base_offset_of(path: Path) -> int:
     """Return the base offset in the name of a segment's file, or raise InvalidNameError."""
     named = parse_segment_file(path.name)
     if named is None:
-        raise InvalidNameError(f"{path} has no base offset in its name, and none is given")
+        raise InvalidNameError(f"{path} has no base offset in its name; give base_offset")
     return named.base_offset
 
 

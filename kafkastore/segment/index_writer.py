@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafkastore.formats.index_growth import max_entries, preallocated_size
-from kafkastore.formats.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
+from kafkastore.formats.indexes.index_growth import max_entries, preallocated_size
+from kafkastore.formats.indexes.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
 from kafkastore.fs import FileSystem
 
 

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFormatError
-from kafkastore.formats import batch_header
-from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.entries import LogOffsetPosition
-from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.indexes.entries import LogOffsetPosition
+from kafkastore.formats.records import batch_header
+from kafkastore.formats.records.batch_header import BATCH_HEADER
+from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.salvage import has_false_length, next_batch
 from kafkastore.segment.timestamp_search import SegmentSearch
-from kafkastore.segment.zeros import is_zero_from
+from kafkastore.segment.zero_tail import is_zero_from
 
 LARGEST_READ = 512 * 1024
 HEADERS_A_SCAN = 16_384
@@ -66,7 +66,7 @@ class BatchRun(NamedTuple):
         return self.data[at : at + int(self.headers["size"][index])]
 
 
-class Place(NamedTuple):
+class SegmentBounds(NamedTuple):
     """The position of a segment in its log, which determines what its bytes may be."""
 
     base_offset: int
@@ -85,15 +85,15 @@ class Place(NamedTuple):
 class LogFile:
     """One ``.log`` file, open for reading; its size is taken once, at opening.
 
-    With a `place`, scans raise at bytes that can't be right at that place in the log. Without, the
+    With `bounds`, scans raise at bytes that can't be right in such a segment. Without, the
     file is scanned as a broker does.
 
     Source: Kafka 2.4.0 ``FileRecords``, ``FileLogInputStream``.
     """
 
-    def __init__(self, path: Path, place: Place | None = None) -> None:
+    def __init__(self, path: Path, bounds: SegmentBounds | None = None) -> None:
         self.path = path
-        self.place = place
+        self.bounds = bounds
         self._end: int | None = None
         self._descriptor = -1
         self._descriptor = open_regular(path)
@@ -138,9 +138,9 @@ class LogFile:
 
         After all whole batches before it, raises `CorruptBatchError` at an unreadable byte or an
         impossible length, unless only zeros follow (preallocated space), and
-        `UnsupportedFormatError` at a magic above 2. With a `place`, also raises at a wrong checksum
+        `UnsupportedFormatError` at a magic above 2. With `bounds`, also raises at a wrong checksum
         (with `verify_crc`), at offsets that go back or leave the segment, and at bytes that are not
-        a whole batch, unless they are a torn tail (see `check_end`). Without a `place`, a torn last
+        a whole batch, unless they are a torn tail (see `check_end`). Without `bounds`, a torn last
         batch is the end of the log.
         """
         position, read_size = starting_position, first_read
@@ -149,7 +149,7 @@ class LogFile:
         mapping = self._map() if mapped and self.size else None
         room = room or _Buffer().room
         headers = _headers_for(self.size if mapping else min(read_size, self.size - position))
-        within = None if self.place is None else self.place.offsets
+        within = None if self.bounds is None else self.bounds.offsets
         while position < self.size:
             if mapping is None:
                 buffer = room(min(read_size, self.size - position))
@@ -221,9 +221,9 @@ class LogFile:
     def check_end(self, position: int) -> None:
         """Raise if the log can't end at `position`, after its last whole batch.
 
-        With a `place`: in a segment that is not the last, any remaining bytes are corrupt. In the
+        With `bounds`: in a segment that is not the last, any remaining bytes are corrupt. In the
         last segment, they are corrupt if a whole batch follows in them, or if they are a whole
-        batch except for its length. Without a `place`: as a broker, which ends a scan at a batch
+        batch except for its length. Without `bounds`: as a broker, which ends a scan at a batch
         that extends past the end of the file, and at zeros. Raises `CorruptBatchError` or
         `UnsupportedFormatError`.
         """
@@ -242,21 +242,30 @@ class LogFile:
     def _fault_at(self, position: int, head: bytes) -> CorruptionError | None:
         """Return why the log can't end at a position; None if it can."""
         frame_fault = self._frame_fault(head, position)
-        if self.header_at(position) is not None or (self.place is None and frame_fault is None):
+        if self.header_at(position) is not None or (self.bounds is None and frame_fault is None):
             return None  # a whole batch was written there in the meantime, or a broker stops there
         if is_zero_from(self._descriptor, position):
-            is_last = self.place is None or self.place.next_base_offset is None
-            return None if is_last else self._no_batch(position, "zeros, and records follow them")
-        if self.place is None or frame_fault is not None:
+            is_last = self.bounds is None or self.bounds.next_base_offset is None
+            return None if is_last else self._no_batch(position, "zeros, and records follow")
+        if self.bounds is None or frame_fault is not None:
             return frame_fault
-        if self.place.next_base_offset is not None:
-            return self._no_batch(position, "no whole batch, and records follow them")
+        if self.bounds.next_base_offset is not None:
+            return self._no_batch(position, "not a complete batch, and records follow")
         if has_false_length(self, position):
             return self._no_batch(position, "a batch with a wrong length")
-        smallest = self.place.base_offset
+        smallest = self.bounds.base_offset
         if next_batch(self, position, smallest, smallest + INT32_MAX) < self.size:
-            return self._no_batch(position, "no whole batch, and a whole batch follows in them")
+            return self._no_batch(position, "not a complete batch, and a complete batch follows")
         return None
+
+    def check_length(self, position: int) -> None:
+        """Raise `CorruptBatchError` for a length that no broker reads past, zeros included.
+
+        Source: Kafka 2.4.0 ``FileLogInputStream.nextBatch``.
+        """
+        fault = self._frame_fault(self._head_at(position), position)
+        if isinstance(fault, CorruptBatchError):
+            raise fault
 
     def _frame_fault(self, head: bytes, position: int) -> CorruptionError | None:
         """Return the error for a frame; None for a frame that Kafka does not check.
@@ -275,7 +284,7 @@ class LogFile:
         if not 0 <= head[16] <= 2 and length >= batch_header.SMALLEST_LENGTH:
             reason = f"record batch has magic {head[16]}, not 0, 1 or 2"
             return UnsupportedFormatError(reason, path=self.path, position=position)
-        reason = f"record batch has length {length}, which no batch can have"
+        reason = f"impossible batch length {length}"
         return CorruptBatchError(reason, path=self.path, position=position)
 
     def _no_batch(self, position: int, what: str) -> CorruptBatchError:
@@ -317,7 +326,7 @@ class LogFile:
 
     def out_of_order(self, position: int, last_offset: int, smallest: int) -> CorruptBatchError:
         """Return the error for a batch whose offsets do not fit those before and after it."""
-        largest = INT64_MAX if self.place is None else self.place.offsets[1]
+        largest = INT64_MAX if self.bounds is None else self.bounds.offsets[1]
         bounds = f"from {smallest} on" if largest == INT64_MAX else f"from {smallest} to {largest}"
         return CorruptBatchError(
             f"record batch ends with offset {last_offset}, where offsets rise {bounds}",

@@ -14,19 +14,23 @@ from numpy.typing import NDArray
 from kafkastore.arguments import INT32_MAX, INT64_MAX, whole_number
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError, CorruptionError, SegmentGoneError
-from kafkastore.formats.entries import LogOffsetPosition, TimestampAndOffset, TimestampOffset
-from kafkastore.formats.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
-from kafkastore.formats.indexes import time_index
-from kafkastore.segment import segment_glimpse
-from kafkastore.segment.checked_times import (
-    DEFAULT_INDEXES,
-    CheckedTimes,
-    Indexes,
-    check_times,
-    known_indexes,
+from kafkastore.formats.indexes.entries import (
+    LogOffsetPosition,
+    TimestampAndOffset,
+    TimestampOffset,
 )
+from kafkastore.formats.indexes.index_format import time_index
+from kafkastore.formats.state.file_names import TRANSACTION_INDEX_SUFFIX, segment_file_name
+from kafkastore.segment import segment_summary
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
-from kafkastore.segment.log_file import SMALLEST_READ, LogFile, Place
+from kafkastore.segment.index_trust import (
+    DEFAULT_INDEXES,
+    IndexCheck,
+    Indexes,
+    check_indexes,
+    check_time_index,
+)
+from kafkastore.segment.log_file import SMALLEST_READ, LogFile, SegmentBounds
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import check_regular
 from kafkastore.segment.salvage import stretches
@@ -163,7 +167,7 @@ class LogSegment:
 
     def open_log(self) -> LogFile:
         """Open the ``.log`` file at its place in the log; the caller closes it."""
-        return _open_log(self.log_path, self._place)
+        return _open_log(self.log_path, self._bounds)
 
     def open_as_broker(self) -> LogFile:
         """Open the ``.log`` file as a broker does, without checking its place in the log.
@@ -173,8 +177,8 @@ class LogSegment:
         return _open_log(self.log_path)
 
     @property
-    def _place(self) -> Place:
-        return Place(self.base_offset, self.next_base_offset)
+    def _bounds(self) -> SegmentBounds:
+        return SegmentBounds(self.base_offset, self.next_base_offset)
 
     @cached_property
     def summary(self) -> SegmentSummary:
@@ -333,19 +337,19 @@ class LogSegment:
         before the first entry is later. The batches after the last entry are read, because an index
         may lack its last entries (a running or killed broker); if timestamps rise, that is one
         interval. The batches between the first entry and the last are not read: see
-        `checked_times`.
+        `index_check`.
         """
         try:
-            return segment_glimpse.largest_timestamp_by_index(
+            return segment_summary.largest_timestamp_by_index(
                 self._path_without_suffix, self.base_offset, self.open_log, self.temporary
             )
         except CorruptionError:
             return None
 
     @cached_property
-    def checked_times(self) -> CheckedTimes:
+    def index_check(self) -> IndexCheck:
         """What the batches say about times, all of them read once with their checksums."""
-        return check_times(
+        return check_time_index(
             self._path_without_suffix,
             self.base_offset,
             self._read_time_entries,
@@ -379,7 +383,7 @@ class LogSegment:
         TimestampOffset or None
             (-1, base offset) for an empty index; None if the file is missing or can't be read.
         """
-        return segment_glimpse.last_time_entry(
+        return segment_summary.last_time_entry(
             f"{self._path_without_suffix}.timeindex{self.temporary}",
             self.base_offset,
             with_padding=with_padding,
@@ -404,13 +408,13 @@ class LogSegment:
         CorruptionError
             If the segment is corrupt and no time index is trusted.
         """
-        if known_indexes(indexes) == "trust":
+        if check_indexes(indexes) == "trust":
             if self.largest_timestamp_by_index is not None:
                 return self.largest_timestamp_by_index
             if self.summary.error is not None:
                 raise self.summary.error
             return self.summary.largest_record_timestamp
-        checked = self.checked_times
+        checked = self.index_check
         if checked.error is not None:
             raise copy(checked.error)
         return checked.largest_timestamp if checked.largest_timestamp >= 0 else None
@@ -430,14 +434,14 @@ class LogSegment:
         bool
             True also if it is unknown, because the segment is corrupt.
         """
-        if known_indexes(indexes) == "ignore":
+        if check_indexes(indexes) == "ignore":
             return True
         if indexes == "trust":
             if self.largest_timestamp_by_index is None and self.summary.error is not None:
                 return True
             largest = self.largest_record_timestamp(indexes)
             return largest is not None and largest >= target_timestamp
-        checked = self.checked_times
+        checked = self.index_check
         # Records after corrupt bytes are unknown.
         return checked.error is not None or checked.largest_timestamp >= target_timestamp
 
@@ -482,7 +486,7 @@ class LogSegment:
         SegmentSearch
             The same object each time, which keeps the log open.
         """
-        if known_indexes(indexes) == "trust":
+        if check_indexes(indexes) == "trust":
             return self._trusting_search
         return self._checked_search if indexes == "check" else self._scanning_search
 
@@ -492,14 +496,14 @@ class LogSegment:
 
     @cached_property
     def _checked_search(self) -> SegmentSearch:
-        checked = self.checked_times
+        checked = self.index_check
         return self._search(checked.index_holds, checked)
 
     @cached_property
     def _scanning_search(self) -> SegmentSearch:
         return self._search(False, None)
 
-    def _search(self, has_true_times: bool, checked: CheckedTimes | None) -> SegmentSearch:
+    def _search(self, has_true_times: bool, checked: IndexCheck | None) -> SegmentSearch:
         time_entries = offset_entries = b""
         # Without an index the search starts at the segment's first batch.
         with suppress(CorruptIndexError):
@@ -510,8 +514,8 @@ class LogSegment:
                 offset_entries = self.offset_index.entry_bytes()
         return SegmentSearch(
             # No reference to the segment: descriptors are closed when the segment goes.
-            partial(_open_log, self.log_path, self._place) if checked is None
-            else partial(_open_checked, self.log_path, self._place, checked),
+            partial(_open_log, self.log_path, self._bounds) if checked is None
+            else partial(_open_checked, self.log_path, self._bounds, checked),
             self.base_offset,
             time_entries,
             offset_entries,
@@ -521,16 +525,16 @@ class LogSegment:
         )
 
 
-def _open_log(path: Path, place: Place | None = None) -> LogFile:
+def _open_log(path: Path, bounds: SegmentBounds | None = None) -> LogFile:
     try:
-        return LogFile(path, place)
+        return LogFile(path, bounds)
     except FileNotFoundError as error:
         raise SegmentGoneError(path) from error
 
 
-def _open_checked(path: Path, place: Place, checked: CheckedTimes) -> LogFile:
+def _open_checked(path: Path, bounds: SegmentBounds, checked: IndexCheck) -> LogFile:
     """Open a log if it is the file that was checked, possibly with more bytes appended."""
-    log = _open_log(path, place)
+    log = _open_log(path, bounds)
     status = os.fstat(log.descriptor)
     if (status.st_dev, status.st_ino) != checked.identity[:2] or log.size < checked.identity[2]:
         log.close()

@@ -1,6 +1,6 @@
 """A ``.log`` file read by ``pread``, a piece at a time into memory that is used again.
 
-What the system does not give is told where it is needed, and no sooner: a header before a bad
+An error of the system is reported where the bytes are needed, and not before: a header before a bad
 sector is read like any other.
 """
 from libc.errno cimport EINTR, EIO, errno
@@ -8,8 +8,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport realloc
 from posix.unistd cimport pread
 
-from kafkastore.formats.big_endian cimport load_i64
-from kafkastore.formats.batch_header cimport (
+from kafkastore.formats.primitives.big_endian cimport load_i64
+from kafkastore.formats.records.batch_header cimport (
     HEADER_BAD_LENGTH,
     HEADER_BAD_MAGIC,
     RECORDS_AT,
@@ -25,7 +25,7 @@ from kafkastore.reads cimport have
 cdef enum Outcome:
     IS_FOUND
     IS_NONE
-    IS_WRAPPER               # begins at a wrapper, whose first offset only decompression tells
+    IS_WRAPPER               # its first offset is known only after decompression
     IS_COMPRESSED
     IS_BROKEN_RECORDS
     IS_NO_BATCH              # the file goes on, and no whole batch begins here
@@ -90,7 +90,7 @@ cdef inline Outcome fill(Window* window, int64_t position, int64_t wanted) noexc
         if got < 0:
             if errno == EINTR:
                 continue
-            window.error = errno   # told only if more is needed than what could be read
+            window.error = errno   # reported only if more is needed than could be read
             break
         if got == 0:
             break                  # the file was cut meanwhile

@@ -15,18 +15,19 @@ from kafkastore.errors import (
     OutOfOrderAppendError,
     UnsupportedFormatError,
 )
-from kafkastore.formats import batch_header, transaction_index
-from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.control_records import ControlRecord, first_control_record
-from kafkastore.formats.index_builder import IndexBuilder
-from kafkastore.formats.record_batch import RecordBatch
-from kafkastore.formats.transactions import is_control
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.indexes.index_builder import IndexBuilder
+from kafkastore.formats.records import batch_header
+from kafkastore.formats.records.batch_header import BATCH_HEADER
+from kafkastore.formats.records.control_records import ControlRecord, first_control_record
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.state.transactions import is_control
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.versions import NEWEST, BrokerRules
 
 if TYPE_CHECKING:
-    from kafkastore.formats.leader_epochs import LeaderEpochs
+    from kafkastore.formats.state.leader_epochs import LeaderEpochs
 
 #: Kafka's default of ``index.interval.bytes``.
 INDEX_INTERVAL_BYTES = 4096

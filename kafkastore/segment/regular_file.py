@@ -10,7 +10,7 @@ import stat
 from os import PathLike
 
 from kafkastore.errors import NotAFileError
-from kafkastore.segment.open_logs import let_go_of_all
+from kafkastore.segment.open_file_limit import close_all_logs
 
 # Without O_NONBLOCK, opening a FIFO blocks until there is a writer; the flag does not affect
 # regular files. O_NOCTTY: a terminal must not become the controlling terminal.
@@ -53,7 +53,7 @@ def _opened(path: str | PathLike[str]) -> int:
     try:
         return os.open(path, _FLAGS)
     except OSError as error:
-        if error.errno != errno.EMFILE or not let_go_of_all():
+        if error.errno != errno.EMFILE or not close_all_logs():
             raise
     return os.open(path, _FLAGS)
 

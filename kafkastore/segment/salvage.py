@@ -15,7 +15,7 @@ import numpy as np
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import CorruptionError
-from kafkastore.formats import batch_header
+from kafkastore.formats.records import batch_header
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.readable_log import ReadableLog
 
@@ -96,9 +96,7 @@ def _end_of(header: Any) -> int:
 def _first_offset(log: ReadableLog, position: int) -> int:
     """Return the first offset of the batch at a position; INT64_MAX without a batch."""
     header = _header(log, position)
-    if header is None:
-        return INT64_MAX
-    return int(header["base_offset"] if header["base_offset"] >= 0 else header["last_offset"])
+    return INT64_MAX if header is None else _first_of(header)
 
 
 def _header(log: ReadableLog, position: int) -> Any | None:
@@ -116,10 +114,14 @@ def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int
     batch's offsets must lie from `min_offset` to `max_offset`, inclusive.
     """
     # First where the frame says: bytes that look like a batch in a corrupt one may be a value.
-    header = _header(log, position)
-    if header is not None and _is_good(log, position + int(header["size"])):
-        return position + int(header["size"])
-    at = position + 1
+    header, at = _header(log, position), position + 1
+    while header is not None and _is_good(log, position + int(header["size"])):
+        position += int(header["size"])
+        header = _header(log, position)
+        if header is not None:
+            if _is_between(header, min_offset, max_offset):
+                return position
+            at = position + int(header["size"])
     while at < log.size:
         data = _read(log, at, _WINDOW_BYTES)
         if data is None:
@@ -181,6 +183,17 @@ def has_false_length(log: ReadableLog, position: int) -> bool:
         return False
     data[_LENGTH] = length.to_bytes(4, "big")
     return _is_whole(data, position)
+
+
+def _is_between(header: Any, min_offset: int, max_offset: int) -> bool:
+    """Return whether a batch's offsets lie in a range, inclusive."""
+    last = int(header["last_offset"])
+    return min_offset <= _first_of(header) <= last <= max_offset
+
+
+def _first_of(header: Any) -> int:
+    """Return the first offset of a batch; the last one if the header does not have it."""
+    return int(header["base_offset"] if header["base_offset"] >= 0 else header["last_offset"])
 
 
 def _is_good(log: ReadableLog, position: int) -> bool:

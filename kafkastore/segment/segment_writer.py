@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptBatchError
-from kafkastore.formats import transaction_index
-from kafkastore.formats.append_sets import AppendSets
-from kafkastore.formats.entries import TimestampOffset
-from kafkastore.formats.file_names import (
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.indexes.entries import TimestampOffset
+from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.indexes.segment_growth import SegmentGrowth
+from kafkastore.formats.records.append_sets import AppendSets
+from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
 )
-from kafkastore.formats.indexes import offset_index, time_index
-from kafkastore.formats.segment_growth import SegmentGrowth
 from kafkastore.fs import FileSystem
 from kafkastore.segment.index_writer import IndexWriter, TransactionIndexWriter
 from kafkastore.segment.log_file import SMALLEST_READ

@@ -11,7 +11,8 @@ from os import PathLike
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import CorruptionError, NotAFileError
-from kafkastore.formats.file_names import (
+from kafkastore.formats.primitives.json_text import MAX_JSON_BYTES
+from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     META_PROPERTIES,
     OFFSET_INDEX_SUFFIX,
@@ -21,7 +22,6 @@ from kafkastore.formats.file_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kafkastore.formats.json_text import MAX_JSON_BYTES
 from kafkastore.paths import to_path
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.regular_file import check_regular, open_regular
@@ -131,7 +131,7 @@ def read_own_file(path: str | PathLike[str], *, dir_fd: int | None = None) -> by
         status = os.fstat(descriptor)
         check_regular(path, status)
         if status.st_size > MAX_JSON_BYTES:
-            raise ValueError(f"{os.fspath(path)} has {status.st_size} bytes, too many to be ours")
+            raise ValueError(f"{os.fspath(path)} has {status.st_size} bytes, too many")
         return file.read(MAX_JSON_BYTES + 1)
 
 

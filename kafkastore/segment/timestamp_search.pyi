@@ -4,7 +4,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.formats.entries import OffsetPosition, TimestampAndOffset, TimestampOffset
+from kafkastore.formats.indexes.entries import OffsetPosition, TimestampAndOffset, TimestampOffset
 from kafkastore.segment.readable_log import ReadableLog
 
 class SearchTrace(NamedTuple):
@@ -30,8 +30,8 @@ class SegmentSearch:
         checks_order: bool = True,
         max_decompressed_bytes: int = ...,
     ) -> None: ...
-    def let_go(self) -> None: ...
-    def spare(self) -> bool: ...
+    def close_log(self) -> None: ...
+    def clear_used(self) -> bool: ...
     def find(
         self, target_timestamp: int, starting_offset: int, /
     ) -> TimestampAndOffset | None: ...

@@ -19,14 +19,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
-from kafkastore.formats.batch_header cimport (
+from kafkastore.formats.records.batch_header cimport (
     CODEC_MASK,
     CONTROL_FLAG,
     RECORDS_AT,
     BatchHeader,
     first_offset_of,
 )
-from kafkastore.formats.indexes cimport (
+from kafkastore.formats.indexes.index_format cimport (
     OFFSET_ENTRY_SIZE,
     TIME_ENTRY_SIZE,
     OffsetEntry,
@@ -36,15 +36,15 @@ from kafkastore.formats.indexes cimport (
     offset_layout,
     time_layout,
 )
-from kafkastore.formats.record_batch cimport broken, records_of
-from kafkastore.formats.record_cursor cimport (
+from kafkastore.formats.records.record_batch cimport broken, records_of
+from kafkastore.formats.records.record_cursor cimport (
     RecordCursor,
     RecordView,
     is_wrapper,
     next_record,
     open_cursor,
 )
-from kafkastore.formats.slot_search cimport SlotTrace, search_slots
+from kafkastore.formats.indexes.slot_search cimport SlotTrace, search_slots
 from kafkastore.segment.log_window cimport (
     IS_BROKEN_RECORDS,
     IS_COMPRESSED,
@@ -69,16 +69,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkastore.errors import CorruptionError
-from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.entries import (
+from kafkastore.errors import ArgumentValueError, CorruptionError
+from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.indexes.entries import (
     TIMESTAMP_AND_OFFSET,
     OffsetPosition,
     TimestampAndOffset,
     TimestampOffset,
 )
 from kafkastore.reads import check_fetched
-from kafkastore.segment import open_logs
+from kafkastore.segment import open_file_limit
 
 
 class SearchTrace(NamedTuple):
@@ -303,12 +303,12 @@ cdef class SegmentSearch:
     """Search one segment by time; threads may share it.
 
     `open_log` returns the segment's `LogFile`; it is called when the log is first needed, and again
-    after `let_go`: at most `open_logs.MOST_OPEN` objects keep theirs open. The entries are those of
-    the segment's indexes, with the padding for a broker that counts it; if they are empty, the
-    search starts at the segment's first byte. `warm_section`: search the last 8 KiB of an index
-    first, as brokers since 2.1.0 do. `checked`: use index entries only if they match the log.
-    `skip_control`: skip transaction markers, which brokers do not. `checks_order`: raise at offsets
-    that go back or leave the segment; not needed if the batches were checked.
+    after `close_log`: at most `open_file_limit.MAX_OPEN_LOGS` objects keep theirs open. The entries
+    are those of the segment's indexes, with the padding for a broker that counts it; if they are
+    empty, the search starts at the segment's first byte. `warm_section`: search the last 8 KiB of
+    an index first, as brokers since 2.1.0 do. `checked`: use index entries only if they match the
+    log. `skip_control`: skip transaction markers, which brokers do not. `checks_order`: raise at
+    offsets that go back or leave the segment; not needed if the batches were checked.
 
     Index entries are fixed at creation; each search reads the log up to its size at opening. The
     state that a search changes belongs to one thread until the search ends: a second thread gets an
@@ -356,7 +356,7 @@ cdef class SegmentSearch:
         free(self._window.bytes)
         free(self._behind)
 
-    def let_go(self):
+    def close_log(self):
         """Close the log, unless a search is using it; the next search opens it again."""
         self._log = None
         if not self._is_busy:
@@ -366,7 +366,7 @@ cdef class SegmentSearch:
             self._window.bytes = NULL
             self._window.capacity = 0
 
-    def spare(self):
+    def clear_used(self):
         """Return whether the search was used since the last call."""
         was_used = self.was_used
         self.was_used = False
@@ -407,7 +407,8 @@ cdef class SegmentSearch:
         """
         cdef Search search
         if answers.dtype != TIMESTAMP_AND_OFFSET or answers.shape != (target_timestamps.shape[0],):
-            raise ValueError("answers are an array of TIMESTAMP_AND_OFFSET, as long as the times")
+            raise ArgumentValueError(
+                "answers", f"{target_timestamps.shape[0]} TIMESTAMP_AND_OFFSET", answers.shape)
         cdef uint8_t[::1] answer_bytes = answers.view(np.uint8)
         cdef Py_ssize_t done = 0, count = target_timestamps.shape[0]
         cdef SegmentSearch free_one
@@ -521,14 +522,14 @@ cdef class SegmentSearch:
         log = self._log
         if log is None:
             log = self._open_log()
-            descriptor, size, place = log.descriptor, log.size, log.place
-            is_placed = place is not None and self._checks_order
-            largest_offset = place.offsets[1] if is_placed else 0
+            descriptor, size, bounds = log.descriptor, log.size, log.bounds
+            is_placed = bounds is not None and self._checks_order
+            largest_offset = bounds.offsets[1] if is_placed else 0
             # No Python code runs between these lines: another thread sees all of them or none.
             self._window.descriptor, self._window.file_size = descriptor, size
             self._is_placed, self._largest_offset = is_placed, largest_offset
             self._log = log
-            open_logs.keep(self)
+            open_file_limit.register(self)
         self.was_used = True
         self._window.smallest = first_read
         self._window.start = self._window.size = 0
@@ -661,7 +662,7 @@ cdef class SegmentSearch:
         """
         cdef const uint8_t[::1] payload
         if outcome == IS_OUT_OF_MEMORY:
-            raise MemoryError("no room for what a log is read into")
+            raise MemoryError("not enough memory to read a log")
         if outcome == IS_UNREADABLE:
             position = self._window.start + self._window.size
             if position < 0:
@@ -708,7 +709,7 @@ cdef class SegmentSearch:
         cdef int64_t position = search.header.position
         cdef Py_ssize_t at
         if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:
-            raise MemoryError(f"no room for a batch of {search.header.size} bytes")
+            raise MemoryError(f"not enough memory for a batch of {search.header.size} bytes")
         check_fetched()
         at = position - self._window.start
         if self._window.size - at < search.header.size:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from kafkastore.arguments import whole_number
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptIndexError
-from kafkastore.formats import transaction_index
-from kafkastore.formats.transaction_index import TxnIndexSearchResult
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.indexes.transaction_index import TxnIndexSearchResult
 from kafkastore.paths import to_path
 from kafkastore.segment.index_file import base_offset_of
 from kafkastore.segment.small_file import read_if_there

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import ArgumentValueError, KafkaStoreError
+from kafkastore.spark.failures import reason
 from kafkastore.spark.java import find_java, java_environment
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ _MASTER = re.compile(
 #: Default ports, by URL scheme of the master.
 _PORTS = {"spark": 7077, "sc": 15002}
 _SECONDS_TO_ANSWER = 5.0
-#: Finds the reason in an error of Java or gRPC, which is not in the first line.
-_INNER_REASON = re.compile(r'(?:: |details = ")([^"].*?)"?$')
-_MASTERS = "name one like local[*], local[4], spark://host:7077 or sc://host:15002"
+_MASTERS = "local[*], local[4], spark://host:7077 or sc://host:15002"
 
 
 class SparkStartError(KafkaStoreError):
@@ -82,7 +81,9 @@ def session(
     NoJavaError
         If there is no Java that Spark can run on.
     SparkStartError
-        If `master` is invalid or cannot be reached.
+        If `master` cannot be reached.
+    ArgumentValueError
+        If `master` is not like those above.
 
     Notes
     -----
@@ -96,7 +97,7 @@ def session(
             f"Spark is not installed (no module {missing.name}): pip install 'kafkastore[spark]'"
         ) from missing
     if not _MASTER.fullmatch(master):
-        raise SparkStartError(f"there is no Spark at {master!r}: {_MASTERS}")
+        raise ArgumentValueError("master", f"like {_MASTERS}", master)
     if master.startswith("sc://"):
         return _remote_session(master, app_name, conf)
     is_local = master.startswith("local")
@@ -129,7 +130,8 @@ def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
         raise
     except (PySparkException, Py4JError, OSError, ValueError) as error:
         raise SparkStartError(
-            f"no Spark could be started at {master!r}: {reason(error)}; {_MASTERS}"
+            f"Spark could not be started at {master!r}: {reason(error)}; "
+            f"the master must be like {_MASTERS}"
         ) from error
 
 
@@ -153,19 +155,6 @@ def _check_answers(master: str) -> None:
         else:
             return
     raise failures[0]
-
-
-def reason(error: BaseException) -> str:
-    """Return one line, without a full stop, that says why Spark failed.
-
-    `error` is an error of PySpark or Py4J, with a stack trace of Java or of a Python worker.
-    """
-    if isinstance(error, OSError):
-        return (error.strerror or str(error)).lower()
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    inner = filter(None, map(_INNER_REASON.match, lines))
-    first = lines[0] if lines else type(error).__name__
-    return next((found[1] for found in inner), first).rstrip(".")
 
 
 def _remote_session(

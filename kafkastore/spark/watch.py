@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import KafkaStoreError
-from kafkastore.spark.session import reason, session
+from kafkastore.spark.failures import is_worker_lost, reason
+from kafkastore.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +22,6 @@ Result = TypeVar("Result")
 SECONDS_BETWEEN_LOOKS = 0.1
 #: How long to wait for a stopped job to return.
 SECONDS_TO_STOP = 10.0
-
-_WORKER_GONE = "Python worker exited unexpectedly"
 
 
 class SparkFailedError(KafkaStoreError):
@@ -43,10 +42,10 @@ def failures_of_spark() -> Iterator[None]:
     try:
         yield
     except (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError, EOFError) as error:
-        raise SparkFailedError("Spark's driver, a process of Java, is gone") from error
+        raise SparkFailedError("Spark's driver, a Java process, has ended") from error
     except (PySparkException, Py4JError) as error:
         why = reason(error)
-        if _WORKER_GONE in why:
+        if is_worker_lost(error):
             why = "a Python worker ended unexpectedly: it was killed, or had no memory left"
         raise SparkFailedError(f"Spark failed: {why}") from error
     finally:

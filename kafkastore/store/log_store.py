@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kafkastore.arguments import whole_number
-from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
-from kafkastore.formats.entries import TimestampAndOffset
-from kafkastore.formats.file_names import (
+from kafkastore.arguments import check_collection, whole_number
+from kafkastore.errors import ArgumentTypeError, DuplicatePartitionError, NotALogDirectoryError
+from kafkastore.formats.indexes.entries import TimestampAndOffset
+from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     InvalidNameError,
     TopicPartition,
@@ -20,14 +20,14 @@ from kafkastore.formats.file_names import (
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.paths import open_path
-from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
+from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.partition_log import PartitionLog
 
 AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
 AnyPartition = str | tuple[str, int]
 
-Place = tuple[Path, LogDir | None]
+FoundDirectory = tuple[Path, LogDir | None]
 
 
 def as_topic_partition(partition: AnyPartition) -> TopicPartition:
@@ -39,11 +39,9 @@ def as_topic_partition(partition: AnyPartition) -> TopicPartition:
     if isinstance(partition, str):
         return parse_partition_directory(partition).topic_partition
     if not isinstance(partition, tuple) or len(partition) != 2 or not isinstance(partition[0], str):
-        raise TypeError(
-            f"a partition is named like ('orders', 3) or 'orders-3', not {partition!r}"
-        )
+        raise ArgumentTypeError("partition", "such as ('orders', 3) or 'orders-3'", partition)
     topic, number = partition
-    return TopicPartition(topic, whole_number("the partition's number", number))
+    return TopicPartition(topic, whole_number("partition", number))
 
 
 class Partitions(Mapping[TopicPartition, PartitionLog]):
@@ -52,11 +50,19 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
     A partition that lies in several directories has several entries in `places`.
     """
 
-    def __init__(self, places: Iterable[tuple[TopicPartition, Place]]) -> None:
-        self._places: dict[TopicPartition, list[Place]] = {}
+    def __init__(self, places: Iterable[tuple[TopicPartition, FoundDirectory]]) -> None:
+        self._places: dict[TopicPartition, list[FoundDirectory]] = {}
         for topic_partition, place in sorted(places, key=lambda each: each[0]):
             self._places.setdefault(topic_partition, []).append(place)
         self._opened: dict[TopicPartition, PartitionLog] = {}
+
+    @classmethod
+    def of_logs(cls, logs: Sequence[PartitionLog]) -> Partitions:
+        """Return the partitions of open logs."""
+        found = cls((log.topic_partition, (log.path, log.log_dir)) for log in logs)
+        if len(logs) == len(found):
+            found._opened = {log.topic_partition: log for log in logs}
+        return found
 
     def __getitem__(self, key: AnyPartition) -> PartitionLog:
         topic_partition = as_topic_partition(key)
@@ -81,8 +87,13 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
         return len(self._places)
 
     def copies(self, key: AnyPartition) -> tuple[PartitionLog, ...]:
-        """Open a partition's log in each directory that holds it, or raise `KeyError`."""
+        """Return a partition's log in each directory that holds it, or raise `KeyError`.
+
+        A log that is already open is returned; others are opened, and not kept.
+        """
         topic_partition = as_topic_partition(key)
+        if topic_partition in self._opened:
+            return (self._opened[topic_partition],)
         return tuple(
             PartitionLog(path, topic_partition, log_dir)
             for path, log_dir in self._places[topic_partition]
@@ -188,8 +199,7 @@ class LogStore:
         """
         if partitions is None:
             return list(self.partitions)
-        if isinstance(partitions, str):
-            raise TypeError(f"partitions is a collection of partitions, not one: [{partitions!r}]")
+        check_collection("partitions", partitions)
         wanted = sorted({as_topic_partition(each) for each in partitions})
         for topic_partition in wanted:
             if topic_partition not in self.partitions:
@@ -259,9 +269,10 @@ class LogStore:
         Source: Kafka 2.4.0 ``KafkaConsumer.offsetsForTimes``.
         """
         if not isinstance(timestamps_to_search, Mapping):
-            raise TypeError(
-                f"timestamps_to_search is a mapping of partitions to times, such as "
-                f"{{('orders', 3): 1500000000000}}, not {timestamps_to_search!r}"
+            raise ArgumentTypeError(
+                "timestamps_to_search",
+                "a mapping such as {('orders', 3): 1500000000000}",
+                timestamps_to_search,
             )
         asked = {
             as_topic_partition(partition): whole_number(f"the time for {partition}", timestamp, 0)
@@ -316,8 +327,8 @@ def open_store(
     paths = [open_path(each, storage_options) for each in given]
     if not paths:
         raise NotALogDirectoryError("no path is given")
-    places: list[tuple[TopicPartition, Place]] = []
-    futures: list[tuple[TopicPartition, Place]] = []
+    places: list[tuple[TopicPartition, FoundDirectory]] = []
+    futures: list[tuple[TopicPartition, FoundDirectory]] = []
     log_dirs = []
     for each in _without_repetitions(paths) if len(paths) > 1 else paths:
         if is_partition_directory(each):
@@ -344,7 +355,7 @@ def _without_repetitions(paths: Iterable[Path]) -> list[Path]:
 
 def _places(
     log_dir: LogDir, paths: Mapping[TopicPartition, Path]
-) -> list[tuple[TopicPartition, Place]]:
+) -> list[tuple[TopicPartition, FoundDirectory]]:
     return [(topic_partition, (path, log_dir)) for topic_partition, path in paths.items()]
 
 

@@ -9,23 +9,23 @@ import numpy as np
 from kafkastore.arguments import whole_number
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import SegmentGoneError
-from kafkastore.formats.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.entries import TimestampAndOffset
-from kafkastore.formats.record_batch import Record, RecordBatch
-from kafkastore.formats.record_columns import BATCH_BYTES, BATCH_ROWS
+from kafkastore.formats.indexes.entries import TimestampAndOffset
+from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.records.record_batch import Record, RecordBatch
+from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log.batch_reading import read_batches
 from kafkastore.log.bounds import HighWatermark, LogBounds, find_bounds, find_last_stable
-from kafkastore.log.damage import Damage, OnCorrupt, SkippedBytes, known_on_corrupt
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
 from kafkastore.log.record_reading import read_records
 from kafkastore.lookup.explanation import Explanation, explain
-from kafkastore.lookup.list_offset import Question, list_offset
+from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
 from kafkastore.lookup.prepared import find_offset, find_offsets
 from kafkastore.lookup.rules import LookupChoice
 from kafkastore.lookup.segments_by_time import Lookup
-from kafkastore.segment.checked_times import DEFAULT_INDEXES, Indexes
+from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,7 @@ class PartitionLog(LogView):
             Exclusive; the last batch may end after it. Default: the log end offset.
         on_corrupt : "raise", "skip" or "stop"
             What to do at corrupt bytes: raise an error; skip to the next valid batch, as ``repair
-            --like keep`` does; or stop there.
+            --on-corrupt skip`` does; or stop there.
         skipped : list of SkippedBytes, optional
             Receives the skipped ranges, or the one at which reading stopped. Default: a
             `SkippedBytesWarning` for each.
@@ -121,7 +121,7 @@ class PartitionLog(LogView):
         CorruptBatchError
             If bytes break the format. Checksums are not checked: use `RecordBatch.verify`.
         """
-        damage = Damage(on_corrupt, skipped)
+        damage = CorruptionHandler(on_corrupt, skipped)
         for _, batch in read_batches(
             self, start_offset, end_offset, damage=damage, copied=True
         ):
@@ -346,7 +346,7 @@ class PartitionLog(LogView):
                 except SegmentGoneError:
                     pass  # `find_offset` lists the directory again
         return find_offset(
-            self, target_timestamp, LookupChoice(*choice), known_on_corrupt(on_corrupt), skipped
+            self, target_timestamp, LookupChoice(*choice), check_on_corrupt(on_corrupt), skipped
         )
 
     def offsets_for_timestamps(
@@ -377,7 +377,7 @@ class PartitionLog(LogView):
         """
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
-            self, target_timestamps, choice, known_on_corrupt(on_corrupt), skipped
+            self, target_timestamps, choice, check_on_corrupt(on_corrupt), skipped
         )
 
     def explain_timestamp(
@@ -469,13 +469,13 @@ class PartitionLog(LogView):
             isolation level.
         """
         timestamp = whole_number("timestamp", timestamp)
-        question = Question(
+        query = ListOffsetQuery(
             LookupChoice(rules, isolation, indexes=indexes),
             high_watermark,
             version,
             message_format_version,
             current_leader_epoch,
-            known_on_corrupt(on_corrupt),
+            check_on_corrupt(on_corrupt),
             skipped,
         )
-        return self.beside_changes(lambda: list_offset(self, timestamp, question))
+        return self.beside_changes(lambda: list_offset(self, timestamp, query))

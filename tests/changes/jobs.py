@@ -16,7 +16,7 @@ from models.record_strategies import in_a_row
 
 from kafkastore.changes.plan import Plan
 from kafkastore.checks.reindex import plan_reindex
-from kafkastore.checks.repair import plan_repair
+from kafkastore.checks.repair import OnCorruptLog, plan_repair
 
 INDEX_INTERVAL_BYTES = 100
 
@@ -104,13 +104,15 @@ def reindexed(root: Path) -> Plan:
     return plan_reindex(root, "2.4", INDEX_INTERVAL_BYTES, up_to_damage=True)
 
 
-def _repair(like: str, *places: tuple[int, int]) -> Callable[[Path], Plan]:
+def _repair(on_corrupt: OnCorruptLog, *places: tuple[int, int]) -> Callable[[Path], Plan]:
     def make(root: Path) -> Plan:
         partition = _new_store(root)
         for base_offset, batch in places:
             _harm(partition / f"{base_offset:020}.log", batch)
         _age(root)
-        return plan_repair(root, like, index_interval_bytes=INDEX_INTERVAL_BYTES)
+        return plan_repair(
+            root, "2.4", on_corrupt=on_corrupt, index_interval_bytes=INDEX_INTERVAL_BYTES
+        )
 
     return make
 
@@ -136,10 +138,10 @@ JOBS: dict[str, Callable[[Path], Plan]] = {
     "migrate empty": _migrate("empty"),
     "reindex": _reindex,
     # In the middle of a segment: the rest becomes a new one; at its start: it gets another name.
-    "repair keep": _repair("keep", (5, 2)),
-    "repair keep from a later batch": _repair("keep", (5, 0)),
+    "repair skip": _repair("skip", (5, 2)),
+    "repair skip from a later batch": _repair("skip", (5, 0)),
     # The log is cut there, and the segment behind goes.
-    "repair like 2.4": _repair("2.4", (5, 2)),
+    "repair truncate": _repair("truncate", (5, 2)),
     "convert": _convert,
 }
 

@@ -16,8 +16,8 @@ import time
 
 from kafkastore.cli.__main__ import main
 
-for name in ("apply_plans", "changes", "convert", "migrate", "reindex", "repair"):
-    importlib.import_module(f"kafkastore.cli.{name}")
+for name in ("changes", "convert", "migrate", "reindex", "repair"):
+    importlib.import_module(f"kafkastore.cli.commands.{name}")
 
 
 def run(arguments, output):

@@ -21,7 +21,7 @@ from changes.small_store import contents
 from models.seed import SEED, one_in, some
 
 from kafkastore.changes.apply import apply
-from kafkastore.changes.journal import find_journals, remove
+from kafkastore.changes.areas import find_journals, remove
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import undo
 

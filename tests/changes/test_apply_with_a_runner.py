@@ -4,7 +4,6 @@ import errno
 import multiprocessing
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -29,10 +28,11 @@ from changes.small_store import contents
 from changes.trial import Trial
 from kafkastore.migration import plan as plan_migration
 from kafkastore.migration import survey
-from models.seed import SEED
+from models.refused import change_refused
+from models.seed import SEED, some
 
 from kafkastore.changes.apply import apply
-from kafkastore.changes.journal import find_journals, remove
+from kafkastore.changes.areas import find_journals, remove
 from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.partition_journals import (
     close_partition_journals,
@@ -41,7 +41,12 @@ from kafkastore.changes.partition_journals import (
 )
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume, undo
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import (
+    ChangeRefusedError,
+    DirectoryInUseError,
+    PlanRefusedError,
+    RefusalReason,
+)
 from kafkastore.fs import FileSystem
 
 
@@ -114,8 +119,12 @@ def test_tasks_in_other_processes_work_under_the_lock_of_the_driver(root, plan, 
 def test_nothing_is_touched_if_any_file_of_any_partition_does_not_fit(root, plan):
     (root / "orders-1" / "00000000000000000000.log").write_bytes(b"more")
     before = contents(root)
-    with pytest.raises(ChangeRefusedError, match=r"orders-1/0+\.log has changed .*; and 1 more$"):
+    with pytest.raises(PlanRefusedError) as refusal:
         apply(plan, runner=one_by_one)
+    assert {each.reason for each in refusal.value.refusals} == {RefusalReason.CHANGED}
+    log = root / "orders-1" / "00000000000000000000.log"
+    assert log in {each.path for each in refusal.value.refusals}
+    assert len(refusal.value.refusals) == 4
     assert contents(root) == before
     assert os.listdir(root.parent) == [root.name]
 
@@ -142,7 +151,7 @@ def test_a_partition_that_fails_does_not_stop_the_others_and_is_resumed(root, pl
     for path, state in planned.items():
         if path.startswith("orders-1/"):
             assert now[path] == state
-    with pytest.raises(ChangeRefusedError, match="an earlier plan is unfinished"):
+    with change_refused("unfinished"):
         apply(Plan(plan.root, "another", plan.changes[:1]))
     seen = []
 
@@ -195,12 +204,13 @@ def test_a_task_whose_driver_is_gone_alters_nothing(root, plan):
     assert journal.phase == "applying"
     assert len(orphans) == 2
     for item in orphans:
-        assert "the job has ended, or this machine does not see" in str(apply_partition(item))
+        assert apply_partition(item).reason is RefusalReason.NOT_A_DIRECTORY
     # A driver that is killed leaves its folder, and no lease.
     with open_partition_journals(journal.area, FileSystem()) as folder:
         pass
     for item in orphans:
-        assert "is gone" in str(apply_partition(item._replace(folder=folder)))
+        error = apply_partition(item._replace(folder=folder))
+        assert error.reason is RefusalReason.UNFINISHED
     assert contents(root) == before
     assert undo(journal).phase == "undone"
     assert leftovers(journal.area) == []
@@ -215,7 +225,7 @@ def test_a_task_stops_when_its_driver_goes_and_the_next_job_waits_for_it(
     class Slow(FileSystem):
         def rename(self, source, target, **where):
             begun.set()
-            go_on.wait(20)
+            go_on.wait(800)
             super().rename(source, target, **where)
 
     found = []
@@ -225,7 +235,7 @@ def test_a_task_stops_when_its_driver_goes_and_the_next_job_waits_for_it(
             return one_by_one(job, items, weigh=weigh)
         thread = threading.Thread(target=lambda: found.append(job(items[0], Slow())))
         thread.start()
-        begun.wait(20)
+        begun.wait(800)
         raise Crash
 
     monkeypatch.setattr("kafkastore.changes.apply._SECONDS_AFTER_INTERRUPT", 0.1)
@@ -235,7 +245,7 @@ def test_a_task_stops_when_its_driver_goes_and_the_next_job_waits_for_it(
     assert len(leftovers(journal.area)) == 1
     for go_further in (undo, resume, partial(apply, journal.plan)):
         monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 0.2})
-        with pytest.raises(ChangeRefusedError, match="still at work on its files; try again"):
+        with change_refused("other-job"):
             go_further() if isinstance(go_further, partial) else go_further(journal)
     monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 20})
     threading.Timer(0.3, go_on.set).start()
@@ -245,7 +255,8 @@ def test_a_task_stops_when_its_driver_goes_and_the_next_job_waits_for_it(
     assert (finished.phase, contents(root)) == ("applied", planned)
     while not found:
         time.sleep(0.01)
-    assert "is gone" in str(found[0])
+    assert isinstance(found[0], ChangeRefusedError)
+    assert found[0].reason is RefusalReason.UNFINISHED
 
 
 def test_a_task_stops_when_a_broker_comes(root, plan):
@@ -274,7 +285,8 @@ def test_a_task_stops_when_a_broker_comes(root, plan):
         brokers[0].communicate()
     assert len(journal.failures) == 2
     for each in journal.failures:
-        assert re.search(r"process \d+ holds .*\.lock: stop the broker", str(each.error))
+        assert isinstance(each.error, DirectoryInUseError)
+        assert each.error.holder == brokers[0].pid
     assert journal.phase == "applying"
     (root / ".lock").unlink()
     assert contents(root) == before
@@ -285,7 +297,7 @@ def test_two_drivers_do_not_work_on_one_area(root, plan, monkeypatch):
     journal = apply(plan, runner=one_by_one)
     with open_partition_journals(journal.area, FileSystem()):
         monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 0.1})
-        with pytest.raises(ChangeRefusedError, match="another job is at work there"):
+        with change_refused("other-job"):
             undo(journal)
     monkeypatch.undo()
     assert undo(journal).phase == "undone"
@@ -296,7 +308,7 @@ def test_two_drivers_that_come_at_once_do_not_both_begin(root, plan):
     journal = apply(plan, runner=one_by_one)
     with (
         open_partition_journals(journal.area, FileSystem()),
-        pytest.raises(ChangeRefusedError, match="is held: another job is at work there"),
+        change_refused("other-job"),
         open_partition_journals(journal.area, FileSystem()),
     ):
         raise AssertionError
@@ -324,7 +336,7 @@ def test_children_of_a_driver_do_not_hold_what_it_held(root, plan):
     with subprocess.Popen(command, stdout=subprocess.PIPE) as driver:
         child = int(driver.stdout.readline())
         try:
-            driver.wait(20)
+            driver.wait(800)
             assert len(leftovers(journal.area)) == 1
             assert undo(journal).phase == "undone"
             assert leftovers(journal.area) == []
@@ -339,7 +351,7 @@ def test_a_file_system_that_cannot_lock_files_is_refused(root, plan, monkeypatch
 
     before = contents(root)
     monkeypatch.setattr("fcntl.flock", no_locks)
-    with pytest.raises(ChangeRefusedError, match=r"can't be locked.*do it in one process"):
+    with change_refused("unsupported"):
         apply(plan, runner=one_by_one)
     assert contents(root) == before
 
@@ -367,19 +379,19 @@ def test_a_crash_at_any_call_leaves_whole_files_and_a_rerun_finishes(
     remove(undo(apply(plan)))
     assert calls > 100
     reruns = [apply, partial(apply, runner=one_by_one), resumed]
-    for at in range(calls):
+    for number, at in enumerate(some(range(calls), calls // 4)):
         with pytest.raises(Crash):
             by_tasks(plan, CrashingFileSystem(at, torn=torn))
         check_each_old_or_new()
-        if at % 2:
-            assert reruns[at // 2 % 3](plan).phase == "applied"
+        if number % 2:
+            assert reruns[number // 2 % 3](plan).phase == "applied"
             assert contents(root) == planned
         for journal in find_journals(root):
             remove(undo(journal))
         assert contents(root) == before
 
 
-@pytest.mark.parametrize("name", ["migrate auto", "reindex", "repair keep"])
+@pytest.mark.parametrize("name", ["migrate auto", "reindex", "repair skip"])
 def test_power_loss_while_a_runner_applies_a_job(tmp_path, name):
     top = tmp_path / "disk"
     top.mkdir()
@@ -389,7 +401,7 @@ def test_power_loss_while_a_runner_applies_a_job(tmp_path, name):
     apply(trial.job.plan, runner=on(disk), fs=disk)
     disk.note()
     states = states_of(disk, random.Random(SEED))
-    trial.check(random.Random(SEED).sample(states, min(len(states), 60)))
+    trial.check(some(states, 20))
 
 
 def test_a_partition_s_journal_reads_what_a_killed_task_has_written(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import os
 import string
 
 import pytest
@@ -29,8 +30,13 @@ states = st.builds(
     owners,
     owners,
 )
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 # Topics as the operating system may name them: also surrogates, for bytes that are no UTF-8.
-topics = st.text(st.characters(exclude_characters="/\0"), min_size=1, max_size=30)
+topics = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=30),
+    st.lists(st.sampled_from(sorted(set(range(1, 256)) - set(b"/"))), min_size=1, max_size=30)
+    .map(bytes).map(os.fsdecode),
+)
 names = st.sampled_from(
     ("00000000000000000042.log", "42.timeindex", "00000000000000000000.index.deleted",
      "00000000000000000000-0000000001.checkpoint", "leader-epoch-checkpoint", "any name.swap")
@@ -44,16 +50,16 @@ changes = st.one_of(
         st.none() | states,
         states,
         st.builds(Inline, st.binary()) | st.builds(Rebuilt, st.integers(0, (1 << 31) - 1)),
-        st.text(),
+        texts,
         reliances,
     ),
-    st.builds(FileChange, paths, states, states, st.just(Prefix(0)), st.text(), reliances),
-    st.builds(FileChange, paths, states, st.none(), st.none(), st.text(), reliances),
+    st.builds(FileChange, paths, states, states, st.just(Prefix(0)), texts, reliances),
+    st.builds(FileChange, paths, states, st.none(), st.none(), texts, reliances),
 )
 plans = st.builds(
     Plan,
     st.text(string.ascii_letters).map("/".__add__),
-    st.text(),
+    texts,
     st.lists(changes, max_size=4, unique_by=lambda change: change.path).map(tuple),
 )
 
@@ -115,8 +121,9 @@ def test_a_change_that_contradicts_itself_is_refused(before, after, content):
 
 def test_a_file_is_changed_once_by_a_plan():
     change = FileChange("t-0/0.log", STATE, None, None, "")
-    with pytest.raises(InvalidPlanError, match=r"t-0/0\.log is changed twice"):
+    with pytest.raises(InvalidPlanError) as refusal:
         Plan("/d", "test", (change, change))
+    assert refusal.value.path == change.path
 
 
 def test_a_plan_s_root_is_absolute():

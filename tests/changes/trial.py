@@ -11,8 +11,8 @@ from changes.small_store import contents
 from models.seed import SEED
 
 from kafkastore.changes.apply import apply
+from kafkastore.changes.areas import find_journals, remove
 from kafkastore.changes.file_state import read_state
-from kafkastore.changes.journal import find_journals, remove
 from kafkastore.changes.undo import resume, undo
 
 

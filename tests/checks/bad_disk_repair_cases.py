@@ -10,6 +10,7 @@ from models.record_format import Batch, Row
 
 import kafkastore
 from kafkastore import Severity
+from kafkastore.checks.broker_repair import NoRecoveryError
 from kafkastore.checks.repair import plan_repair
 
 SECTOR = 4096
@@ -44,14 +45,14 @@ def test_what_can_be_read_on_both_sides_is_kept(logs, disk, base_offset, sectors
     start, end = (min(each * SECTOR, 60 * SIZE) for each in sectors)
     disk.harm(path, start, end)
     gone = {base_offset + at for at in range(start // SIZE, -(-end // SIZE))}
-    plan = plan_repair(logs, "keep")
-    assert not plan.left_alone
+    plan = plan_repair(logs, on_corrupt="skip")
+    assert not plan.not_repaired
     journal = kafkastore.apply(plan)
     (log,) = kafkastore.open(logs)
     assert [record.offset for record in log.records()] == [
         offset for offset in range(180) if offset not in gone
     ]
-    assert sum(each.size for each in plan.damages) == len(gone) * SIZE
+    assert sum(each.size for each in plan.removed) == len(gone) * SIZE
     assert not [each for each in kafkastore.verify(logs) if each.severity is not Severity.STYLE]
     kafkastore.undo(journal)
     assert path.stat().st_size == 60 * SIZE
@@ -62,4 +63,5 @@ def test_a_broker_fails_on_it_and_keeping_is_offered(logs, disk, version):
     disk.harm(logs / "t-0" / f"{60:020}.log", SECTOR, 2 * SECTOR)
     plan = plan_repair(logs, version)
     assert not [change for change in plan.changes if change.path.endswith(".log")]
-    assert any("--like keep keeps what can be read" in str(each.error) for each in plan.left_alone)
+    errors = [each.error for each in plan.not_repaired]
+    assert any(isinstance(each, NoRecoveryError) and each.can_salvage for each in errors)

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import kafkastore
-from kafkastore.checks.findings import Severity
-from kafkastore.formats import producer_snapshot, transaction_index
-from kafkastore.formats.checkpoints import pack_offset_checkpoint
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.checks.findings import FindingKind
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.checkpoints import pack_offset_checkpoint
+from kafkastore.formats.state.file_names import TopicPartition
 
-STYLE, SLOW = Severity.STYLE, Severity.SLOW
-WRONG, RISK = Severity.WRONG_ANSWERS, Severity.DATA_LOSS_RISK
 DAY_NS = 86_400 * 10**9
 
 INDEXES = ("2.4.0", "broken-index")
@@ -41,12 +40,10 @@ class Harm:
         Version and name of the golden directory.
     do : callable
         Harms a copy of it.
-    severity : Severity
+    kind : FindingKind
         Of what is found.
     file : str
         Pattern of the finding's path, relative to the root.
-    words : str
-        In what is found.
     position : int or None
         Byte position; -1: any.
     mend : callable or None
@@ -56,9 +53,8 @@ class Harm:
     name: str
     case: tuple[str, str]
     do: Callable[[Path], object]
-    severity: Severity
+    kind: FindingKind
     file: str
-    words: str
     position: int | None = None
     mend: Callable[[Path], object] | None = field(default=None)
 
@@ -302,268 +298,306 @@ ENTRIES_AT = producer_snapshot.ENTRIES_AT
 
 HARMS = [
     # Of one segment.
-    Harm("index missing", INDEXES, lose(".index"), SLOW, "broken-0/*22.index", "missing"),
     Harm(
-        "time index missing", INDEXES, lose(".timeindex"), WRONG, "broken-0/*22.timeindex",
-        "missing",
+        "index missing", INDEXES, lose(".index"),
+        FindingKind.MISSING_OFFSET_INDEX, "broken-0/*22.index",
     ),
     Harm(
-        "time index empty", INDEXES, empty(".timeindex"), WRONG, "broken-0/*22.timeindex",
-        "empty",
+        "time index missing", INDEXES, lose(".timeindex"),
+        FindingKind.MISSING_TIME_INDEX, "broken-0/*22.timeindex",
     ),
     Harm(
-        "index torn", INDEXES, tear(".index", 3), WRONG, "broken-0/*22.index",
-        "not a whole number", -1,
+        "time index empty", INDEXES, empty(".timeindex"),
+        FindingKind.EMPTY_TIME_INDEX, "broken-0/*22.timeindex",
     ),
     Harm(
-        "time index torn", INDEXES, tear(".timeindex", 5), WRONG, "broken-0/*22.timeindex",
-        "not a whole number", -1,
+        "index torn", INDEXES, tear(".index", 3),
+        FindingKind.INCOMPLETE_INDEX_ENTRY, "broken-0/*22.index", -1,
     ),
     Harm(
-        "index false", INDEXES, lambda root: flip(second(root, ".index"), 7), WRONG,
-        "broken-0/*22.index", "offset index entry 0", 0,
+        "time index torn", INDEXES, tear(".timeindex", 5),
+        FindingKind.INCOMPLETE_INDEX_ENTRY, "broken-0/*22.timeindex", -1,
     ),
     Harm(
-        "time index false", INDEXES, lambda root: flip(second(root, ".timeindex"), 7), WRONG,
-        "broken-0/*22.timeindex", "is not what the log says", -1,
+        "index false", INDEXES, lambda root: flip(second(root, ".index"), 7),
+        FindingKind.OFFSET_INDEX_MISMATCH,
+        "broken-0/*22.index", 0,
     ),
     Harm(
-        "time index padded", INDEXES, pad(".timeindex", 50, 12), RISK, "broken-0/*22.timeindex",
-        "50 zero entries", -1,
+        "time index false", INDEXES, lambda root: flip(second(root, ".timeindex"), 7),
+        FindingKind.TIME_INDEX_MISMATCH,
+        "broken-0/*22.timeindex", -1,
     ),
     Harm(
-        "index padded", INDEXES, pad(".index", 50, 8), WRONG, "broken-0/*22.index",
-        "zero entries", -1,
+        "time index padded", INDEXES, pad(".timeindex", 50, 12),
+        FindingKind.ZERO_TIME_INDEX_ENTRIES, "broken-0/*22.timeindex", -1,
     ),
     Harm(
-        "index a FIFO", INDEXES, fifo, RISK, "broken-0/*22.index",
-        "a FIFO and not a regular file", None, move_away("broken-0/*22.index"),
+        "index padded", INDEXES, pad(".index", 50, 8),
+        FindingKind.ZERO_OFFSET_INDEX_ENTRIES, "broken-0/*22.index", -1,
     ),
     Harm(
-        "bad checksum", INDEXES, lambda root: flip(second(root, ".log"), 100), RISK,
-        "broken-0/*22.log", "checksum", 0,
+        "index a FIFO", INDEXES, fifo,
+        FindingKind.NOT_A_FILE, "broken-0/*22.index", None, move_away("broken-0/*22.index"),
     ),
     Harm(
-        "torn tail of a clean log", INDEXES, lambda root: torn_tail(root, clean=True), RISK,
-        "broken-0/*81.log", "behind the last whole batch", -1,
+        "bad checksum", INDEXES, lambda root: flip(second(root, ".log"), 100),
+        FindingKind.CHECKSUM_MISMATCH,
+        "broken-0/*22.log", 0,
+    ),
+    Harm(
+        "torn tail of a clean log", INDEXES, lambda root: torn_tail(root, clean=True),
+        FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN,
+        "broken-0/*81.log", -1,
     ),
     Harm(
         "zeros behind a clean log", INDEXES,
-        lambda root: os.truncate(segments(root)[-1], 4096), RISK, "broken-0/*81.log",
-        "behind the last whole batch", 2297,
+        lambda root: os.truncate(segments(root)[-1], 4096),
+        FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN, "broken-0/*81.log", 2297,
     ),
     Harm(
         "torn tail of a killed broker", INDEXES, lambda root: torn_tail(root, clean=False),
-        STYLE, "broken-0/*81.log", "behind the last whole batch", -1, none_needed,
+        FindingKind.INCOMPLETE_LAST_BATCH, "broken-0/*81.log", -1, none_needed,
     ),
     Harm(
-        "aborted transaction lost", TRANSACTIONS, lose_aborted, WRONG, "txn-0/*.txnindex",
-        "not in the transaction index",
+        "aborted transaction lost", TRANSACTIONS, lose_aborted,
+        FindingKind.MISSING_ABORTED_TRANSACTIONS, "txn-0/*.txnindex",
     ),
     # Producers.
     Harm(
-        "snapshot damaged", TRANSACTIONS, lambda root: flip(snapshot(root), ENTRIES_AT), SLOW,
-        "txn-0/*.snapshot", "checksum", producer_snapshot.CRC_AT,
+        "snapshot damaged", TRANSACTIONS, lambda root: flip(snapshot(root), ENTRIES_AT),
+        FindingKind.CORRUPT_PRODUCER_SNAPSHOT,
+        "txn-0/*.snapshot", producer_snapshot.CRC_AT,
     ),
     Harm(
-        "snapshot lags", TRANSACTIONS, other_snapshot(last_offset=-1), WRONG, "txn-0/*.snapshot",
-        "in the log at", -1,
+        "snapshot lags", TRANSACTIONS, other_snapshot(last_offset=-1),
+        FindingKind.PRODUCER_SNAPSHOT_MISMATCH, "txn-0/*.snapshot", -1,
     ),
     Harm(
-        "snapshot ahead of itself", TRANSACTIONS, other_snapshot(last_offset=5000), WRONG,
-        "txn-0/*.snapshot", "the snapshot is of offset", ENTRIES_AT,
+        "snapshot ahead of itself", TRANSACTIONS, other_snapshot(last_offset=5000),
+        FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
+        "txn-0/*.snapshot", ENTRIES_AT,
     ),
     Harm(
-        "snapshot of another sequence", TRANSACTIONS, other_snapshot(last_sequence=1), WRONG,
-        "txn-0/*.snapshot", "has last sequence", -1,
+        "snapshot of another sequence", TRANSACTIONS, other_snapshot(last_sequence=1),
+        FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
+        "txn-0/*.snapshot", -1,
     ),
     Harm(
-        "snapshot of another epoch", TRANSACTIONS, other_snapshot(producer_epoch=7), WRONG,
-        "txn-0/*.snapshot", "has producer epoch", -1,
+        "snapshot of another epoch", TRANSACTIONS, other_snapshot(producer_epoch=7),
+        FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
+        "txn-0/*.snapshot", -1,
     ),
     Harm(
-        "snapshot of another partition", TRANSACTIONS, snapshot_of_others, WRONG,
-        "__transaction_state-0/*.snapshot", "which is of no producer", ENTRIES_AT,
+        "snapshot of another partition", TRANSACTIONS, snapshot_of_others,
+        FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
+        "__transaction_state-0/*.snapshot", ENTRIES_AT,
     ),
     Harm(
-        "snapshot behind the log", TRANSACTIONS, move_snapshot(5000), STYLE,
-        "txn-0/*5000.snapshot", "the log ends at", None, none_needed,
+        "snapshot behind the log", TRANSACTIONS, move_snapshot(5000),
+        FindingKind.PRODUCER_SNAPSHOT_OUTSIDE_LOG,
+        "txn-0/*5000.snapshot", None, none_needed,
     ),
     Harm(
-        "open transaction", TRANSACTIONS, open_transaction, STYLE, "txn-0/*21.log",
-        "open at the end of the log", None, none_needed,
+        "open transaction", TRANSACTIONS, open_transaction,
+        FindingKind.OPEN_TRANSACTIONS, "txn-0/*21.log", None, none_needed,
     ),
     # Leader epochs.
     Harm(
         "epochs damaged", EPOCHS, write("epochs-0/leader-epoch-checkpoint", b"0\n1\nmany 0\n"),
-        WRONG, "epochs-0/leader-epoch-checkpoint", "many", 4,
+        FindingKind.CORRUPT_LEADER_EPOCH_CHECKPOINT, "epochs-0/leader-epoch-checkpoint", 4,
     ),
     Harm(
-        "epochs out of order", EPOCHS, epochs((0, 0), (6, 12), (2, 24)), WRONG,
-        "epochs-0/leader-epoch-checkpoint", "does not follow", 13,
+        "epochs out of order", EPOCHS, epochs((0, 0), (6, 12), (2, 24)),
+        FindingKind.LEADER_EPOCH_MISMATCH,
+        "epochs-0/leader-epoch-checkpoint", 13,
     ),
     Harm(
-        "epoch begins early", EPOCHS, epochs((0, 0), (2, 6), (6, 24)), WRONG,
-        "epochs-0/leader-epoch-checkpoint", "is in epoch 2", 8,
+        "epoch begins early", EPOCHS, epochs((0, 0), (2, 6), (6, 24)),
+        FindingKind.LEADER_EPOCH_MISMATCH,
+        "epochs-0/leader-epoch-checkpoint", 8,
     ),
     Harm(
-        "epoch begins late", EPOCHS, epochs((0, 0), (2, 18), (6, 24)), WRONG,
-        "epochs-0/leader-epoch-checkpoint", "has epoch 2", 4,
+        "epoch begins late", EPOCHS, epochs((0, 0), (2, 18), (6, 24)),
+        FindingKind.LEADER_EPOCH_MISMATCH,
+        "epochs-0/leader-epoch-checkpoint", 4,
     ),
     Harm(
-        "epoch unknown", EPOCHS, epochs((0, 0), (6, 24)), WRONG,
-        "epochs-0/leader-epoch-checkpoint", "has epoch 2", 4,
+        "epoch unknown", EPOCHS, epochs((0, 0), (6, 24)), FindingKind.LEADER_EPOCH_MISMATCH,
+        "epochs-0/leader-epoch-checkpoint", 4,
     ),
     Harm(
-        "epoch behind the log", EPOCHS, epochs((0, 0), (2, 12), (6, 24), (9, 5000)), STYLE,
-        "epochs-0/leader-epoch-checkpoint", "behind the log's end", 18, none_needed,
+        "epoch behind the log", EPOCHS, epochs((0, 0), (2, 12), (6, 24), (9, 5000)),
+        FindingKind.LEADER_EPOCH_BEYOND_LOG_END,
+        "epochs-0/leader-epoch-checkpoint", 18, none_needed,
     ),
     Harm(
-        "first epochs lost", EPOCHS, epochs((6, 24)), STYLE,
-        "epochs-0/leader-epoch-checkpoint", "leader epoch 2, of offset 12 on, is not kept", 4,
+        "first epochs lost", EPOCHS, epochs((6, 24)), FindingKind.MISSING_LEADER_EPOCH,
+        "epochs-0/leader-epoch-checkpoint", 4,
         none_needed,
     ),
     Harm(
-        "epochs lost", EPOCHS, remove("epochs-0/leader-epoch-checkpoint"), STYLE,
-        "epochs-0/leader-epoch-checkpoint", "no leader epochs are kept", None, none_needed,
+        "epochs lost", EPOCHS, remove("epochs-0/leader-epoch-checkpoint"),
+        FindingKind.NO_LEADER_EPOCHS,
+        "epochs-0/leader-epoch-checkpoint", None, none_needed,
     ),
     # Names.
     Harm(
         "log lost", INDEXES, lambda root: second(root, ".log").rename(root.parent / "lost"),
-        STYLE, "broken-0/*22.index", "an index of a segment that is not here", None, none_needed,
+        FindingKind.INDEX_WITHOUT_LOG, "broken-0/*22.index", None, none_needed,
     ),
     Harm(
         "segment lost", INDEXES, lambda root: [p.unlink() for p in root.glob("broken-0/*22.*")],
-        STYLE, "broken-0", "are missing between two segments", None, none_needed,
+        FindingKind.MISSING_OFFSETS, "broken-0", None, none_needed,
     ),
     Harm(
-        "leftover", INDEXES, write("broken-0/00000000000000000000.log.deleted", b""), STYLE,
-        "broken-0/*.deleted", "set aside to be deleted", None, none_needed,
+        "leftover", INDEXES, write("broken-0/00000000000000000000.log.deleted", b""),
+        FindingKind.TEMPORARY_FILE,
+        "broken-0/*.deleted", None, none_needed,
     ),
     Harm(
-        "swap damaged", INDEXES, damaged_swap, RISK, "broken-0/*22.log.swap", "is damaged behind",
+        "swap", INDEXES, write("broken-0/00000000000000000000.log.swap", b""),
+        FindingKind.SWAP_FILE, "broken-0/*.swap", None, none_needed,
+    ),
+    Harm(
+        "swap damaged", INDEXES, damaged_swap,
+        FindingKind.CORRUPT_SWAP_FILE, "broken-0/*22.log.swap",
         -1, move_away("broken-0/*.swap"),
     ),
     Harm(
-        "half-made file", INDEXES, half_made, STYLE, "broken-0/kafkastore-8a5e.*.new",
-        "a job that was killed", None, none_needed,
+        "half-made file", INDEXES, half_made,
+        FindingKind.UNFINISHED_JOB_FILE, "broken-0/kafkastore-8a5e.*.new", None, none_needed,
     ),
     Harm(
-        "odd name", INDEXES, write("broken-0/7.log", b""), WRONG, "broken-0/7.log",
-        "not 20 digits", None, move_away("broken-0/7.log"),
+        "odd name", INDEXES, write("broken-0/7.log", b""),
+        FindingKind.INVALID_FILE_NAME, "broken-0/7.log", None, move_away("broken-0/7.log"),
     ),
     Harm(
-        "odd directory", INDEXES, directory("lost+found"), WRONG, "lost+found",
-        "not read as a partition", None, move_away("lost+found"),
+        "odd directory", INDEXES, directory("lost+found"),
+        FindingKind.UNEXPECTED_DIRECTORY, "lost+found", None, move_away("lost+found"),
     ),
     Harm(
-        "partition once more", INDEXES, directory("broken-00"), WRONG, "broken-00", "once more",
+        "partition once more", INDEXES, directory("broken-00"),
+        FindingKind.DUPLICATE_DIRECTORY, "broken-00",
         None, move_away("broken-00"),
     ),
     Harm(
-        "deleted partition", INDEXES, directory(f"old-0.{'a' * 32}-delete"), STYLE, "old-0.*",
-        "a -delete directory", None, none_needed,
+        "deleted partition", INDEXES, directory(f"old-0.{'a' * 32}-delete"),
+        FindingKind.IGNORED_DIRECTORY, "old-0.*", None, none_needed,
     ),
     Harm(
-        "moved partition", INDEXES, directory(f"old-0.{'a' * 32}-future"), STYLE, "old-0.*",
-        "a -future directory", None, none_needed,
+        "moved partition", INDEXES, directory(f"old-0.{'a' * 32}-future"),
+        FindingKind.FUTURE_DIRECTORY, "old-0.*", None, none_needed,
     ),
     Harm(
-        "stray partition", INDEXES, directory(f"old-0.{'a' * 32}-stray"), STYLE, "old-0.*",
-        "a -stray directory", None, none_needed,
+        "stray partition", INDEXES, directory(f"old-0.{'a' * 32}-stray"),
+        FindingKind.STRAY_DIRECTORY, "old-0.*", None, none_needed,
     ),
     Harm(
-        "twin", INDEXES, twins, WRONG, "broken-0", "is once more in", None,
+        "twin", INDEXES, twins, FindingKind.DUPLICATE_PARTITION, "broken-0", None,
         lambda root: shutil.rmtree(root.with_name("twin")),
     ),
     # Topic ids and identities.
     Harm(
         "topic id damaged", KRAFT,
-        write("txn-1/partition.metadata", b"version: 0\ntopic_id: nonsense"), WRONG,
-        "txn-1/partition.metadata", "topic id", 11, copy_topic_id,
+        write("txn-1/partition.metadata", b"version: 0\ntopic_id: nonsense"),
+        FindingKind.CORRUPT_PARTITION_METADATA,
+        "txn-1/partition.metadata", 11, copy_topic_id,
     ),
     Harm(
-        "topic id lost", KRAFT, remove("txn-1/partition.metadata"), WRONG,
-        "txn-1/partition.metadata", "the topic id is missing", None, copy_topic_id,
+        "topic id lost", KRAFT, remove("txn-1/partition.metadata"), FindingKind.MISSING_TOPIC_ID,
+        "txn-1/partition.metadata", None, copy_topic_id,
     ),
     Harm(
-        "two topic ids", KRAFT, other_topic_id, WRONG, "txn-1/partition.metadata",
-        "topic txn has id", None, move_away("txn-1"),
+        "two topic ids", KRAFT, other_topic_id,
+        FindingKind.TOPIC_ID_MISMATCH, "txn-1/partition.metadata", None, move_away("txn-1"),
     ),
     Harm(
-        "identity damaged", KRAFT, write("meta.properties", b"\\u00"), WRONG, "meta.properties",
-        "", -1, write("meta.properties", b"version=1\nnode.id=1\n"),
-    ),
-    Harm(
-        "identity zeroed", KRAFT, write("meta.properties", bytes(90)), WRONG, "meta.properties",
-        "meta.properties has no version", None,
+        "identity damaged", KRAFT, write("meta.properties", b"\\u00"),
+        FindingKind.CORRUPT_META_PROPERTIES, "meta.properties", -1,
         write("meta.properties", b"version=1\nnode.id=1\n"),
     ),
     Harm(
-        "two clusters", KRAFT, of_another(b"cluster.id", b"other"), WRONG,
-        "../other/meta.properties", "it is of cluster other", None, without_other,
+        "identity zeroed", KRAFT, write("meta.properties", bytes(90)),
+        FindingKind.CORRUPT_META_PROPERTIES, "meta.properties", None,
+        write("meta.properties", b"version=1\nnode.id=1\n"),
     ),
     Harm(
-        "two brokers", KRAFT, of_another(b"node.id", b"7"), WRONG, "../other/meta.properties",
-        "it is of broker 7", None, without_other,
+        "two clusters", KRAFT, of_another(b"cluster.id", b"other"), FindingKind.CLUSTER_MISMATCH,
+        "../other/meta.properties", None, without_other,
+    ),
+    Harm(
+        "two brokers", KRAFT, of_another(b"node.id", b"7"),
+        FindingKind.BROKER_MISMATCH, "../other/meta.properties", None, without_other,
     ),
     Harm(
         "one directory twice", KRAFT, of_another(b"directory.id", b"C8Mh_Djhkg5pqH9A7KgMSw"),
-        WRONG, "../other/meta.properties", "is also that of", None, without_other,
+        FindingKind.DUPLICATE_DIRECTORY_ID, "../other/meta.properties", None, without_other,
     ),
     # Checkpoints.
     *(
         Harm(
             f"{name} damaged", INDEXES, write(name, b"0\n1\nt 0 many\n"),
-            WRONG, name, "many", 4, move_away(name),
+            FindingKind.CORRUPT_CHECKPOINT, name, 4, move_away(name),
         )
         for name in CHECKPOINT_NAMES
     ),
     Harm(
-        "start behind the end", INDEXES, start_behind_end, RISK, "broken-0", "below its start",
+        "start behind the end", INDEXES, start_behind_end,
+        FindingKind.LOG_END_BELOW_LOG_START, "broken-0",
         None, move_away("log-start-offset-checkpoint"),
     ),
     Harm(
         "closed before its end", INDEXES,
-        checkpoint("recovery-point-offset-checkpoint", ("broken", 0), 9), WRONG,
-        "broken-0", "the log was closed at offset 9", None,
+        checkpoint("recovery-point-offset-checkpoint", ("broken", 0), 9),
+        FindingKind.LOG_END_AFTER_CLEAN_SHUTDOWN,
+        "broken-0", None,
         move_away("recovery-point-offset-checkpoint"),
     ),
     Harm(
-        "recovery point behind the end", INDEXES, lost_end, STYLE, "broken-0",
-        "the recovery point 100 lies behind", None, none_needed,
+        "recovery point behind the end", INDEXES, lost_end,
+        FindingKind.RECOVERY_POINT_BEYOND_LOG_END, "broken-0", None, none_needed,
     ),
     Harm(
-        "high watermark behind the end", INDEXES, lost_end, STYLE, "broken-0",
-        "the high watermark 100 lies behind", None, none_needed,
+        "high watermark behind the end", INDEXES, lost_end,
+        FindingKind.HIGH_WATERMARK_BEYOND_LOG_END, "broken-0", None, none_needed,
     ),
     Harm(
         "high watermark before the start", INDEXES,
-        high_watermark_before_start, STYLE, "broken-0", "before the log's start", None, none_needed,
+        high_watermark_before_start, FindingKind.HIGH_WATERMARK_BELOW_LOG_START, "broken-0", None,
+        none_needed,
     ),
     Harm(
         "lines of no partition", INDEXES,
-        checkpoint("replication-offset-checkpoint", ("gone", 3), 9), STYLE,
-        "replication-offset-checkpoint", "it has lines of 1 partition (gone-3)", None,
+        checkpoint("replication-offset-checkpoint", ("gone", 3), 9),
+        FindingKind.UNKNOWN_PARTITIONS_IN_CHECKPOINT,
+        "replication-offset-checkpoint", None,
         none_needed,
     ),
     Harm(
         "partition without a line", INDEXES,
-        checkpoint("recovery-point-offset-checkpoint", ("gone", 3), 9), STYLE,
-        "recovery-point-offset-checkpoint", "it has no lines of 1 partition (broken-0)", None,
+        checkpoint("recovery-point-offset-checkpoint", ("gone", 3), 9),
+        FindingKind.MISSING_RECOVERY_POINTS,
+        "recovery-point-offset-checkpoint", None,
         none_needed,
+    ),
+    Harm(
+        "partition without a high watermark", INDEXES,
+        checkpoint("replication-offset-checkpoint", ("gone", 3), 9),
+        FindingKind.MISSING_HIGH_WATERMARKS, "replication-offset-checkpoint", None, none_needed,
     ),
     # Times.
     Harm(
-        "modification times lost", OLD, age("formats-0/*", 30), WRONG, "formats-0",
-        "modification times look lost", None, age("formats-0/*", -30),
+        "modification times lost", OLD, age("formats-0/*", 30),
+        FindingKind.LOST_MODIFICATION_TIMES, "formats-0", None, age("formats-0/*", -30),
     ),
     Harm(
-        "modification times lost, not needed", INDEXES, age("broken-0/*", 30), STYLE, "broken-0",
-        "modification times look lost", None, none_needed,
+        "modification times lost, not needed", INDEXES, age("broken-0/*", 30),
+        FindingKind.LOST_UNUSED_MODIFICATION_TIMES, "broken-0", None, none_needed,
     ),
     Harm(
-        "records of the future", ("2.4.0", "create-time-out-of-order"), do_nothing, STYLE,
-        "ooo-0/*.log", "lies in the future", -1, none_needed,
+        "records of the future", ("2.4.0", "create-time-out-of-order"), do_nothing,
+        FindingKind.FUTURE_TIMESTAMP,
+        "ooo-0/*.log", -1, none_needed,
     ),
 ]

@@ -1,7 +1,6 @@
 """Each kind of harm is found where it is, with its severity, and its remedy mends it."""
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from fnmatch import fnmatchcase
@@ -14,8 +13,8 @@ from checks.harms import HARMS, Harm
 from click.testing import CliRunner
 
 import kafkastore
-from kafkastore.checks.findings import Finding, Severity
-from kafkastore.cli.commands import cli
+from kafkastore.checks.findings import Finding, FindingKind, Severity
+from kafkastore.cli.command_list import cli
 from kafkastore.jobs.verify import verify
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "verify.md"
@@ -41,14 +40,13 @@ def of_harm(harm: Harm, paths: list[Path]) -> Finding:
     (found, *_) = [
         each
         for each in findings
-        if harm.words in each.what and fnmatchcase(relpath(each.path, paths[0]), harm.file)
+        if each.kind is harm.kind and fnmatchcase(relpath(each.path, paths[0]), harm.file)
     ] or pytest.fail(f"not found: {findings}")
     return found
 
 
 def test_each_harm_is_found_where_it_is(harm: Harm, harmed: list[Path]) -> None:
     found = of_harm(harm, harmed)
-    assert found.severity == harm.severity
     if harm.position == -1:
         assert found.position is not None
         assert 0 <= found.position <= found.path.stat().st_size
@@ -88,89 +86,21 @@ def run_remedy(finding: Finding) -> None:
 
 def test_no_harm_but_those_above_style_ends_with_1(harm: Harm, harmed: list[Path]) -> None:
     result = CliRunner().invoke(cli, ["verify", *map(str, harmed), "--fail-on", "slow"])
-    assert result.exit_code == (0 if harm.severity is Severity.STYLE else 1), result.output
+    assert result.exit_code == (0 if harm.kind.severity is Severity.STYLE else 1), result.output
 
 
-def rows() -> list[tuple[str, str]]:
-    """Return what is found and how bad it is, as the document's tables have it."""
-    return [
-        (what, severity)
-        for what, severity in re.findall(
-            r"^\| ([^|\n]+) \| `([a-z-]+)`[^|\n]* \| [^|\n]+ \| [^|\n]+ \|$",
-            DOCUMENT.read_text(encoding="utf-8"),
-            re.MULTILINE,
-        )
-    ]
+def test_the_document_has_each_kind_with_its_severity_and_consequence() -> None:
+    documented = re.findall(
+        r"^\| `([a-z-]+)` \| `([a-z-]+)` \| [^|\n]+ \| ([^|\n]+) \| [^|\n]+ \|$",
+        DOCUMENT.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert documented == [(kind, kind.severity, kind.consequence) for kind in FindingKind]
 
 
-def fits(what: str, row: str) -> bool:
-    """Tell whether a finding is one of a row, in which ``…`` stands for anything."""
-    parts = [re.escape(part) for part in re.split("…", row.replace("`", ""))]
-    return re.match(".*".join(parts), what) is not None
-
-
-def test_each_harm_has_its_row_in_the_document(harm: Harm, harmed: list[Path]) -> None:
-    found = of_harm(harm, harmed)
-    row = [each for each in rows() if fits(found.what, each[0])]
-    assert [severity for _, severity in row if severity == found.severity], found.what
-
-
-def said_in_the_source() -> set[str]:
-    """Return the texts of findings that the source has, ``…`` for what is put in."""
-    found = set()
-    for path in sorted((Path(kafkastore.__file__).parent / "checks").glob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        places = {"Finding": Finding._fields.index("what")}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
-                names = [each.arg for each in node.args.args if each.arg != "self"]
-                if "what" in names:
-                    places[node.name] = names.index("what")
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "id", getattr(node.func, "attr", None))
-                if name in places and len(node.args) > places[name]:
-                    text = template(node.args[places[name]])
-                    if text is not None and name != "_without_entries":
-                        found.add(PREFIXES.get((path.name, name), "") + text)
-    return found
-
-
-#: What a function puts before the text that it is given.
-PREFIXES = {
-    ("snapshot_check.py", "_wrong"): "the snapshot differs from the log: ",
-    ("epoch_check.py", "_wrong"): "leader epochs: ",
-}
-
-
-def template(node: ast.expr) -> str | None:
-    """Return a text with ``…`` for what is put in; None where it comes from elsewhere."""
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    if not isinstance(node, ast.JoinedStr):
-        return None
-    parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
-    text = "".join(map(str, parts))
-    return text if re.search("[a-z]{3}", text) else None
-
-
-def test_everything_that_can_be_told_has_its_row_in_the_document() -> None:
-    texts = said_in_the_source()
-    assert len(texts) > 30
-    told = "\n".join(row.replace("`", "") for row, _ in rows())
-    # What a function puts together of parts is looked for by its longest part.
-    without = [
-        text
-        for text in texts
-        if not any(fits(text, row) for row, _ in rows())
-        and max(text.split("…"), key=len).strip() not in told
-    ]
-    assert without == []
-
-
-@pytest.mark.golden_cases(answers=["answers", "answers-recovered"])
-def test_every_finding_in_golden_directories_has_its_row(golden_case: Any) -> None:
-    for finding in verify(golden_case.root / "logs"):
-        assert (finding.severity in {
-            severity for row, severity in rows() if fits(finding.what, row)
-        }), finding
+@pytest.mark.parametrize("kind", FindingKind)
+def test_each_kind_is_made_by_a_check_and_expected_by_a_test(kind: FindingKind) -> None:
+    name = re.compile(rf"FindingKind\.{kind.name}\b")
+    for folder in (Path(kafkastore.__file__).parent / "checks", Path(__file__).parent):
+        texts = (path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+        assert any(name.search(text) for text in texts), folder

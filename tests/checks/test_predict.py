@@ -9,14 +9,15 @@ from models.no_regular_file import KINDS
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
 from models.recovered_directory import files_after, files_of, indexes_and_logs
+from models.refused import refused
 
 import kafkastore
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.predict import Outcome, changed_files
-from kafkastore.errors import CorruptIndexError, NotALogDirectoryError
+from kafkastore.errors import ArgumentTypeError, CorruptIndexError, NotALogDirectoryError
 from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.verify import verify
-from kafkastore.log.recovery import recover_log
+from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.versions import UnknownVersionError
 
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
@@ -175,7 +176,7 @@ def test_offsets_are_given_again_beside_a_marker_where_an_index_leads_behind_the
     (root / ".kafka_cleanshutdown").touch()
     (found,) = predict_start(root, broker, index_interval_bytes=200)
     assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, 0)
-    assert "offsets up to 29 are given once more" in found.why
+    assert "assigns offsets up to 29 again" in found.why
     assert found.recovered.log_end_offset == 20
 
 
@@ -199,6 +200,35 @@ def test_only_a_last_batch_that_was_cut_short_is_no_loss(written, harm):
         assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, lost)
     worst = {each.severity for each in verify(root)} & {Severity.DATA_LOSS_RISK}
     assert bool(worst) == (found.outcome is Outcome.LOSES_RECORDS)
+
+
+@pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
+@pytest.mark.parametrize(
+    ("tail", "outcome"),
+    [
+        (b"\1", Outcome.LOSES_RECORDS),
+        (b"\1" * 30, Outcome.LOSES_RECORDS),
+        (bytes(17), Outcome.LOSES_RECORDS),
+        (bytes(18), Outcome.STOPS_THE_START),
+        (bytes(500), Outcome.STOPS_THE_START),
+    ],
+)
+def test_bytes_after_the_last_batch_matter_beside_a_marker_alone(written, broker, tail, outcome):
+    """Brokers append after them; at a length that no batch has, they do not start."""
+    root = written()
+    path = root / "t-0" / f"{20:020}.log"
+    with path.open("ab") as file:
+        file.write(tail)
+    outcomes = []
+    for is_clean in (False, True):
+        if is_clean:
+            (root / ".kafka_cleanshutdown").touch()
+        (found,) = predict_start(root, broker, index_interval_bytes=200)
+        assert found.lost_bytes == 0
+        outcomes.append(found.outcome)
+        worst = {each.severity for each in verify(root)} & {Severity.DATA_LOSS_RISK}
+        assert bool(worst) == is_clean
+    assert outcomes == [Outcome.IS_CHANGED, outcome]
 
 
 @pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
@@ -286,7 +316,7 @@ def test_a_damaged_checkpoint_costs_the_log_directory(written, name):
     first, second = predict_start(root, "2.4")
     assert first.outcome is Outcome.STOPS_THE_START
     assert first.path.name == name
-    assert "gives up" in first.why
+    assert "offline" in first.why
     assert second.recovered is not None
 
 
@@ -359,8 +389,8 @@ def test_a_log_that_is_no_file_is_passed_over(written, kind, base_offset):
     KINDS[kind](path)
     (found,) = predict_start(root, "2.4")
     assert found.outcome is Outcome.LOSES_RECORDS
-    assert f"passes over {path.name}" in found.why
-    assert ("once more" in found.why) == (base_offset == 20)
+    assert f"skips {path.name}" in found.why
+    assert ("offsets of that segment again" in found.why) == (base_offset == 20)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
@@ -390,7 +420,7 @@ def test_partitions_are_chosen_however_they_are_named(written):
     assert not list(predict_start(root, partitions=[]))
     with pytest.raises(KeyError, match="nope-0"):
         list(predict_start(root, partitions=["t-0", "nope-0"]))
-    with pytest.raises(TypeError, match="collection"):
+    with refused("partitions", ArgumentTypeError):
         list(predict_start(root, partitions="t-0"))
 
 

@@ -21,7 +21,7 @@ from kafkastore.checks.predict import Outcome
 from kafkastore.jobs.predict import predict_start
 from kafkastore.versions import rules_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 INTERVAL = 200
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
@@ -149,7 +149,7 @@ def beside_what_it_goes_on(context, version):
         else:
             assert each.outcome is Outcome.LOSES_RECORDS
             assert ends[each.path.name] == (20 if each.path.name == "active-0" else 30)
-            assert ("once more" in each.why) == (each.path.name == "active-0")
+            assert each.reassigned_from == (20 if each.path.name == "active-0" else None)
     outcomes = {each.path.name: each for each in found}
     assert outcomes["torn-0"].recovered.log_end_offset == ends["torn-0"] == 19
     assert outcomes["below-0"].lost_bytes == 30 * len(THIRTY[0].data)
@@ -167,6 +167,7 @@ def each_that_stops_it(context, version):
     obstacles = {"lost+found": r"Found directory \S+/lost\+found", "epochs": "x y|\"x\""}
     if not rules_of(version).stray_directories_are_known:
         obstacles[STRAY] = rf"Found directory \S+/{STRAY}"
+    obstacles["zeros"] = "Found record size 0 smaller than minimum record overhead"
     if version >= "4.1":
         obstacles["index"] = r"OffsetIndex.mmap\(\)\" is null"
     obstacles["twice"] = "Duplicate log directories"
@@ -181,6 +182,11 @@ def each_that_stops_it(context, version):
                 replace(odd / f"{10:020}.index", "fifo")
             case "twice":
                 dirs = [logs, other]
+            case "zeros":
+                odd = put(logs, "zeros-0")
+                with (odd / f"{20:020}.log").open("ab") as file:
+                    file.write(bytes(18))
+                (logs / ".kafka_cleanshutdown").touch()
             case _:
                 odd.mkdir()
         cluster.properties.more["log.dirs"] = ",".join(map(str, dirs))
@@ -190,7 +196,7 @@ def each_that_stops_it(context, version):
                 re.sub(r"directory\.id=\S+", "directory.id=Zm9vYmFyZm9vYmFyZm9vYg", own)
             )
         (found,) = stops(predicted(dirs, version))
-        with pytest.raises(BrokerFailure, match="process ended"):
+        with pytest.raises(BrokerFailure, match="ended"):
             cluster.start()
         log = (cluster.root / f"broker-{cluster.starts}.log").read_text(errors="replace")
         assert re.search(said, log), (name, found)

@@ -9,8 +9,10 @@ from models.record_strategies import in_a_row
 from models.recovered_directory import files_after, files_of, indexes_and_logs
 
 import kafkastore
+from kafkastore.checks.broker_repair import LogDeletedError, NoRecoveryError
 from kafkastore.checks.repair import plan_repair
-from kafkastore.log.recovery import recover_log
+from kafkastore.errors import CorruptCheckpointError
+from kafkastore.recovery.log_recovery import recover_log
 
 INTERVAL = 200
 VERSIONS = ["1.1", "2.4", "3.9", "4.1"]
@@ -42,7 +44,7 @@ def mended(directory, version):
     before = {path.name: (data, (directory / path.name).stat().st_mtime_ns)
               for path in directory.iterdir() for data in [path.read_bytes()]}
     plan = plan_repair(directory.parent, version, index_interval_bytes=INTERVAL)
-    assert not plan.left_alone
+    assert not plan.not_repaired
     journal = kafkastore.apply(plan)
     after = files_of(directory)
     assert {name: data for name, data in indexes_and_logs(after).items() if data} == {
@@ -53,7 +55,7 @@ def mended(directory, version):
     assert before == {
         path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()
     }
-    return after, list(plan.damages)
+    return after, list(plan.removed)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -107,7 +109,7 @@ def test_a_log_that_a_broker_would_delete_whole_is_left_alone(tmp_path):
     os.truncate(root / "t-0" / f"{10:020}.log", 30 * SIZE - 5)
     plan = plan_repair(root, "2.4")
     assert not [change for change in plan.changes if change.path.endswith(".log")]
-    assert "deletes all of" in str(plan.left_alone[0].error)
+    assert isinstance(plan.not_repaired[0].error, LogDeletedError)
     (cut,) = (each for each in plan_repair(root, "2.2").changes if each.path.endswith(".log"))
     assert cut.after.size == 29 * SIZE
 
@@ -119,8 +121,9 @@ def test_what_a_broker_fails_on_is_told_and_no_log_is_changed(directory):
     paths = {change.path for change in plan.changes}
     assert "t-0/leader-epoch-checkpoint" in paths
     assert not [path for path in paths if path.endswith(".log")]
-    (alone,) = plan.left_alone
-    assert "does not start on it" in str(alone.error)
+    (alone,) = plan.not_repaired
+    assert isinstance(alone.error, NoRecoveryError)
+    assert isinstance(alone.error.__cause__, CorruptCheckpointError)
     kafkastore.apply(plan)
     mended(directory, "2.4")
 
@@ -165,7 +168,7 @@ def test_a_log_that_ends_below_its_start_once_it_is_cut_is_left_alone(tmp_path):
     path.write_bytes(path.read_bytes()[:-5])
     plan = plan_repair(root, "2.4")
     assert not plan.changes
-    assert "the log ends at 19, below its start 25" in str(plan.left_alone[0].error)
+    assert isinstance(plan.not_repaired[0].error, LogDeletedError)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

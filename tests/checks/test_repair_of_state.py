@@ -12,8 +12,8 @@ import kafkastore
 from kafkastore import Severity
 from kafkastore.checks.repair import plan_repair
 from kafkastore.errors import ChangeRefusedError, InvalidConfigError, NotAFileError
-from kafkastore.formats import producer_snapshot
-from kafkastore.formats.checkpoints import parse_leader_epoch_checkpoint
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.checkpoints import parse_leader_epoch_checkpoint
 
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
 SIZE = len(THIRTY[0].data)
@@ -38,21 +38,21 @@ def findings(root):
     return [each for each in kafkastore.verify(root) if each.severity is not Severity.STYLE]
 
 
-def repaired(root, like="keep", **options):
-    plan = plan_repair(root, like, **options)
+def repaired(root, on_corrupt="skip", **options):
+    plan = plan_repair(root, on_corrupt=on_corrupt, **options)
     kafkastore.apply(plan)
-    return list(plan.left_alone)
+    return list(plan.not_repaired)
 
 
-@pytest.mark.parametrize("like", ["keep", "2.4"])
+@pytest.mark.parametrize("on_corrupt", ["skip", "truncate"])
 @pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
-def test_a_transaction_index_that_is_not_true_is_made_anew(golden_case, writable_copy, like):
+def test_a_transaction_index_that_is_not_true_is_made_anew(golden_case, writable_copy, on_corrupt):
     root = writable_copy(golden_case.logs)
     harmed = [path for path in root.rglob("*.txnindex") if path.stat().st_size]
     before = {path: path.read_bytes() for path in harmed}
     for path in harmed:
         flip(path, 20)
-    assert not repaired(root, like)
+    assert not repaired(root, on_corrupt)
     assert before == {path: path.read_bytes() for path in harmed}
     assert not findings(root)
 
@@ -72,7 +72,7 @@ def test_a_producer_snapshot_that_can_t_be_read_is_made_anew(golden_case, writab
             flip(path, 30)
         else:
             path.write_bytes(b"")
-    assert not repaired(root, golden_case.version)
+    assert not repaired(root, "truncate", version=golden_case.version)
     for path, told in snapshots.items():
         known = {entry[0]: entry for entry in told}
         for entry in producer_snapshot.parse(path.read_bytes())[TOLD].tolist():
@@ -118,14 +118,14 @@ def test_a_torn_tail_is_cut_and_preallocated_space_is_not(root):
     path = root / "t-0" / f"{20:020}.log"
     data = path.read_bytes()
     path.write_bytes(data + bytes(5000))
-    assert plan_repair(root, "keep").changes  # a broker would append behind the zeros
+    assert plan_repair(root, on_corrupt="skip").changes  # a broker would append behind the zeros
     (root / ".kafka_cleanshutdown").unlink()
-    assert not plan_repair(root, "keep").changes
+    assert not plan_repair(root, on_corrupt="skip").changes
     path.write_bytes(data + THIRTY[0].data[:60])
-    plan = plan_repair(root, "keep")
+    plan = plan_repair(root, on_corrupt="skip")
     kafkastore.apply(plan)
     assert path.read_bytes() == data
-    assert [(each.position, each.size) for each in plan.damages] == [(10 * SIZE, 60)]
+    assert [(each.position, each.size) for each in plan.removed] == [(10 * SIZE, 60)]
 
 
 def test_a_segment_without_anything_readable_still_holds_its_offsets(root):
@@ -140,7 +140,7 @@ def test_a_segment_without_anything_readable_still_holds_its_offsets(root):
 
 def test_the_reason_of_a_missing_index_is_that_it_is_missing(root):
     (root / "t-0" / f"{20:020}.index").unlink()
-    (change,) = plan_repair(root, "keep").changes
+    (change,) = plan_repair(root, on_corrupt="skip").changes
     assert (change.reason, change.before) == ("it is missing", None)
 
 
@@ -172,13 +172,13 @@ def test_what_is_no_file_is_left_alone_and_the_rest_is_mended(root, suffix, kind
         record.offset for record in log.records(start_offset=20)
     }
     assert {each.path for each in findings(root)} == {odd}
-    for each in plan_repair(root, "keep").left_alone:
+    for each in plan_repair(root, on_corrupt="skip").not_repaired:
         assert isinstance(each.error, NotAFileError | ChangeRefusedError | FileNotFoundError)
 
 
 def test_wrong_intervals_are_refused(root):
     with pytest.raises(InvalidConfigError):
-        plan_repair(root, "keep", index_interval_bytes=-1)
+        plan_repair(root, on_corrupt="skip", index_interval_bytes=-1)
 
 
 def test_transactions_reach_over_segments_that_are_not_changed(tmp_path):
@@ -228,4 +228,4 @@ def test_a_transaction_that_lost_its_beginning_begins_later_in_the_index_behind(
     assert len(index.read_bytes()) == len(before)
     assert index.read_bytes() != before
     assert not [each for each in findings(root) if each.path == index]
-    assert not plan_repair(root, "keep").changes
+    assert not plan_repair(root, on_corrupt="skip").changes

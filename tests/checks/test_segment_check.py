@@ -8,7 +8,7 @@ from models.log_directory import Log, Segment
 from models.record_format import Batch, Row, crc32c
 from models.record_strategies import in_a_row
 
-from kafkastore.checks.findings import Severity
+from kafkastore.checks.findings import FindingKind
 
 NOW = 1_500_000_000_000
 
@@ -45,13 +45,13 @@ def test_a_whole_segment_gives_no_finding_and_tells_what_it_has(tmp_path):
     assert check.producers is None
 
 
-# Byte of a batch that is changed -> what is said of it.
+# Byte of a batch that is changed -> what is found.
 BROKEN = {
-    9: "goes on behind the end of the file",
-    11: "checksum",
-    16: "magic",
-    20: "checksum of the batch that ends with offset 20",
-    100: "checksum",
+    9: FindingKind.CORRUPT_BATCH,
+    11: FindingKind.CHECKSUM_MISMATCH,
+    16: FindingKind.CORRUPT_BATCH,
+    20: FindingKind.CHECKSUM_MISMATCH,
+    100: FindingKind.CHECKSUM_MISMATCH,
 }
 
 
@@ -61,12 +61,9 @@ def test_behind_a_broken_batch_the_check_goes_on_and_says_what_a_broker_would_dr
     at = 20 * SIZE + byte
     change(log, at, bytes([log.read_bytes()[at] ^ 0x55]))
     (found,) = findings_of(logs)
-    assert (found.severity, found.path, found.position) == (
-        Severity.DATA_LOSS_RISK, log, 20 * SIZE)
-    assert BROKEN[byte] in found.what
-    assert f"{SIZE} bytes are lost, {39 * SIZE:,} good bytes in 39 batches" in found.what
-    assert "deletes what is good behind it" in found.consequence
-    assert found.remedy == f"kafkastore repair --like keep {log.parent}"
+    assert (found.kind, found.path, found.position) == (BROKEN[byte], log, 20 * SIZE)
+    assert f"{SIZE} bytes are lost, 39 valid batches of {39 * SIZE:,} bytes follow" in found.what
+    assert found.remedy == f"kafkastore repair --on-corrupt skip {log.parent}"
 
 
 def test_the_indexes_behind_a_broken_batch_are_checked(tmp_path):
@@ -92,9 +89,9 @@ def test_each_damaged_place_tells_how_much_is_good_behind_it(tmp_path):
         change(log, number * SIZE + 100, b"\xff")
     found = findings_of(logs)
     assert [each.position // SIZE for each in found] == [10, 30, 59]
-    assert f"{47 * SIZE:,} good bytes in 47 batches" in found[0].what
-    assert f"{28 * SIZE:,} good bytes in 28 batches" in found[1].what
-    assert "nothing good" in found[2].what
+    assert f"47 valid batches of {47 * SIZE:,} bytes" in found[0].what
+    assert f"28 valid batches of {28 * SIZE:,} bytes" in found[1].what
+    assert "no valid batches" in found[2].what
 
 
 def test_of_many_damaged_places_the_first_sixteen_are_told(tmp_path):
@@ -103,7 +100,7 @@ def test_of_many_damaged_places_the_first_sixteen_are_told(tmp_path):
         change(log, number * SIZE + 100, b"\xff")
     found = findings_of(logs)
     assert len(found) == 16
-    assert found[-1].what.endswith("so are 14 more places behind it")
+    assert found[-1].what.endswith("14 later places are damaged too")
 
 
 @pytest.mark.parametrize(
@@ -115,23 +112,22 @@ def test_behind_sectors_that_can_not_be_read_the_check_goes_on(
     logs, log = written(tmp_path / "logs")
     lose(monkeypatch, log, start, end)
     (found,) = findings_of(logs)
-    assert found.severity == Severity.DATA_LOSS_RISK
-    assert "can't be read (Input/output error)" in found.what
+    assert found.kind is FindingKind.UNREADABLE_LOG
     behind = -(-end // SIZE)
     assert found.position in range(start - SIZE, end)
     if behind < 60:
-        assert f"{60 - behind} batches lie behind" in found.what
-    assert "gives the log directory up" in found.consequence
+        assert f"{60 - behind} valid batches of" in found.what
 
 
 def test_a_torn_batch_is_usual_only_for_a_broker_that_was_killed(tmp_path):
     tail = batch().data[:-1]
-    for is_clean, severity in ((False, Severity.STYLE), (True, Severity.DATA_LOSS_RISK)):
+    for is_clean, kind in (
+        (False, FindingKind.INCOMPLETE_LAST_BATCH), (True, FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN)
+    ):
         logs, _ = written(tmp_path / str(is_clean), BATCHES, is_clean=is_clean, tail=tail)
         (found,) = findings_of(logs, with_style=True)
-        assert (found.severity, found.position) == (severity, 60 * SIZE)
-        assert found.what == f"{SIZE - 1} bytes behind the last whole batch"
-    assert "appends behind them" in found.consequence
+        assert (found.kind, found.position) == (kind, 60 * SIZE)
+        assert str(SIZE - 1) in found.what
 
 
 def test_zeros_behind_the_log_are_no_harm_where_a_start_cuts_them_off(tmp_path):
@@ -144,13 +140,12 @@ def test_zeros_are_a_data_loss_risk_where_a_broker_appends_behind_them_or_cuts_w
 ):
     logs, _ = written(tmp_path / "clean", is_clean=True, tail=bytes(9000))
     (found,) = findings_of(logs)
-    assert (found.severity, found.position) == (Severity.DATA_LOSS_RISK, 60 * SIZE)
-    assert "appends behind them" in found.consequence
+    assert (found.kind, found.position) == (
+        FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN, 60 * SIZE)
     first = Segment(0, tuple(BATCHES[:30]), tail=bytes(9000)).indexed(interval=1000)
     second = Segment(30, tuple(BATCHES[30:])).indexed(interval=1000)
     (found,) = findings_of(Log((first, second), is_clean=False).write(tmp_path / "inactive"))
-    assert (found.severity, found.position) == (Severity.DATA_LOSS_RISK, 30 * SIZE)
-    assert "deletes all later segments" in found.consequence
+    assert (found.kind, found.position) == (FindingKind.INCOMPLETE_BATCH, 30 * SIZE)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -161,8 +156,7 @@ def test_a_last_batch_that_seems_torn_for_its_length_alone_is_told(tmp_path, mag
     change(log, last + 9, b"\x7f")
     found = [each for each in findings_of(logs) if each.path == log]
     assert [each.position for each in found] == [last]
-    assert found[0].severity == Severity.DATA_LOSS_RISK
-    assert "the length of the last batch is wrong" in found[0].what
+    assert found[0].kind is FindingKind.CORRUPT_BATCH
 
 
 def test_a_frame_that_runs_past_the_end_is_told_with_what_lies_behind_it(tmp_path):
@@ -170,7 +164,7 @@ def test_a_frame_that_runs_past_the_end_is_told_with_what_lies_behind_it(tmp_pat
     change(log, 20 * SIZE + 8, b"\x7f")
     (found,) = findings_of(logs)
     assert found.position == 20 * SIZE
-    assert "39 batches lie behind" in found.what
+    assert "39 valid batches of" in found.what
 
 
 def with_field(data, position, code, value):
@@ -181,32 +175,32 @@ def with_field(data, position, code, value):
     return bytes(changed)
 
 
-# Field of the second of three batches -> how bad it is, and what is said.
+# Field of the second of three batches -> what is found.
 FAULTS = {
-    "count": (57, ">i", 2, Severity.WRONG_ANSWERS, "a count of 2 records"),
-    "negative count": (57, ">i", -1, Severity.WRONG_ANSWERS, "a count of -1 records"),
-    "codec": (21, ">h", 6, Severity.WRONG_ANSWERS, "unknown compression type 6"),
-    "attributes": (21, ">h", 0x100, Severity.STYLE, "attributes 0x100"),
-    "last offset delta": (23, ">i", 5, Severity.DATA_LOSS_RISK, "does not follow offset 6"),
-    "negative delta": (23, ">i", -1, Severity.DATA_LOSS_RISK, "does not follow offset 0"),
-    "seconds": (35, ">q", NOW // 1000, Severity.DATA_LOSS_RISK, "looks like seconds"),
-    "microseconds": (35, ">q", NOW * 1000, Severity.WRONG_ANSWERS, "looks like microseconds"),
-    "nanoseconds": (35, ">q", NOW * 10**6, Severity.WRONG_ANSWERS, "looks like nanoseconds"),
-    "negative": (35, ">q", -2, Severity.STYLE, "negative timestamp -2"),
-    "epoch": (12, ">i", -2, Severity.WRONG_ANSWERS, "leader epoch -2"),
-    "offset": (0, ">q", 2**31, Severity.DATA_LOSS_RISK, "does not belong in a segment of 0"),
+    "count": (57, ">i", 2, FindingKind.WRONG_RECORD_COUNT),
+    "negative count": (57, ">i", -1, FindingKind.WRONG_RECORD_COUNT),
+    "codec": (21, ">h", 6, FindingKind.UNKNOWN_COMPRESSION_TYPE),
+    "attributes": (21, ">h", 0x100, FindingKind.UNKNOWN_ATTRIBUTES),
+    "last offset delta": (23, ">i", 5, FindingKind.OUT_OF_ORDER_OFFSETS),
+    "negative delta": (23, ">i", -1, FindingKind.OUT_OF_ORDER_OFFSETS),
+    "seconds": (35, ">q", NOW // 1000, FindingKind.TIMESTAMP_IN_SECONDS),
+    "microseconds": (35, ">q", NOW * 1000, FindingKind.TIMESTAMP_IN_MICROSECONDS),
+    "nanoseconds": (35, ">q", NOW * 10**6, FindingKind.TIMESTAMP_IN_NANOSECONDS),
+    "negative": (35, ">q", -2, FindingKind.NEGATIVE_TIMESTAMP),
+    "epoch": (12, ">i", -2, FindingKind.NEGATIVE_LEADER_EPOCH),
+    "offset": (0, ">q", 2**31, FindingKind.BATCH_OUTSIDE_SEGMENT),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_batch_that_contradicts_itself_is_told(tmp_path, fault):
-    at, code, value, severity, words = FAULTS[fault]
+    at, code, value, kind = FAULTS[fault]
     logs, log = written(tmp_path / "logs", BATCHES[:3])
     data = log.read_bytes()
     changed = with_field(data[SIZE : 2 * SIZE], at, code, value)
     log.write_bytes(data[:SIZE] + changed + data[2 * SIZE :])
     found = [each for each in findings_of(logs, with_style=True) if each.path == log]
-    assert any(each.severity == severity and words in each.what for each in found), found
+    assert kind in {each.kind for each in found}
     assert all(each.position in (SIZE, 2 * SIZE) for each in found)
 
 
@@ -214,13 +208,12 @@ def test_leader_epochs_that_fall_are_told_within_a_segment_and_from_one_to_the_n
     batches = in_a_row([batch(leader_epoch=epoch) for epoch in (4, 5, 4, -1, 5)])
     logs, _ = written(tmp_path / "one", batches)
     (found,) = findings_of(logs)
-    assert (found.position, found.severity) == (2 * SIZE, Severity.WRONG_ANSWERS)
-    assert "has leader epoch 4, less than a batch before it" in found.what
+    assert (found.position, found.kind) == (2 * SIZE, FindingKind.DECREASING_LEADER_EPOCH)
     logs = Log((
         Segment(0, tuple(batches[:2])).indexed(), Segment(2, tuple(batches[2:3])).indexed(),
     ), is_clean=True).write(tmp_path / "two")
     (found,) = findings_of(logs)
-    assert "falls from 5 to 4 at offset 2" in found.what
+    assert (found.position, found.kind) == (0, FindingKind.DECREASING_LEADER_EPOCH)
 
 
 def test_a_finding_names_the_first_batch_and_counts_the_others(tmp_path):
@@ -228,7 +221,7 @@ def test_a_finding_names_the_first_batch_and_counts_the_others(tmp_path):
     logs, log = written(tmp_path / "logs", batches, is_clean=False)
     (found,) = findings_of(logs)
     assert (found.path, found.position) == (log, SIZE)
-    assert found.what.endswith("so it is with 6 more")
+    assert found.what.endswith("6 more batches have this fault")
 
 
 def test_without_the_log_nothing_is_said_of_it(tmp_path):

@@ -10,7 +10,9 @@ from models.log_directory import Log, Segment
 from models.record_format import GZIP, LZ4, Batch, Row, emptied
 from models.record_strategies import bounded, in_a_row
 
-from kafkastore.checks.findings import Severity
+import kafkastore
+from kafkastore.checks import index_check
+from kafkastore.checks.findings import FindingKind, Severity
 
 NOW = 1_500_000_000_000
 
@@ -96,26 +98,26 @@ def time_entries(*entries):
 SIZE = len(BATCHES[0].data)
 END = 30 * SIZE
 
-# An offset index -> what is said of its entry, and at which byte.
+# An offset index -> the byte of the false entry.
 FALSE_OFFSETS = {
-    "within a batch": (offset_entries((4, 4 * SIZE), (8, 8 * SIZE + 1)), 8, "does not lead"),
-    "of a record before": (offset_entries((4, 4 * SIZE), (7, 8 * SIZE)), 8, "does not lead"),
-    "going back": (offset_entries((8, 8 * SIZE), (9, 4 * SIZE)), 8, "does not lead"),
-    "jumping": (offset_entries((4, 25 * SIZE + 3), (8, 8 * SIZE)), 0, "does not lead"),
-    "before the segment": (offset_entries((-1, SIZE)), 0, "does not lead"),
+    "within a batch": (offset_entries((4, 4 * SIZE), (8, 8 * SIZE + 1)), 8),
+    "of a record before": (offset_entries((4, 4 * SIZE), (7, 8 * SIZE)), 8),
+    "going back": (offset_entries((8, 8 * SIZE), (9, 4 * SIZE)), 8),
+    "jumping": (offset_entries((4, 25 * SIZE + 3), (8, 8 * SIZE)), 0),
+    "before the segment": (offset_entries((-1, SIZE)), 0),
 }
 
 
 @pytest.mark.parametrize("case", FALSE_OFFSETS)
 def test_an_offset_entry_that_leads_astray_gives_wrong_answers(tmp_path, case):
-    data, position, words = FALSE_OFFSETS[case]
+    data, position = FALSE_OFFSETS[case]
     logs, log = written(tmp_path / "logs", offset_index=data)
     (found,) = findings_of(logs)
     assert (found.path, found.position) == (log.with_suffix(".index"), position)
     # Beside a clean-shutdown marker, a broker begins at the last entry's position.
     is_risk = case == "within a batch"
-    severity = Severity.DATA_LOSS_RISK if is_risk else Severity.WRONG_ANSWERS
-    assert (found.severity, words in found.what) == (severity, True)
+    assert found.kind is (
+        FindingKind.LOADED_OFFSET_INDEX_MISMATCH if is_risk else FindingKind.OFFSET_INDEX_MISMATCH)
     assert found.remedy == f"kafkastore reindex {log.parent}"
 
 
@@ -130,14 +132,15 @@ def test_an_offset_entry_behind_the_end_costs_records_where_a_broker_believes_it
     data = BEHIND[case]
     logs, _ = written(tmp_path / "clean", offset_index=data)
     (found,) = findings_of(logs)
-    assert (found.severity, found.position) == (Severity.DATA_LOSS_RISK, 8)
-    assert "takes the segment for empty" in found.consequence
+    assert (found.kind, found.position) == (FindingKind.LOADED_OFFSET_INDEX_BEYOND_LOG_END, 8)
     logs, _ = written(tmp_path / "inactive", offset_index=data, is_active=False)
     (found,) = findings_of(logs)
-    assert found.severity == Severity.WRONG_ANSWERS
+    assert found.kind is FindingKind.OFFSET_INDEX_BEYOND_LOG_END
     logs, _ = written(
         tmp_path / "torn", offset_index=data, is_clean=False, tail=BATCHES[0].data[:-9])
     assert findings_of(logs) == []
+    assert {each.kind for each in findings_of(logs, with_style=True)} == {
+        FindingKind.INCOMPLETE_LAST_BATCH, FindingKind.OFFSET_INDEX_LEFT_BY_CRASH}
 
 
 # A time index -> the byte of the false entry.
@@ -157,7 +160,9 @@ def test_a_time_entry_that_the_log_contradicts_gives_wrong_answers(tmp_path, cas
     logs, log = written(tmp_path / "logs", time_index=data, is_active=False)
     (found,) = findings_of(logs)
     assert (found.path, found.position) == (log.with_suffix(".timeindex"), position)
-    assert found.severity == Severity.WRONG_ANSWERS
+    assert found.kind is (
+        FindingKind.TIME_INDEX_ENDS_EARLY if case == "not the last one"
+        else FindingKind.TIME_INDEX_MISMATCH)
     assert found.remedy == f"kafkastore reindex {log.parent}"
 
 
@@ -177,9 +182,8 @@ def test_zeros_are_a_data_loss_risk_for_an_inactive_segment_whatever_its_timesta
             tmp_path / str(number), batches=batches, time_index=bytes(120), is_active=False)
         (found,) = findings_of(logs)
         assert (found.path.suffix, found.position) == (".timeindex", 0)
-        assert found.severity == Severity.DATA_LOSS_RISK
-        assert "10 zero entries" in found.what
-        assert "time-based retention deletes it" in found.consequence
+        assert found.kind is FindingKind.ZERO_TIME_INDEX_ENTRIES
+        assert "10" in found.what
 
 
 def test_the_entry_of_timestamp_0_at_the_base_offset_is_no_padding(tmp_path):
@@ -230,7 +234,7 @@ def test_other_entries_of_a_segment_without_timestamps_are_false(tmp_path, data)
     logs, log = written(
         tmp_path / "logs", batches=UNTIMED, is_active=False, time_index=data)
     (found,) = findings_of(logs)
-    assert "although no record has a timestamp" in found.what
+    assert found.kind is FindingKind.TIME_INDEX_WITHOUT_TIMESTAMPS
     assert found.remedy == f"kafkastore reindex {log.parent}"
 
 
@@ -238,14 +242,19 @@ def test_a_segment_without_timestamps_needs_no_entry(tmp_path):
     logs, _ = written(tmp_path / "logs", batches=UNTIMED, is_active=False, time_index=b"")
     assert findings_of(logs) == []
     (found,) = findings_of(logs, with_style=True)
-    assert "KIP-33" in found.consequence
+    assert found.kind is FindingKind.EMPTY_TIME_INDEX_WITHOUT_TIMESTAMPS
+    logs, _ = written(tmp_path / "gone", batches=UNTIMED, is_active=False, time_index=None)
+    (found,) = findings_of(logs, with_style=True)
+    assert found.kind is FindingKind.MISSING_TIME_INDEX_WITHOUT_TIMESTAMPS
 
 
 def test_a_missing_or_empty_time_index_goes_wrong_where_records_have_timestamps(tmp_path):
-    for word, data in (("missing", None), ("empty", b"")):
-        logs, log = written(tmp_path / word, is_active=False, time_index=data)
+    for kind, data in (
+        (FindingKind.MISSING_TIME_INDEX, None), (FindingKind.EMPTY_TIME_INDEX, b"")
+    ):
+        logs, log = written(tmp_path / kind, is_active=False, time_index=data)
         (found,) = findings_of(logs)
-        assert found.what == f"the time index is {word}, although records have timestamps"
+        assert found.kind is kind
         assert found.remedy == f"kafkastore migrate --in-place {log.parent}"
 
 
@@ -290,3 +299,36 @@ def test_twelve_zero_bytes_that_the_log_contradicts_are_told_once(tmp_path):
             tmp_path / str(number), batches=batches, time_index=bytes(12), is_active=False)
         (found,) = findings_of(logs)
         assert (found.path.suffix, found.severity) == (".timeindex", severity)
+
+
+def test_a_time_entry_behind_an_incomplete_batch_is_left_by_a_crash(tmp_path):
+    logs, _ = written(
+        tmp_path / "logs", is_clean=False, tail=BATCHES[0].data[:-9],
+        time_index=time_entries((NOW + 3, 3), (NOW + 50, 30)))
+    assert {each.kind for each in findings_of(logs, with_style=True)} == {
+        FindingKind.INCOMPLETE_LAST_BATCH, FindingKind.TIME_INDEX_LEFT_BY_CRASH}
+
+
+def test_a_missing_time_index_of_a_log_that_is_not_read_is_style(tmp_path):
+    logs, _ = written(tmp_path / "logs", is_active=False, time_index=None)
+    (found,) = findings_of(logs, with_style=True, reads_log=False)
+    assert found.kind is FindingKind.MISSING_TIME_INDEX_OF_UNREAD_LOG
+
+
+def test_an_empty_offset_index_of_a_large_segment_is_slow(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_check, "LARGE_WITHOUT_ENTRIES", END - 1)
+    logs, _ = written(tmp_path / "logs", is_active=False, offset_index=b"")
+    (found,) = findings_of(logs)
+    assert found.kind is FindingKind.EMPTY_OFFSET_INDEX
+
+
+def test_an_index_that_is_too_large_for_its_log_is_corrupt(tmp_path):
+    logs, _ = written(tmp_path / "logs", offset_index=b"\1" * (11 << 20))
+    (found,) = findings_of(logs)
+    assert found.kind is FindingKind.CORRUPT_INDEX
+
+
+def test_future_modification_times_without_timestamps_are_doubtful(tmp_path):
+    log = Log((Segment(0, UNTIMED, modified_ms=10**13), Segment(6, (), modified_ms=10**13)))
+    kinds = {each.kind for each in kafkastore.verify(log.write(tmp_path / "logs"))}
+    assert FindingKind.DOUBTFUL_MODIFICATION_TIMES in kinds

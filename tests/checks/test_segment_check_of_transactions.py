@@ -8,8 +8,10 @@ from models.log_directory import Log, Segment
 from models.record_format import Batch, Row, marker
 from models.record_strategies import in_a_row
 
-from kafkastore.checks.findings import Severity
-from kafkastore.formats import transaction_index
+from kafkastore.checks import transaction_check
+from kafkastore.checks.findings import FindingKind, Severity
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.indexes import transaction_index
 
 NOW = 1_500_000_000_000
 
@@ -57,31 +59,31 @@ def test_entries_that_keep_their_promise_are_silent(tmp_path):
     assert check.producers.open_transactions == {3: 8}
 
 
-# Entries instead of those -> slot of the false one, and what is said.
+# Entries instead of those -> slot of the false one, and what is found.
 FALSE = {
-    "another producer": ([(7, 0, 4, 2), ENTRIES[1]], 0, "has no marker"),
-    "no marker there": ([(1, 0, 3, 2), ENTRIES[1]], 0, "has no marker"),
-    "a commit": ([ENTRIES[0], (2, 2, 5, 6), ENTRIES[1]], 1, "has no marker"),
-    "begins late": ([(1, 1, 4, 2), ENTRIES[1]], 0, "begins behind offset 0"),
-    "begins early": ([ENTRIES[0], (1, 5, 10, 8)], 1, "begins before offset 6"),
-    "another open": ([(1, 0, 4, 5), ENTRIES[1]], 0, "began at offset 2"),
-    "the last open": ([ENTRIES[0], (1, 6, 10, 11)], 1, "began at offset 8"),
-    "far ahead": ([ENTRIES[0], (1, 6, 10, 2**40)], 1, "behind the log's end at 11"),
-    "exchanged": (ENTRIES[::-1], 0, "began at offset 0"),
-    "in disorder": ([(1, 6, 10, 0), ENTRIES[0]], 1, "breaks the order"),
-    "zeros": ([*ENTRIES, (0, 0, 0, 0)], 2, "breaks the order"),
-    "twice": ([*ENTRIES, ENTRIES[1]], 2, "breaks the order"),
-    "negative": ([(1, -1, 4, 2), ENTRIES[1]], 0, "breaks the order"),
+    "another producer": ([(7, 0, 4, 2), ENTRIES[1]], 0, FindingKind.MISSING_ABORT_MARKER),
+    "no marker there": ([(1, 0, 3, 2), ENTRIES[1]], 0, FindingKind.MISSING_ABORT_MARKER),
+    "a commit": ([ENTRIES[0], (2, 2, 5, 6), ENTRIES[1]], 1, FindingKind.MISSING_ABORT_MARKER),
+    "begins late": ([(1, 1, 4, 2), ENTRIES[1]], 0, FindingKind.ABORTED_TRANSACTION_BEGINS_LATE),
+    "begins early": ([ENTRIES[0], (1, 5, 10, 8)], 1, FindingKind.ABORTED_TRANSACTION_BEGINS_EARLY),
+    "another open": ([(1, 0, 4, 5), ENTRIES[1]], 0, FindingKind.WRONG_LAST_STABLE_OFFSET),
+    "the last open": ([ENTRIES[0], (1, 6, 10, 11)], 1, FindingKind.WRONG_LAST_STABLE_OFFSET),
+    "far ahead": ([ENTRIES[0], (1, 6, 10, 2**40)], 1, FindingKind.WRONG_LAST_STABLE_OFFSET),
+    "exchanged": (ENTRIES[::-1], 0, FindingKind.WRONG_LAST_STABLE_OFFSET),
+    "in disorder": ([(1, 6, 10, 0), ENTRIES[0]], 1, FindingKind.OUT_OF_ORDER_TRANSACTION_INDEX),
+    "zeros": ([*ENTRIES, (0, 0, 0, 0)], 2, FindingKind.OUT_OF_ORDER_TRANSACTION_INDEX),
+    "twice": ([*ENTRIES, ENTRIES[1]], 2, FindingKind.OUT_OF_ORDER_TRANSACTION_INDEX),
+    "negative": ([(1, -1, 4, 2), ENTRIES[1]], 0, FindingKind.OUT_OF_ORDER_TRANSACTION_INDEX),
 }
 
 
 @pytest.mark.parametrize("case", FALSE)
 def test_a_false_entry_gives_wrong_answers(tmp_path, case):
-    entries, slot, words = FALSE[case]
+    entries, slot, kind = FALSE[case]
     logs, (index,) = written(tmp_path / "logs", BATCHES, entries=[entries])
     found = findings_of(logs)[0]
     assert (found.path, found.position) == (index, slot * transaction_index.ENTRY_SIZE)
-    assert (found.severity, words in found.what) == (Severity.WRONG_ANSWERS, True), found.what
+    assert found.kind is kind
     assert found.remedy == f"kafkastore reindex {index.parent}"
 
 
@@ -94,9 +96,7 @@ def test_aborted_transactions_without_an_entry_are_told(tmp_path):
     for name, entries in (("some", ENTRIES[:1]), ("none", [])):
         logs, (index,) = written(tmp_path / name, BATCHES, entries=[entries])
         (found,) = findings_of(logs)
-        assert (found.path, found.severity) == (index, Severity.WRONG_ANSWERS)
-        assert "are not in the transaction index" in found.what
-        assert "aborted" in found.consequence
+        assert (found.path, found.kind) == (index, FindingKind.MISSING_ABORTED_TRANSACTIONS)
 
 
 def test_a_transaction_may_begin_segments_before_its_marker(tmp_path):
@@ -105,7 +105,7 @@ def test_a_transaction_may_begin_segments_before_its_marker(tmp_path):
     assert findings_of(logs) == []
     logs, (*_, index) = written(tmp_path / "false", *segments, entries=[(), (), [(1, 1, 4, 2)]])
     (found,) = findings_of(logs)
-    assert (found.path, "begins behind offset 0" in found.what) == (index, True)
+    assert (found.path, found.kind) == (index, FindingKind.ABORTED_TRANSACTION_BEGINS_LATE)
 
 
 def test_a_transaction_that_began_before_the_log_is_not_judged_by_what_is_gone(tmp_path):
@@ -150,10 +150,10 @@ def test_versions_and_odd_bytes_are_told_at_their_byte(tmp_path):
     whole = index.read_bytes()
     index.write_bytes(whole + b"\0" * 5)
     (found,) = findings_of(logs)
-    assert found.position == 68
+    assert (found.position, found.kind) == (68, FindingKind.INCOMPLETE_TRANSACTION_INDEX_ENTRY)
     index.write_bytes(whole[:34] + b"\0\1" + whole[36:])
     (found,) = findings_of(logs)
-    assert (found.position, "version 1" in found.what) == (34, True)
+    assert (found.position, found.kind) == (34, FindingKind.CORRUPT_TRANSACTION_INDEX)
 
 
 def test_behind_damage_only_what_was_read_is_judged(tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def test_behind_damage_only_what_was_read_is_judged(tmp_path, monkeypatch):
     lose(monkeypatch, index, 0, 10)
     (found,) = findings_of(logs)
     assert (found.path, found.position) == (index, 0)
-    assert "can't be read" in found.what
+    assert found.kind is FindingKind.CORRUPT_TRANSACTION_INDEX
 
 
 def test_a_check_does_not_alter_what_the_one_before_knows(tmp_path):
@@ -203,3 +203,13 @@ def test_each_flipped_bit_of_a_real_index_is_found_or_only_lowers_a_stable_offse
             parsed = transaction_index.parse(bytes(flipped))
             assert (parsed["last_stable_offset"] != stable).sum() == 1, bit
         path.write_bytes(clean)
+
+
+def test_a_marker_that_can_not_be_read_is_a_data_loss_risk(tmp_path, monkeypatch):
+    def refuse(batch):
+        raise CorruptionError("the control record is corrupt", position=batch.position)
+
+    logs, _ = written(tmp_path / "logs", BATCHES, entries=[ENTRIES])
+    monkeypatch.setattr(transaction_check, "first_control_record", refuse)
+    kinds = {each.kind for each in findings_of(logs)}
+    assert FindingKind.CORRUPT_TRANSACTION_MARKER in kinds

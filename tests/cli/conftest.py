@@ -16,7 +16,7 @@ from cli.running import Ran, Run
 from click.testing import CliRunner
 
 from kafkastore import samples
-from kafkastore.cli.commands import cli
+from kafkastore.cli.command_list import cli
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ NOBODY = 65534
 AS_NOBODY = """
 import json, os, sys
 from click.testing import CliRunner
-from kafkastore.cli.commands import cli
+from kafkastore.cli.command_list import cli
 warm_up, nobody, lines = json.loads(sys.argv[1])
 for name, _, *options in lines:
     for path in (warm_up, warm_up + "/none"):
@@ -65,7 +65,7 @@ def execute(tmp_path: Path) -> Run:
     def execute(*arguments: object, **options: Any) -> Ran:
         done = subprocess.run(
             [str(Path(sys.executable).with_name("kafkastore")), *map(str, arguments)],
-            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, **options,
+            cwd=tmp_path, capture_output=True, text=True, timeout=800, check=False, **options,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -88,7 +88,7 @@ def run_as_nobody(sample_copy: Path, tmp_path: Path) -> Callable[..., list[Ran]]
         asked = [str(sample_copy), NOBODY, [list(map(str, line)) for line in lines]]
         done = subprocess.run(
             [sys.executable, "-c", AS_NOBODY, json.dumps(asked)],
-            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+            cwd=tmp_path, capture_output=True, text=True, timeout=800, check=True,
         )
         return [Ran(*json.loads(line)) for line in done.stdout.splitlines()]
 

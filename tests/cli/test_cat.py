@@ -67,7 +67,7 @@ def test_text_has_one_line_a_record_that_tools_can_cut(run: Run, sample_root: Pa
 )
 def test_offsets_bound_what_is_printed(run: Run, sample_root: Path, start: int, end: int) -> None:
     ran = run(
-        "cat", sample_root / "up-1", "--from-offset", start, "--to-offset", end, "--json"
+        "cat", sample_root / "up-1", "--from-offset", start, "--until-offset", end, "--json"
     )
     assert [row["offset"] for row in ran.lines] == list(range(start, min(end, 60)))
     if not ran.out:
@@ -222,9 +222,9 @@ def test_nothing_is_ever_written_into_what_is_read(run: Run, sample_copy: Path) 
 def test_an_output_that_can_be_no_file_is_refused_before_anything_is_read(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
-    assert_one_sentence(run("cat", sample_root, "-o", tmp_path), "is no file")
+    assert_one_sentence(run("cat", sample_root, "-o", tmp_path), "not a regular file")
     missing = tmp_path / "missing" / "records"
-    assert_one_sentence(run("cat", sample_root, "-o", missing), "is no directory")
+    assert_one_sentence(run("cat", sample_root, "-o", missing), str(missing.parent))
 
 
 def test_an_empty_partition_prints_nothing_and_says_so(run: Run, sample_root: Path) -> None:
@@ -264,11 +264,11 @@ def test_columns_go_to_a_pipe(sample_root: Path, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "kafkastore.cli", "cat", str(sample_root), "--format"]
     with open(written, "wb") as file, subprocess.Popen(["cat", str(pipe)], stdout=file) as reader:
-        subprocess.run([*command, "parquet", "-o", str(pipe)], check=True, timeout=60)
-        reader.wait(timeout=60)
+        subprocess.run([*command, "parquet", "-o", str(pipe)], check=True, timeout=800)
+        reader.wait(timeout=800)
     assert pq.read_table(written).num_rows == 220
     data = subprocess.run(
-        [*command, "arrow", "-o", "-"], check=True, timeout=60, stdout=subprocess.PIPE
+        [*command, "arrow", "-o", "-"], check=True, timeout=800, stdout=subprocess.PIPE
     ).stdout
     assert pa.ipc.open_file(pa.py_buffer(data)).read_all().num_rows == 220
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "pipe"]
@@ -300,3 +300,16 @@ def test_memory_is_that_of_one_batch_decompressed_and_read(
         tracemalloc.stop()
     assert (tmp_path / "records").stat().st_size > 3 * size
     assert most < 2.5 * size
+
+
+@pytest.mark.parametrize("options", [["--json"], ["--format", "text"], ["--format", "arrow"]])
+def test_records_that_belong_to_the_next_segment_are_not_left_out_silently(
+    run: Run, tmp_path: Path, options: list[str]
+) -> None:
+    batches = tuple(in_a_row([Batch((Row(0, 100, b"k", b"v"),)) for _ in range(6)]))
+    root = Log((Segment(0, batches[:4]), Segment(4, batches[4:]))).write(tmp_path / "logs")
+    directory = root / "t-0"
+    (directory / f"{4:020}.log").rename(directory / f"{3:020}.log")
+    ran = run("cat", root, *options, "-o", tmp_path / "records")
+    assert ran.code != 0
+    assert str(directory / f"{0:020}.log") in ran.err

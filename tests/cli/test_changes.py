@@ -14,9 +14,9 @@ from cli.running import Run, assert_one_sentence
 
 from kafkastore import LogDirWriter, migration
 from kafkastore.changes.apply import apply
-from kafkastore.changes.journal import find_journals, remove
+from kafkastore.changes.areas import find_journals, remove
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.record_batch import Record, TimestampType
+from kafkastore.formats.records.record_batch import Record, TimestampType
 from kafkastore.fs import FileSystem
 
 
@@ -40,7 +40,21 @@ def test_a_removal_that_was_interrupted_is_told_and_finished(run: Run, sample_co
     assert run("changes", "remove", left).out == f"removed {left}\n"
     assert not left.exists()
     assert run("changes", "list", sample_copy).err == ""
-    assert_one_sentence(run("changes", "remove", left), "is no undo area")
+    assert_one_sentence(run("changes", "remove", left), f"{left} is not an undo area")
+
+
+def test_an_undo_area_that_cannot_be_read_is_named_and_the_others_are_listed(
+    run: Run, sample_copy: Path
+) -> None:
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (journal,) = find_journals(sample_copy)
+    unreadable = journal.area.with_name(f"{journal.area.name}-0")
+    unreadable.mkdir()
+    (unreadable / "plan.json").write_text("[")
+    listed = run("changes", "list", sample_copy, "--json")
+    assert [row["undo_area"] for row in listed.lines] == [str(journal.area)]
+    assert listed.code == 1
+    assert str(unreadable / "plan.json") in listed.err
 
 
 class FullAtTheFourth(FileSystem):
@@ -158,7 +172,7 @@ def test_an_area_that_others_may_write_is_taken_with_an_option(
     (journal.area / "plan.json").chmod(0o666)
     for verb, options in (("undo", ()), ("remove", ("--yes",))):
         refused = run("changes", verb, journal.area, *options)
-        assert_one_sentence(refused, "may be written by others", "--trust-area")
+        assert_one_sentence(refused, "is writable for others", "--trust-area")
         assert run("changes", verb, journal.area, "--trust-area", *options).code == 0
     assert not journal.area.exists()
 
@@ -206,4 +220,4 @@ def test_what_a_writer_s_recovery_cut_is_listed_and_removed(run: Run, tmp_path: 
     assert_one_sentence(run("changes", "undo", area), "nothing is put back by itself")
     assert run("changes", "remove", area, "--yes").code == 0
     assert not area.exists()
-    assert "nothing was changed" in run("changes", "list", root).out
+    assert not run("changes", "list", root, "--json").lines

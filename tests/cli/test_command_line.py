@@ -12,7 +12,7 @@ import click
 import pytest
 from cli.running import Run
 
-from kafkastore.cli.commands import COMMANDS, cli
+from kafkastore.cli.command_list import COMMANDS, cli
 
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
 
@@ -51,7 +51,7 @@ def test_a_slip_of_the_pen_gets_the_command_that_was_meant(run: Run) -> None:
 def test_every_command_has_help_and_json(run: Run, name: str) -> None:
     ran = run(name, "--help")
     assert ran.code == 0
-    command = import_module(f"kafkastore.cli.{name}").command
+    command = import_module(f"kafkastore.cli.commands.{name}").command
     leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
     for leaf in leaves:
         options = [option for parameter in leaf.params for option in parameter.opts]
@@ -77,7 +77,7 @@ def test_it_also_runs_as_a_module(tmp_path: Path, sample_root: Path, execute: Ru
 IMPORTED = """
 import sys
 from click.testing import CliRunner
-from kafkastore.cli.commands import cli
+from kafkastore.cli.command_list import cli
 result = CliRunner().invoke(cli, sys.argv[1:])
 assert result.exit_code == 0, result.output
 print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
@@ -133,7 +133,7 @@ def on_terminal(*arguments: object, stdout_too: bool) -> tuple[int, bytes, bytes
     os.close(ours)
     if process.stdout is not None:
         process.stdout.close()
-    return process.wait(60), out, shown
+    return process.wait(800), out, shown
 
 
 def test_a_bar_on_the_terminal_leaves_what_is_piped_on_alone(
@@ -171,7 +171,7 @@ def test_on_a_terminal_migrate_asks(sample_copy: Path, answer: bytes) -> None:
     )
     os.close(theirs)
     os.write(ours, answer)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=800)
     os.close(ours)
     assert b"Change 11 files" in err
     made = len(list(sample_copy.rglob("*.timeindex")))

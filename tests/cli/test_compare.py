@@ -12,7 +12,8 @@ import pytest
 from cli.running import Run, assert_one_sentence
 
 import kafkastore
-from kafkastore.cli import compare as compare_command
+from kafkastore.cli.commands import compare as compare_command
+from kafkastore.cli.options.selection import select
 
 AT = ["--at", "2017-07-14T02:41:23Z"]
 
@@ -49,7 +50,7 @@ def test_old_segments_without_timestamps_are_compared_by_their_modification_time
 
 def test_the_broker_must_be_one_with_time_indexes(run: Run, sample_root: Path) -> None:
     for name in ("legacy", "correct", "all"):
-        assert_one_sentence(run("compare", sample_root, "--rules", name), "name a version")
+        assert_one_sentence(run("compare", sample_root, "--rules", name), "--rules", name)
     assert_one_sentence(run("compare", sample_root, "--rules", "0.8"), "no time indexes")
 
 
@@ -187,7 +188,7 @@ def test_what_can_t_be_drawn_is_one_sentence(
     file = tmp_path / "up.svg"
     one = ["compare", sample_root, "--topic", "up-1"]
     assert_one_sentence(run(*one, "--plot", tmp_path / "up.pdf"), ".svg or .png")
-    assert_one_sentence(run(*one, *AT, "--plot", file), "name two")
+    assert_one_sentence(run(*one, *AT, "--plot", file), "two different times")
     inside = sample_root / "up.svg"
     assert_one_sentence(run(*one, "--plot", inside), "only read")
     monkeypatch.setattr(compare_command, "find_spec", lambda name: None)
@@ -213,7 +214,7 @@ def test_options_for_files_that_contradict_each_other_are_refused(
 
 
 def test_partitions_are_let_go_of_when_they_are_done(sample_root: Path) -> None:
-    selection = compare_command.select([sample_root])
+    selection = select([sample_root])
     for log in compare_command._logs(selection):
         assert log.segments
     for topic_partition in selection.topic_partitions:
@@ -230,7 +231,7 @@ def test_a_partition_with_nothing_to_draw_does_not_keep_others_from_being_drawn(
         "drawn.up-0.svg", "drawn.up-1.svg", "drawn.up-compressed-0.svg",
     }
     alone = run("compare", sample_root, "--topic", "up-empty", "--plot", tmp_path / "alone.svg")
-    assert_one_sentence(alone, "name two")
+    assert_one_sentence(alone, "two different times")
     assert not (tmp_path / "alone.svg").exists()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli.running import Run
 
-from kafkastore.cli.commands import COMMANDS
+from kafkastore.cli.command_list import COMMANDS
 
 ORDERS = "\x1b[2J\x07\x9b31m\x7f"
 SHOWN = r"\x1b[2J\x07\x9b31m\x7f"
@@ -29,7 +29,9 @@ LINES = {
         "migrate {root} --dry-run", "migrate {root} --in-place --yes",
         "migrate {root} --copy-to {out} --yes",
     ],
-    "repair": ["repair {root}", "repair {root} --like 2.4 --in-place --yes --verbose"],
+    "repair": [
+        "repair {root}", "repair {root} --on-corrupt truncate --in-place --yes --verbose",
+    ],
     "convert": ["convert {root} --dry-run", "convert {root} --copy-to {out} --yes"],
     "changes": ["changes list {root}", "changes undo {area}", "changes remove {area} --yes"],
     "lag": ["lag {root} --offsets g:{topic}:0:3 --offsets g:gone{topic}:0:3"],
@@ -78,7 +80,7 @@ def test_a_name_is_never_an_order_to_the_terminal(
     line: str, run: Run, places: dict[str, Path]
 ) -> None:
     if line.startswith("changes"):
-        run("repair", places["root"], "--like", "keep", "--in-place", "--yes")
+        run("repair", places["root"], "--on-corrupt", "skip", "--in-place", "--yes")
         (places["area"],) = places["root"].parent.glob("*.kafkastore-undo-*")
     ran = run(*(word.format(**places) for word in line.split()))
     said = ran.out + ran.err

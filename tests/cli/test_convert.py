@@ -77,7 +77,7 @@ def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) 
     assert_one_sentence(run("convert", sample_root, "--codec", "brotli"), "brotli")
     assert_one_sentence(run("convert", tmp_path / "nowhere"), "nowhere")
     assert_one_sentence(
-        run("convert", sample_root, "--copy-to", tmp_path / "no" / "where"), "make it first"
+        run("convert", sample_root, "--copy-to", tmp_path / "no" / "where"), str(tmp_path / "no")
     )
     assert_one_sentence(
         run("convert", sample_root, "--copy-to", tmp_path / "x", "--in-place"), "--in-place"
@@ -86,7 +86,7 @@ def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("command", ["convert", "migrate"])
 def test_yes_without_anything_to_do_is_told(run: Run, sample_copy: Path, command: str) -> None:
-    assert_one_sentence(run(command, sample_copy, "--yes"), "--yes goes with --in-place")
+    assert_one_sentence(run(command, sample_copy, "--yes"), "--yes needs --in-place")
     assert run(command, sample_copy, "--dry-run", "--yes").code == 0
 
 
@@ -104,7 +104,7 @@ def test_a_copy_that_stops_says_where_it_lies_and_the_same_command_finishes_it(
         patch.setattr("kafkastore.changes.copy_store.copy_file", fail)
         ran = run("convert", sample_copy, "--copy-to", copy)
     assert ran.code == code
-    assert f"{copy}.kafkastore-copying: the same command goes on with it" in ran.err
+    assert f"{copy}.kafkastore-copying: the same command continues it" in ran.err
     assert run("convert", sample_copy, "--copy-to", copy).code == 0
     assert copy.is_dir()
     assert not copy.with_name("copy.kafkastore-copying").exists()

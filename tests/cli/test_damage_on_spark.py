@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from cli.running import Ran, Run
-from kip_33.stores import T0
 from models.damaged_store import DAMAGED, SOUND, write_store
-
-pytestmark = pytest.mark.timeout(300)  # Spark
+from use_cases.stores import T0
 
 
 @pytest.fixture(scope="module")

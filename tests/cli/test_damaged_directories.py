@@ -167,7 +167,7 @@ def test_cat_skips_what_repair_leaves_out_and_names_the_bytes(
         (line,) = [line for line in ran.err.splitlines() if name in line]
         assert {str(harm.position), str(harm.end_position - 1)} <= set(re.findall(r"\d+", line))
     kept = copy_directory(directories.damaged, directories.damaged.parents[1] / "kept" / "logs")
-    assert run("repair", kept, "--like", "keep", "--in-place", "--yes").code == 0
+    assert run("repair", kept, "--on-corrupt", "skip", "--in-place", "--yes").code == 0
     (undo_area,) = [path for path in kept.parent.iterdir() if path != kept]
     undo_area.rename(kept.parents[1] / "undo")
     repaired, expected = cat(run, kept, form)
@@ -504,9 +504,13 @@ def test_repair_shows_both_outcomes_and_changes_only_the_damaged_partitions(
     before = files_of(directories.damaged, *PARTITIONS)
     shown = run("repair", directories.damaged, "--json")
     assert shown.code == 1
-    assert [row["like"] for row in shown.lines if row["kind"] == "choice"] == ["keep", "2.4"]
+    assert [
+        row["on_corrupt"] for row in shown.lines if row["kind"] == "choice"
+    ] == ["skip", "truncate"]
     assert files_of(directories.damaged, *PARTITIONS) == before
-    done = run("repair", directories.damaged, "--like", "keep", "--json", "--in-place", "--yes")
+    done = run(
+        "repair", directories.damaged, "--on-corrupt", "skip", "--json", "--in-place", "--yes"
+    )
     assert done.code == 0
     assert kinds(done, "damage") == paths_of(directories, *DAMAGED)
     logs = {path: data for path, data in before.items() if path.endswith(".log")}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cli.running import Run
 
-from kafkastore.cli.dump_log import TIMESTAMP_TYPE_NAMES
+from kafkastore.cli.dump.log import TIMESTAMP_TYPE_NAMES
 
 
 def files_of(golden_case: Any, suffix: str) -> list[tuple[Path, Any]]:
@@ -91,7 +91,7 @@ def test_padding_is_told_and_is_no_problem(run: Run, sample_root: Path, tmp_path
     index.write_bytes((sample_root / "up-0" / index.name).read_bytes() + bytes(80))
     ran = run("dump", index)
     assert ran.code == 0
-    assert ran.out.splitlines()[-1] == "10 slots of zeros behind them, preallocated"
+    assert ran.out.splitlines()[-1] == "10 slots of zeros after them, preallocated"
     assert run("dump", index, "--json").lines[-1] == {
         "kind": "zero_padding", "file": str(index), "slot": 9, "slots": 10}
 

@@ -14,16 +14,16 @@ from models import internal_topics
 from models.record_format import GZIP, Batch, Row, emptied, marker
 from models.seed import examples
 
-from kafkastore.cli.dump_payloads import decoder_for
-from kafkastore.formats.group_metadata import (
+from kafkastore.cli.dump.payloads import decoder_for
+from kafkastore.formats.records.record_batch import Record, TimestampType
+from kafkastore.formats.topics.group_metadata import (
     GroupMetadata,
     GroupMetadataKey,
     MemberMetadata,
     OffsetAndMetadata,
     OffsetCommitKey,
 )
-from kafkastore.formats.record_batch import Record, TimestampType
-from kafkastore.formats.transaction_state import (
+from kafkastore.formats.topics.transaction_state import (
     TransactionLogValue,
     TransactionPartitions,
     TransactionState,

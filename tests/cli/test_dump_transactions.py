@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from cli.running import Run
 
-from kafkastore.formats import producer_snapshot, transaction_index
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.state import producer_snapshot
 
 ENTRIES = [(7, 0, 10, 11), (2**40, 5, 15, 13)]
 PRODUCERS = [
@@ -130,10 +131,10 @@ def test_a_snapshot_without_producers_says_so(run: Run, snapshot: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "shown", "complaint"),
     [
-        (lambda data: data[:-1] + b"\0", 2, "producer snapshot has checksum 0x"),
-        (lambda data: data[:-1], 1, "ends in entry 1 of 2 in {path} at byte 56;"),
-        (lambda data: data[:9], 0, "ends in its head of 10 bytes in {path} at byte 9;"),
-        (lambda data: b"", 0, "ends in its head of 10 bytes in {path} at byte 0;"),
+        (lambda data: data[:-1] + b"\0", 2, "producer snapshot has a wrong checksum (stored 0x"),
+        (lambda data: data[:-1], 1, "ends within entry 1 of 2 in {path} at byte 56;"),
+        (lambda data: data[:9], 0, "ends within its header of 10 bytes in {path} at byte 9;"),
+        (lambda data: b"", 0, "ends within its header of 10 bytes in {path} at byte 0;"),
         (lambda data: b"\0\2" + data[2:], 0, "version 2, not 1 in {path} at byte 0;"),
     ],
     ids=["checksum", "cut", "head", "empty", "version"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli.running import Run, assert_one_sentence
-from kip_33.stores import T0, commit, record, written
+from use_cases.stores import T0, commit, record, written
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -76,7 +76,7 @@ def test_the_largest_latency_may_be_given_measured_here_or_elsewhere(
     assert row["bound_timestamp"] == T0 + 10 + 15 - 15 - 1000
     ran = run("failover", *clusters, "--by", "log-append-time")
     assert (ran.code, ran.out) == (1, "")
-    assert "billing at orders-0: the largest latency of orders-0 is not known" in ran.err
+    assert "billing at orders-0: the largest latency of orders-0 is unknown" in ran.err
     unmeasured = run("failover", *clusters, *by, "--latency-from", clusters[1])
     assert "show no latency of topic orders" in unmeasured.err
 
@@ -129,10 +129,10 @@ def test_strangers_and_other_records_are_pointed_out(run: Run, tmp_path: Path) -
         (["--latency-from", "."], ["--by log-append-time"]),
         (["--by", "log-append-time", "--latency-from", ".", "--largest-latency", "1"],
          ["contradict"]),
-        (["--clock-skew", "soon"], ["'soon' is no duration"]),
+        (["--clock-skew", "soon"], ["'soon' is not a duration"]),
         (["--clock-skew", f"{1 << 63}"], ["longer than 64 bits"]),
         (["--by", "offset"], ["--by"]),
-        (["--group", "nobody"], ["no offset of group nobody"]),
+        (["--group", "nobody"], ["group nobody has no offset"]),
     ],
 )
 def test_what_is_wrong_is_said(

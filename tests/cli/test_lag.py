@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from cli.running import Run, assert_one_sentence
-from kip_33.stores import T0, commit, record, written
+from use_cases.stores import T0, commit, record, written
 
-from kafkastore.cli.durations import show_duration
+from kafkastore.cli.options.durations import format_duration
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -122,11 +122,11 @@ def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
         (["--offsets", "orders:0:1"], ["not GROUP:TOPIC:PARTITION:OFFSET"]),
         (["--offsets", "g:orders:zero:1"], ["not GROUP:TOPIC:PARTITION:OFFSET"]),
         (["--offsets", f"g:orders:0:{1 << 63}"], ["too large"]),
-        (["--group", "nobody"], ["no offset of group nobody", "audit:eu, billing", "--offsets"]),
+        (["--group", "nobody"], ["group nobody has no offset", "audit:eu, billing", "--offsets"]),
         (["--group", "x", "--offsets", "g:orders:0:1"], ["no committed offset of group x"]),
-        (["--topic", "__consumer_offsets"], ["no committed offset for the partitions chosen"]),
+        (["--topic", "__consumer_offsets"], ["no committed offset for the selected partitions"]),
         (["--offsets-file", "/nowhere"], ["/nowhere does not exist"]),
-        (["--now", "noon"], ["'noon' is no time"]),
+        (["--now", "noon"], ["'noon' is not a time"]),
         (["--isolation", "none"], ["--isolation"]),
     ],
 )
@@ -139,15 +139,15 @@ def test_what_is_wrong_is_said(
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        ("orders 0 1", "line 2 of .* is no JSON"),
-        ("[1]", "line 2 of .* is no JSON object"),
+        ("orders 0 1", "line 2 of .* is not JSON"),
+        ("[1]", "line 2 of .* is not a JSON object"),
         ('{"partition": 0, "offset": 1}', "line 2 of .* has no topic"),
         ('{"group": 1, "topic": "t", "partition": 0, "offset": 1}', "no name of a group"),
         ('{"topic": "t", "partition": "0", "offset": 1}', "line 2 of .* has no partition: '0'"),
         ('{"topic": "t", "partition": 0, "offset": -1}', "line 2 of .* has no offset: -1"),
         ('{"topic": "t", "partition": 0, "offset": true}', "line 2 of .* has no offset: True"),
         ('{"topic": "t", "partition": 0}', "line 2 of .* has no offset: None"),
-        ("[" * 100_000, "line 2 of .* is no JSON"),
+        ("[" * 100_000, "line 2 of .* is not JSON"),
     ],
 )
 def test_a_line_that_is_no_position_is_pointed_out(
@@ -164,7 +164,7 @@ def test_a_directory_without_committed_offsets_says_how_to_give_them(
     run: Run, sample_root: Path
 ) -> None:
     assert_one_sentence(
-        run("lag", sample_root), "no partition of __consumer_offsets here", "--offsets-file"
+        run("lag", sample_root), "__consumer_offsets is missing here", "--offsets-file"
     )
 
 
@@ -188,4 +188,4 @@ def test_a_broken_batch_is_told_and_the_other_partitions_are_measured(
      (86_461_000, "1d"), (3_660_000, "1h 1m")],
 )
 def test_durations_are_shown_in_their_two_largest_units(duration: int | None, shown: str) -> None:
-    assert show_duration(duration) == shown
+    assert format_duration(duration) == shown

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from models import measured_command
 
 import kafkastore
-from kafkastore.cli import bytes_shown, cat
-from kafkastore.cli.bytes_shown import json_bytes, json_pieces, show_bytes, shown_pieces
+from kafkastore.cli.commands import cat
+from kafkastore.cli.output import bytes_text
+from kafkastore.cli.output.bytes_text import (
+    format_bytes,
+    format_bytes_in_pieces,
+    json_bytes,
+    json_bytes_in_pieces,
+)
 
 MIB = 1 << 20
 SIZE = 32 * MIB
@@ -44,10 +50,10 @@ def write(root: Path, value: bytes | None, codec: str = "uncompressed") -> Path:
 @given(data=st.binary(max_size=60) | st.text(max_size=30).map(str.encode))
 def test_pieces_are_what_is_written_at_once(data: bytes, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bytes_shown, "PIECE_BYTES", size // 3 * 3)
+        patch.setattr(bytes_text, "PIECE_BYTES", size // 3 * 3)
         if data:
-            assert "".join(shown_pieces(data)) == show_bytes(data)
-        name, pieces = json_pieces("value", data)
+            assert "".join(format_bytes_in_pieces(data)) == format_bytes(data)
+        name, pieces = json_bytes_in_pieces("value", data)
         assert {name: "".join(pieces)} == json_bytes("value", data)
 
 
@@ -58,7 +64,7 @@ def test_a_line_in_pieces_is_the_line_at_once(
 ) -> None:
     root = write(tmp_path / "logs", value_of(kind, 5000))
     whole = run("cat", root, *options)
-    for module in (cat, bytes_shown):
+    for module in (cat, bytes_text):
         monkeypatch.setattr(module, "PIECE_BYTES", 30)
     assert run("cat", root, *options) == whole
     assert whole.out.count("\n") == 1
@@ -77,7 +83,6 @@ def memory(tmp_path: Path, root: Path, *options: str) -> int:
     return int(found["memory"])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("kind", "codec", "option"),
     [("text", "uncompressed", []), ("bytes", "uncompressed", ["--json"]), ("text", "zstd", [])],

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli.running import Run, assert_one_sentence
-from kip_33.stores import T0, record, written
+from use_cases.stores import T0, record, written
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -33,7 +33,7 @@ def test_percentiles_are_listed_by_topic(run: Run, root: Path) -> None:
     assert re.search(
         r"^orders +100 +50 ms +90 ms +99 ms +100 ms +100 ms +0 +0$", ran.out, re.MULTILINE
     )
-    assert ran.err == "note: of plain no latency is known\n"
+    assert ran.err == "note: no latency is known of plain\n"
 
 
 def test_json_has_what_the_document_names(run: Run, root: Path) -> None:

@@ -69,15 +69,33 @@ def test_launcher_finds_what_lies_next_to_it(way: str, installed: Path, tmp_path
     assert ran.stdout == f"{['cat', '', 'a b', '--', '-x']} {blocked}\n"
 
 
-def test_launcher_runs_where_no_env_blocks_signals(installed: Path, tmp_path: Path) -> None:
-    other = tmp_path / "env"
-    other.write_text("#!/bin/sh\necho 'illegal option' >&2\nexit 125\n")
-    other.chmod(0o755)
-    for folder in (tmp_path, tmp_path / "none"):
+@pytest.fixture
+def other_env(tmp_path: Path) -> Path:
+    """A folder with an `env` that can't block signals, such as that of macOS."""
+    folder = tmp_path / "other env"
+    folder.mkdir()
+    (folder / "env").write_text("#!/bin/sh\necho 'illegal option' >&2\nexit 125\n")
+    (folder / "env").chmod(0o755)
+    return folder
+
+
+def test_launcher_runs_where_nothing_blocks_signals(installed: Path, other_env: Path) -> None:
+    for folder in (other_env, other_env / "none"):
         ran = subprocess.run(
             [installed, "ls"], env={"PATH": str(folder)}, capture_output=True, text=True
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "['ls'] []\n", "")
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="there is no Perl")
+def test_perl_blocks_the_signal_where_env_cannot(installed: Path, other_env: Path) -> None:
+    (other_env / "perl").symlink_to(shutil.which("perl"))
+    words = ["cat", "", "a b", "$x", "--", "-e"]
+    ran = subprocess.run(
+        [installed, *words], env={"PATH": str(other_env)}, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == f"{words} {[int(signal.SIGINT)]}\n"
 
 
 def run_program(tmp_path: Path, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -85,7 +103,7 @@ def run_program(tmp_path: Path, *words: str, **options: object) -> subprocess.Co
     (tmp_path / "sitecustomize.py").write_text(AT_START)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)} | options.pop("env", {})
     return subprocess.run(
-        [PROGRAM, *words], env=environment, capture_output=True, text=True, timeout=60, **options
+        [PROGRAM, *words], env=environment, capture_output=True, text=True, timeout=800, **options
     )
 
 

@@ -9,7 +9,7 @@ from cli.running import Run, assert_one_sentence
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 
-from kafkastore.cli.tables import show_size
+from kafkastore.cli.output.tables import format_size
 from kafkastore.segment.log_segment import LogSegment
 
 
@@ -19,7 +19,7 @@ def test_the_table_has_offsets_times_sizes_and_what_is_missing(
     ran = run("ls", sample_root)
     assert ran.code == 0
     lines = ran.out.splitlines()
-    assert lines[0] == f"{sample_root}: 4 partitions, closed in order"
+    assert lines[0] == f"{sample_root}: 4 partitions, clean shutdown"
     assert lines[1].split() == [
         "partition", "segments", "start", "end", "first", "record", "newest", "record", "size",
         "missing",
@@ -182,7 +182,7 @@ def test_an_offset_outside_of_the_log_or_of_no_one_partition_is_refused(
      (100 * 1024, "100 KiB"), (1 << 20, "1.00 MiB"), (1 << 60, "1024 PiB")],
 )
 def test_sizes_are_shown_with_three_digits(size: int, shown: str) -> None:
-    assert show_size(size) == shown
+    assert format_size(size) == shown
 
 
 def test_leftovers_and_damaged_checkpoints_are_told(
@@ -194,8 +194,8 @@ def test_leftovers_and_damaged_checkpoints_are_told(
     (root / "recovery-point-offset-checkpoint").write_bytes(b"0\n5\n")
     ran = run("ls", root)
     assert ran.code == 0
-    assert f"left over: {leftover}, set aside to be deleted: a broker deletes it\n" in ran.out
-    assert "damaged: checkpoint has 0 entries, 5 expected" in ran.out
+    assert f"left over: {leftover}, a deleted file: a broker deletes it\n" in ran.out
+    assert "damaged: checkpoint must have 5 entries, got 0" in ran.out
     rows = run("ls", root, "--json").lines
     (left,) = [row for row in rows if row["kind"] == "leftover"]
     assert (left["topic"], left["partition"], left["path"]) == ("up", 1, str(leftover))
@@ -213,7 +213,7 @@ def test_bounds_say_what_they_rest_on(
     assert first["log_start_basis"].endswith("log-start-offset-checkpoint has no line for it")
     assert (second["log_start_offset"], second["log_start_basis"]) == (
         7, "log-start-offset-checkpoint")
-    assert second["log_end_basis"].startswith("behind the last whole batch of 000000")
+    assert second["log_end_basis"].startswith("after the last complete batch of 000000")
 
 
 def test_an_offset_is_located_with_its_segment(run: Run, sample_root: Path) -> None:
@@ -229,7 +229,7 @@ def test_an_offset_in_the_gap_before_an_empty_last_segment_has_no_batch(
     root = Log((Segment(0, batches).indexed(), Segment(10, ()))).write(tmp_path / "logs")
     assert "in the batch of offset 4 alone" in run("ls", root, "--offset", 4).out
     ran = run("ls", root, "--offset", 7)
-    assert_one_sentence(ran, "t-0 has no batch at or behind offset 7", "log end offset 10")
+    assert_one_sentence(ran, "t-0 has no batch at or after offset 7", "log end offset 10")
 
 
 def test_a_segment_that_is_deleted_while_it_is_listed_is_no_failure(

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from changes.small_store import contents
 from cli.running import Run, assert_one_sentence
+from models.refused import change_refused
 
 import kafkastore
 from kafkastore import migration
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.cli.commands import migrate
 from kafkastore.spark.pipeline import run_pipeline
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
-
-pytestmark = pytest.mark.timeout(300)  # Spark
 
 SHORT = ["--spark", "local[2]", "--samples", "3"]
 
@@ -44,7 +43,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[dict[st
 
     def put(problems: list[str]) -> list[dict[str, Any]]:
         calls: list[dict[str, Any]] = []
-        monkeypatch.setattr("kafkastore.cli.pipeline._import_pipeline",
+        monkeypatch.setattr("kafkastore.cli.commands.pipeline._import_pipeline",
                             lambda: fake(problems, calls))
         return calls
 
@@ -106,7 +105,7 @@ def test_without_spark_one_sentence_says_how_to_install_it(
 ) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        "kafkastore.cli.on_spark.find_spec",
+        "kafkastore.cli.options.on_spark.find_spec",
         lambda name: None if name == "pyspark" else find_spec(name),
     )
     ran = run("pipeline", sample_root, "--out", tmp_path / "out")
@@ -119,7 +118,7 @@ def test_ctrl_c_says_how_to_go_on(
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kafkastore.cli.pipeline._import_pipeline", lambda: interrupted)
+    monkeypatch.setattr("kafkastore.cli.commands.pipeline._import_pipeline", lambda: interrupted)
     ran = run("pipeline", sample_root, "--out", tmp_path / "out")
     assert ran.code == 130
     assert "--resume goes on" in ran.err
@@ -134,7 +133,7 @@ def test_ctrl_c_in_place_says_what_has_changed_and_how_to_go_back(
         kafkastore.apply(migration.plan(migration.survey(paths[0])), tmp_path)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kafkastore.cli.pipeline._import_pipeline", lambda: interrupted)
+    monkeypatch.setattr("kafkastore.cli.commands.pipeline._import_pipeline", lambda: interrupted)
     line = ("pipeline", sample_copy, "--out", tmp_path / "out", "--in-place", "--yes",
             "--undo-dir", tmp_path)
     ran = run(*line)
@@ -146,12 +145,69 @@ def test_ctrl_c_in_place_says_what_has_changed_and_how_to_go_back(
     assert contents(sample_copy) == before
 
 
+def test_a_dry_run_prints_the_plan_of_migrate_and_does_nothing(
+    run: Run, faked: Any, sample_copy: Path
+) -> None:
+    calls, before = faked([]), contents(sample_copy)
+    ran = run("pipeline", sample_copy, "--dry-run", "--mode", "rebuild", "--spark", "local[2]")
+    planned = run("migrate", sample_copy, "--dry-run", "--mode", "rebuild")
+    assert (ran.code, ran.out) == (planned.code, planned.out)
+    assert contents(sample_copy) == before
+    assert calls == []
+    assert_one_sentence(run("pipeline", sample_copy), "Missing option '--out'")
+
+
+def test_a_dry_run_of_a_copy_plans_for_the_copy(
+    run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(migrate.command, "callback", lambda **options: given.update(options))
+    run("pipeline", sample_root, "--dry-run", "--copy-to", tmp_path / "copy")
+    assert (given["dry_run"], given["copy_to"]) == (True, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--dry-run", "--in-place"],
+        ["--copy-to", "elsewhere", "--in-place"],
+        ["--copy-to", "elsewhere", "PATH"],
+        ["--yes"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_migrate_refuses_are_refused(
+    run: Run, faked: Any, sample_root: Path, tmp_path: Path, options: list[str]
+) -> None:
+    calls = faked([])
+    line = [str(sample_root) if each == "PATH" else each for each in options]
+    refused = run("pipeline", sample_root, "--out", tmp_path / "out", *line)
+    assert refused.code == run("migrate", sample_root, *line).code == 2
+    assert refused.err.partition(";")[0] == run("migrate", sample_root, *line).err.partition(";")[0]
+    assert calls == []
+
+
+def test_a_copy_elsewhere_is_made_without_a_question(
+    run: Run, faked: Any, sample_root: Path, tmp_path: Path
+) -> None:
+    calls = faked([])
+    options = ["--copy-to", tmp_path / "copy", "--undo-dir", tmp_path]
+    assert run("pipeline", sample_root, "--out", tmp_path / "out", *options).code == 0
+    (call,) = calls
+    assert (call["copy_to"], call["undo_dir"]) == (tmp_path / "copy", tmp_path)
+    assert call["in_place"] is False
+
+
 def test_an_undo_directory_of_copies_is_refused(
     run: Run, faked: Any, sample_root: Path, tmp_path: Path
 ) -> None:
     calls = faked([])
     ran = run("pipeline", sample_root, "--out", tmp_path / "out", "--undo-dir", tmp_path)
-    assert_one_sentence(ran, "--undo-dir goes with --in-place")
-    with pytest.raises(ChangeRefusedError, match="undo_dir goes with in_place"):
+    assert_one_sentence(ran, "--undo-dir needs --in-place")
+    with change_refused("unsupported"):
         run_pipeline(sample_root, tmp_path / "out", undo_dir=tmp_path)
+    for options in ({"in_place": True}, {"paths": [sample_root, tmp_path]}):
+        arguments: dict[str, Any] = {"paths": sample_root, "copy_to": tmp_path / "copy", **options}
+        with change_refused("unsupported"):
+            run_pipeline(out=tmp_path / "out", **arguments)
     assert calls == []

@@ -14,7 +14,7 @@ from cli.test_documentation import check, documented
     names="crash-bad-crc", versions=["2.*", "3.*", "4.*"], answers="answers-recovered"
 )
 def test_a_crash_is_told_with_the_bytes_it_costs(golden_case: Any, run: Run) -> None:
-    ran = run("predict", golden_case.root / "logs", "--broker", golden_case.version)
+    ran = run("predict", golden_case.root / "logs", "--kafka-version", golden_case.version)
     assert ran.code == 1
     assert "crash-0 loses bytes of its log" in ran.out
     assert "there is no clean-shutdown marker" in ran.out
@@ -30,11 +30,11 @@ def test_a_batch_that_a_crash_cut_short_is_told_by_all_and_a_loss_to_none(
     golden_case: Any, run: Run
 ) -> None:
     logs = golden_case.root / "logs"
-    predicted = run("predict", logs, "--broker", golden_case.version)
+    predicted = run("predict", logs, "--kafka-version", golden_case.version)
     assert predicted.code == run("verify", logs).code == 0
     assert "cuts 000" in predicted.out
-    assert "1 is loaded" in predicted.out.splitlines()[-1]
-    assert "bytes behind the last whole batch" in run("verify", logs).out
+    assert "1 loads with all records" in predicted.out.splitlines()[-1]
+    assert "bytes after the last complete batch" in run("verify", logs).out
 
 
 @pytest.mark.golden_cases(
@@ -56,12 +56,12 @@ def test_json_has_every_file_and_only_documented_fields(golden_case: Any, run: R
 
 @pytest.mark.golden_cases(names="broken-index", versions=["2.*", "3.*", "4.*"], answers="answers")
 def test_what_is_well_is_one_line(golden_case: Any, run: Run) -> None:
-    ran = run("predict", golden_case.logs, "--broker", golden_case.version)
+    ran = run("predict", golden_case.logs, "--kafka-version", golden_case.version)
     assert ran.code == 0
-    assert "1 is loaded as it is" in ran.out.splitlines()[-1]
+    assert "1 loads unchanged" in ran.out.splitlines()[-1]
 
 
 def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) -> None:
-    assert_one_sentence(run("predict", sample_root, "--broker", "newest"), "newest")
+    assert_one_sentence(run("predict", sample_root, "--kafka-version", "newest"), "newest")
     assert_one_sentence(run("predict", tmp_path / "nowhere"), "nowhere")
     assert_one_sentence(run("predict", sample_root, "--topic", "nope"), "nope")

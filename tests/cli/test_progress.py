@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 COMMANDS = {
-    "verify": (["verify"], "verifying", "partitions verified"),
-    "predict": (["predict"], "predicting", "a broker of 2.4 and"),
+    "verify": (["verify"], "verifying", "partitions checked"),
+    "predict": (["predict"], "predicting", "a broker of 4.2 and"),
     "compare": (["compare", "--summary"], "comparing", "questions: legacy answers"),
     "retention": (["retention"], "judging", "would go"),
     "offsets": (["offsets", "--at", "2017-07-14T02:40:30Z"], "times", "up-0"),

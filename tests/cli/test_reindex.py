@@ -41,7 +41,7 @@ def test_the_plan_is_applied_and_undone_and_a_second_one_is_empty(
     assert ran.code == 0
     assert files_of(sample_copy) != before
     again = run("reindex", sample_copy, *options, "--in-place", "--yes")
-    assert (again.code, again.out) == (0, "reindex (like 2.4): nothing to change\n")
+    assert (again.code, again.out) == (0, "reindex (version 4.2): nothing to change\n")
     assert run("verify", sample_copy, "--fail-on", "style").code == 0
     (area,) = sample_copy.parent.glob("*.kafkastore-undo-*")
     assert run("changes", "undo", area).code == 0
@@ -114,9 +114,9 @@ def test_only_the_topics_chosen_are_indexed(run: Run, sample_copy: Path) -> None
 
 
 def test_a_version_that_is_none_is_refused(run: Run, sample_copy: Path) -> None:
-    assert_one_sentence(run("reindex", sample_copy, "--rules", "new", "--dry-run"), "'new'")
+    assert_one_sentence(run("reindex", sample_copy, "--kafka-version", "new", "--dry-run"), "'new'")
     # Before it is asked whether anybody can say yes.
-    assert_one_sentence(run("reindex", sample_copy, "--rules", "new"), "'new'")
+    assert_one_sentence(run("reindex", sample_copy, "--kafka-version", "new"), "'new'")
 
 
 def test_an_interval_that_kafka_has_no_number_for_is_refused_in_a_sentence(

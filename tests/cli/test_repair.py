@@ -25,15 +25,15 @@ def harmed(golden: Callable[..., Any], writable_copy: Callable[..., Path]) -> Pa
 
 def test_a_dry_run_says_what_is_broken_and_does_nothing(run: Run, harmed: Path) -> None:
     before = {path: path.read_bytes() for path in harmed.rglob("*") if path.is_file()}
-    ran = run("repair", harmed, "--like", "keep", "--dry-run")
+    ran = run("repair", harmed, "--on-corrupt", "skip", "--dry-run")
     assert ran.code == 0
-    assert "190 bytes from byte 115 on, 1 offset from 23 on: left out" in ran.out
+    assert "190 bytes from byte 115 on, 1 offset from 23 on: skipped" in ran.out
     assert before == {path: path.read_bytes() for path in harmed.rglob("*") if path.is_file()}
 
 
 def test_kept_records_are_there_and_verify_is_content(run: Run, harmed: Path) -> None:
     assert run("verify", harmed).code == 1
-    ran = run("repair", harmed, "--like", "keep", "--in-place", "--yes")
+    ran = run("repair", harmed, "--on-corrupt", "skip", "--in-place", "--yes")
     assert ran.code == 0
     assert "undo area: " in ran.out
     assert run("verify", harmed).code == 0
@@ -41,9 +41,9 @@ def test_kept_records_are_there_and_verify_is_content(run: Run, harmed: Path) ->
 
 
 def test_like_a_broker_the_rest_goes_and_comes_back(run: Run, harmed: Path) -> None:
-    ran = run("repair", harmed, "--like", "2.4", "--in-place", "--yes")
+    ran = run("repair", harmed, "--on-corrupt", "truncate", "--in-place", "--yes")
     assert ran.code == 0
-    assert "cut off" in ran.out
+    assert "truncated" in ran.out
     assert len(run("cat", harmed, "--json").lines) == 23
     area = next(line for line in ran.out.splitlines() if line.startswith("undo area: "))
     assert run("changes", "undo", area.removeprefix("undo area: ")).code == 0
@@ -51,7 +51,7 @@ def test_like_a_broker_the_rest_goes_and_comes_back(run: Run, harmed: Path) -> N
 
 
 def test_json_has_only_documented_fields(run: Run, harmed: Path) -> None:
-    rows = run("repair", harmed, "--like", "keep", "--in-place", "--yes", "--json").lines
+    rows = run("repair", harmed, "--on-corrupt", "skip", "--in-place", "--yes", "--json").lines
     check((row for row in rows if row["kind"] == "damage"), documented("repair"))
     for kind in ("plan", "change", "result"):
         check((row for row in rows if row["kind"] == kind), documented("migrate", kind))
@@ -68,16 +68,16 @@ def test_without_a_choice_both_outcomes_are_shown_and_nothing_is_changed(
     before = files_of(harmed.parent)
     ran = run("repair", harmed, *options)
     assert ran.code == 1
-    assert re.search(r"--like keep +190 +6$", ran.out, re.MULTILINE)
-    assert re.search(r"--like 2.4 +9,287 +17$", ran.out, re.MULTILINE)
+    assert re.search(r"--on-corrupt skip +190 +6$", ran.out, re.MULTILINE)
+    assert re.search(r"--on-corrupt truncate +9,287 +17$", ran.out, re.MULTILINE)
     assert "nothing was changed" in ran.out
     assert files_of(harmed.parent) == before
 
 
 def test_the_choice_as_json_has_only_documented_fields(run: Run, harmed: Path) -> None:
     rows = run("repair", harmed, "--json").lines
-    assert [(row["kind"], row["like"], row["lost_bytes"]) for row in rows] == [
-        ("choice", "keep", 190), ("choice", "2.4", 9287)
+    assert [(row["kind"], row["on_corrupt"], row["lost_bytes"]) for row in rows] == [
+        ("choice", "skip", 190), ("choice", "truncate", 9287)
     ]
     check(rows, documented("repair", "choice"))
     check(rows[0]["damages"], documented("repair", "damage"))
@@ -102,21 +102,22 @@ def test_what_is_no_file_is_named_and_the_rest_is_mended(run: Run, harmed: Path)
     odd = sorted(harmed.glob("broken-0/*.timeindex"))[3]
     odd.unlink()
     os.mkfifo(odd)
-    ran = run("repair", harmed, "--like", "keep", "--in-place", "--yes")
+    ran = run("repair", harmed, "--on-corrupt", "skip", "--in-place", "--yes")
     assert ran.code == 1
     assert ran.err.count("\n") == 1
     assert f"left alone: {odd} is not a regular file" in ran.err
     assert len(run("cat", harmed, "--json").lines) == 99
-    rows = run("repair", harmed, "--like", "keep", "--dry-run", "--json").lines
+    rows = run("repair", harmed, "--on-corrupt", "skip", "--dry-run", "--json").lines
     (left,) = (row for row in rows if row["kind"] == "left-alone")
     check([left], documented("repair", "left-alone"))
 
 
 def test_wrong_use_is_one_sentence(run: Run, harmed: Path, tmp_path: Path) -> None:
-    assert_one_sentence(run("repair", harmed, "--like", "best"), "best")
-    assert_one_sentence(run("repair", harmed, "--like", "best", "--dry-run"), "best")
-    assert_one_sentence(run("repair", harmed, "--like", "keep", "--in-place"), "needs --yes")
-    assert_one_sentence(run("repair", harmed, "--like", "keep", "--yes"), "goes with --in-place")
+    assert_one_sentence(run("repair", harmed, "--on-corrupt", "best"), "best")
+    assert_one_sentence(run("repair", harmed, "--on-corrupt", "best", "--dry-run"), "best")
+    assert_one_sentence(run("repair", harmed, "--on-corrupt", "skip", "--in-place"), "needs --yes")
+    ran = run("repair", harmed, "--on-corrupt", "skip", "--yes")
+    assert_one_sentence(ran, "--yes needs --in-place")
 
 
 def test_a_copy_is_repaired_and_the_original_left_alone(
@@ -126,10 +127,10 @@ def test_a_copy_is_repaired_and_the_original_left_alone(
     copy = tmp_path / "copy"
     assert run("repair", harmed, "--copy-to", copy).code == 1  # a choice is needed first
     assert not copy.exists()
-    ran = run("repair", harmed, "--like", "keep")
+    ran = run("repair", harmed, "--on-corrupt", "skip")
     assert ran.code == 0
     assert ran.out.endswith("--copy-to DEST repairs a copy, --in-place this directory\n")
-    ran = run("repair", harmed, "--like", "keep", "--copy-to", copy)
+    ran = run("repair", harmed, "--on-corrupt", "skip", "--copy-to", copy)
     assert ran.code == 0
     assert files_of(harmed) == before
     assert run("verify", copy, "--fail-on", "wrong-answers").code == 0
@@ -138,4 +139,5 @@ def test_a_copy_is_repaired_and_the_original_left_alone(
 def test_a_directory_that_is_not_there_is_one_sentence(
     run: Run, harmed: Path, tmp_path: Path
 ) -> None:
-    assert_one_sentence(run("repair", tmp_path / "x", "--like", "keep", "--in-place", "--yes"), "x")
+    ran = run("repair", tmp_path / "x", "--on-corrupt", "skip", "--in-place", "--yes")
+    assert_one_sentence(ran, "x")

@@ -33,7 +33,7 @@ def test_partitions_are_listed_with_what_goes_and_what_blocks(
     ran = run("retention", logs, *HOUR, "--now", asked_at_ms)
     assert ran.code == 0
     assert re.search(r"^retention-0 +7 +0 +- +0 B +52 +52 +1$", ran.out, re.MULTILINE)
-    assert "the time of 1 segment (1.25 KiB) is over, but nothing goes before segment 52" in ran.out
+    assert "1 segment (1.25 KiB) expired, but nothing goes before segment 52" in ran.out
     assert ran.out.endswith("0 segments of 7 would go, 0 B of 9.55 KiB\n")
 
 
@@ -126,8 +126,8 @@ def test_options_have_kafkas_names_and_are_refused_as_kafka_does(run: Run, logs:
     ran = run("retention", logs, *given)
     assert "17 segments of 17 would go" in ran.out
     assert_one_sentence(run("retention", logs, "--config", "retention.ms"), "not key=value")
-    assert_one_sentence(run("retention", logs, "--config", "retention=1"), "'retention'")
-    assert_one_sentence(run("retention", logs, "--broker", "new"), "must be a Kafka version")
+    assert_one_sentence(run("retention", logs, "--config", "retention=1"), "retention is not a")
+    assert_one_sentence(run("retention", logs, "--kafka-version", "new"), "must be a Kafka version")
 
 
 def test_retention_ms_takes_a_duration_and_kafkas_numbers(run: Run, logs: Path) -> None:

@@ -41,7 +41,7 @@ def test_json_has_what_the_document_names(run: Run, sample_root: Path) -> None:
 
 
 def test_topics_need_a_path(run: Run) -> None:
-    assert_one_sentence(run("sizing", "--topic", "orders"), "there is none")
+    assert_one_sentence(run("sizing", "--topic", "orders"), "--topic", "PATH")
     assert_one_sentence(run("sizing", "--interval", 0), "--interval")
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kafkastore.cli.tables import StreamedTable, counted, print_table
+from kafkastore.cli.output.tables import StreamedTable, format_count, print_table
 
 ROWS = [["orders-0", "7", "the index is missing and so on and so forth, word by word by word"],
         ["[red]b[/]-12", "1234567", ""]]
@@ -57,6 +57,6 @@ def test_a_streamed_table_has_its_head_once(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_nouns_follow_their_numbers() -> None:
-    assert counted(1, "batch", "batches") == "1 batch"
-    assert counted(0, "file") == "0 files"
-    assert counted(1200, "batch", "batches") == "1,200 batches"
+    assert format_count(1, "batch", "batches") == "1 batch"
+    assert format_count(0, "file") == "0 files"
+    assert format_count(1200, "batch", "batches") == "1,200 batches"

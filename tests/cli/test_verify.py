@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from cli.running import Run, assert_one_sentence
 
+from kafkastore.checks.findings import FindingKind
+
 
 def test_findings_say_where_what_and_what_to_do(run: Run, sample_root: Path) -> None:
     ran = run("verify", sample_root)
@@ -19,7 +21,7 @@ def test_findings_say_where_what_and_what_to_do(run: Run, sample_root: Path) -> 
     assert lines[3] == f"      {sample_root}/up-0/00000000000000000000.timeindex"
     assert lines[8:] == [
         "      ... and 5 more like these; --verbose lists all",
-        "4 partitions verified: 10 wrong-answers",
+        "4 partitions checked, 10 wrong-answers",
     ]
 
 
@@ -43,11 +45,11 @@ def test_findings_are_printed_the_worst_first_and_those_alike_together(
     assert severities == sorted(severities, key=order.index)
     assert severities[0] == "data-loss-risk" != severities[-1]
     (alike,) = [block for block in ran.out.split("\ndata-loss-risk") if "up-1/" in block
-                and "behind the last whole batch" in block]
+                and "after the last complete batch" in block]
     first, other = [line for line in alike.splitlines() if ".log at byte " in line]
     assert "/up-0/" in first
     assert "/up-1/" in other
-    assert other.endswith("bytes behind the last whole batch"), "it has numbers of its own"
+    assert other.endswith("bytes after the last complete batch"), "it has numbers of its own"
 
 
 def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) -> None:
@@ -57,7 +59,8 @@ def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) 
     assert len(findings) == 10
     for finding in findings:
         assert list(finding) == [
-            "kind", "severity", "file", "position", "what", "consequence", "remedy"]
+            "kind", "finding", "severity", "file", "position", "what", "consequence", "remedy"]
+        assert finding["finding"] in list(FindingKind)
     assert summary == {
         "kind": "summary",
         "partitions": 4,
@@ -79,7 +82,7 @@ def test_of_a_sample_the_last_segments_are_always_read(
     assert 4 <= summary["segments_read"] < 11
     shown = run("verify", sample_root, "--sample", share).out.splitlines()[-1]
     assert shown.startswith(
-        f"4 partitions verified ({summary['segments_read']} of 11 segments read): "
+        f"4 partitions checked ({summary['segments_read']} of 11 segments read), "
     )
 
 
@@ -118,7 +121,7 @@ def test_an_unknown_severity_is_wrong_use(run: Run, sample_root: Path) -> None:
 def test_healthy_directories_are_as_they_should_be(run: Run, golden_case: Any) -> None:
     ran = run("verify", golden_case.logs)
     assert ran.code == 0
-    assert ran.out.endswith("verified: all as it should be\n")
+    assert ran.out.endswith("checked, no problems found\n")
     (summary,) = run("verify", golden_case.logs, "--json").lines
     assert set(summary["findings"].values()) == {0}
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from models.record_format import with_right_crc
 
 from kafkastore import KafkaStoreError, Record, RecordBatch, TimestampType
-from kafkastore.errors import InvalidRecordError
-from kafkastore.formats.append_sets import assign_offsets, keep_offsets
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.record_builder import build_batch
+from kafkastore.errors import CorruptBatchError, InvalidRecordError
+from kafkastore.formats.records.append_sets import assign_offsets, keep_offsets
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.record_builder import build_batch
 
 NOW = 1_600_000_000_000
 
@@ -131,9 +131,9 @@ def test_records_that_lie_about_their_offsets_or_count_are_refused(codec):
     for at, value in ((57, 2), (23, 5)):
         lying = bytearray(whole)
         lying[at : at + 4] = value.to_bytes(4, "big")
-        with pytest.raises(InvalidRecordError, match="count"):
+        with pytest.raises(InvalidRecordError):
             assign_offsets(with_right_crc(bytes(lying)), 0, leader_epoch=0, now=NOW)
     short = bytearray(whole)
     short[57:61], short[23:27] = (2).to_bytes(4, "big"), (1).to_bytes(4, "big")
-    with pytest.raises(KafkaStoreError, match="left over"):
+    with pytest.raises(CorruptBatchError):
         assign_offsets(with_right_crc(bytes(short)), 0, leader_epoch=0, now=NOW)

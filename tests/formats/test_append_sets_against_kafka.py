@@ -7,14 +7,14 @@ import pytest
 from models import kafka_classes
 
 from kafkastore import Record, TimestampType
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.record_batch import RecordBatch
-from kafkastore.formats.record_builder import build_batch
-from kafkastore.log.append_rules import AppendRules
-from kafkastore.log.log_config import LogConfig
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.records.record_builder import build_batch
 from kafkastore.versions import rules_of
+from kafkastore.writing.append_rules import AppendRules
+from kafkastore.writing.log_config import LogConfig
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 NOW = 1_600_000_000_000
 FIELDS = (

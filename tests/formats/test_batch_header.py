@@ -11,8 +11,9 @@ from models.golden_batches import smallest_batches
 from models.record_format import Batch, Row, message
 from models.record_strategies import batches, bounded
 
-from kafkastore.formats import batch_header
-from kafkastore.formats.batch_header import (
+from kafkastore.formats.primitives.crc import crc32c
+from kafkastore.formats.records import batch_header
+from kafkastore.formats.records.batch_header import (
     ALL_SCANNED,
     BAD_CRC,
     BAD_LENGTH,
@@ -21,7 +22,6 @@ from kafkastore.formats.batch_header import (
     BATCH_HEADER,
     NEEDS_BYTES,
 )
-from kafkastore.formats.crc import crc32c
 
 V0 = message(0, 5, -1, b"key", b"value")
 V1 = message(1, 6, 1000, b"key", b"value")

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models.record_strategies import bounded
 
-from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.batch_sequence import FAULTS, BatchSequence
-from kafkastore.formats.entries import OFFSET_ENTRY, TIME_ENTRY
+from kafkastore.formats.indexes.entries import OFFSET_ENTRY, TIME_ENTRY
+from kafkastore.formats.records.batch_header import BATCH_HEADER
+from kafkastore.formats.records.batch_sequence import FAULTS, BatchSequence
 
 NOW = 1_500_000_000_000
 SIZE = 100

@@ -14,11 +14,12 @@ from models.checkpoint_bytes import (
     OFFSET_CHECKPOINTS,
     PARTITION_METADATA,
 )
+from models.refused import refused as argument_refused
 from models.seed import examples
 
 from kafkastore.errors import CorruptCheckpointError
-from kafkastore.formats import checkpoints
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state import checkpoints
+from kafkastore.formats.state.file_names import TopicPartition
 
 OFFSETS = b"0\n3\n__transaction_state 0 64\ntxn 0 132\ntxn 1 61\n"
 EPOCHS = b"0\n2\n0 0\n2 4711\n"
@@ -71,24 +72,24 @@ def test_a_checkpoint_is_read_as_java_does(data, offsets):
 
 
 @pytest.mark.parametrize(
-    ("data", "position", "message"),
+    ("data", "position"),
     [
-        (b"1\n0\n", 0, "version 1, not 0"),
-        (b"x\n0\n", 0, "'version' wanted, 'x' found"),
-        (b"\n0\n", 0, "'version' wanted, '' found"),
-        (b" 0\n0\n", 0, "'version' wanted"),
-        (b"0\n-\n", 2, "'number of entries' wanted, '-' found"),
-        (b"0\n1\n", 4, "0 entries, 1 expected"),
-        (b"0\n1\nt 0 5\nt 1 5\n", 16, "2 entries, 1 expected"),
-        (b"0\n-1\n", 5, "0 entries, -1 expected"),
-        (b"0\n1\nt 0\n", 4, "'topic partition offset' wanted, 't 0' found"),
-        (b"0\n1\nt 0 5 6\n", 4, "'t 0 5 6' found"),
-        (b"0\n1\nt x 5\n", 4, "'t x 5' found"),
-        (b"0\n1\nt 2147483648 5\n", 4, "'t 2147483648 5' found"),
-        (b"0\n2\nt 0 5\nt 0 9223372036854775808\n", 10, "9223372036854775808"),
-        (b"0\n1\n\n", 4, "'' found"),
-        (b"0\n2\nt 0 5\n\xff\xfe 0 5\n", 10, "not UTF-8"),
-        (b"0\n1\n" + 200 * b"x" + b"\n", 4, r"'x{77}\.\.\.' found"),
+        (b"1\n0\n", 0),
+        (b"x\n0\n", 0),
+        (b"\n0\n", 0),
+        (b" 0\n0\n", 0),
+        (b"0\n-\n", 2),
+        (b"0\n1\n", 4),
+        (b"0\n1\nt 0 5\nt 1 5\n", 16),
+        (b"0\n-1\n", 5),
+        (b"0\n1\nt 0\n", 4),
+        (b"0\n1\nt 0 5 6\n", 4),
+        (b"0\n1\nt x 5\n", 4),
+        (b"0\n1\nt 2147483648 5\n", 4),
+        (b"0\n2\nt 0 5\nt 0 9223372036854775808\n", 10),
+        (b"0\n1\n\n", 4),
+        (b"0\n2\nt 0 5\n\xff\xfe 0 5\n", 10),
+        (b"0\n1\n" + 200 * b"x" + b"\n", 4),
     ],
     ids=[
         "version",
@@ -109,8 +110,8 @@ def test_a_checkpoint_is_read_as_java_does(data, offsets):
         "long line",
     ],
 )
-def test_a_damaged_checkpoint_is_refused_with_its_place(data, position, message):
-    with pytest.raises(CorruptCheckpointError, match=message) as refused:
+def test_a_damaged_checkpoint_is_refused_with_its_place(data, position):
+    with pytest.raises(CorruptCheckpointError) as refused:
         checkpoints.parse_offset_checkpoint(data)
     assert refused.value.position == position
 
@@ -129,8 +130,9 @@ def test_a_leader_epoch_checkpoint_is_read_in_its_order():
 
 @pytest.mark.parametrize("line", [b"0", b" 0 5", b"0 5 6", b"x 5", b"0 5.0", b"2147483648 5"])
 def test_an_epoch_line_not_of_its_form_is_refused(line):
-    with pytest.raises(CorruptCheckpointError, match="'epoch start-offset' wanted"):
+    with pytest.raises(CorruptCheckpointError) as refused:
         checkpoints.parse_leader_epoch_checkpoint(b"0\n1\n" + line + b"\n")
+    assert refused.value.position == 4
 
 
 @settings(max_examples=examples(400))
@@ -197,9 +199,7 @@ def test_meta_properties_are_read(data, properties):
 
 
 def test_meta_properties_with_a_broken_escape_are_refused_with_its_place():
-    with pytest.raises(
-        CorruptCheckpointError, match="four hexadecimal digits at byte 12"
-    ) as refused:
+    with pytest.raises(CorruptCheckpointError) as refused:
         checkpoints.parse_meta_properties(b"broker.id=0\ncluster.id=\\u00\n")
     assert refused.value.position == 12
 
@@ -236,19 +236,19 @@ def test_a_topic_id_is_read_where_a_broker_reads_it(data):
 
 
 @pytest.mark.parametrize(
-    ("data", "position", "message"),
+    ("data", "position"),
     [
-        (b"", 0, "file ends where 'version: number' was wanted"),
-        (b"version: 0\n", 11, "file ends where 'topic_id: id' was wanted"),
-        (b"version: -1\ntopic_id: " + TOPIC_ID.encode(), 0, "version -1, below 0"),
-        (b"version: x\ntopic_id: " + TOPIC_ID.encode(), 0, "'version: number' wanted, 'x' found"),
-        (b"version:0\ntopic_id: " + TOPIC_ID.encode(), 0, "'version: number' wanted"),
-        (b"version: 0\ntopic_id: " + TOPIC_ID[:-1].encode(), 11, "not 16 bytes"),
-        (b"version: 0\ntopic_id: " + TOPIC_ID.encode() + b"=", 11, "not 16 bytes"),
-        (b"version: 0\ntopic_id: " + 21 * b"A" + b"+", 11, "not 16 bytes"),
-        (b"version: 0\ntopic_id: " + 22 * b"A", 11, "all zeros"),
-        (b"version: 0\ntopic_id: a: b", 11, "'topic_id: id' wanted"),
-        (b"version: 0\n\xff", 11, "not UTF-8"),
+        (b"", 0),
+        (b"version: 0\n", 11),
+        (b"version: -1\ntopic_id: " + TOPIC_ID.encode(), 0),
+        (b"version: x\ntopic_id: " + TOPIC_ID.encode(), 0),
+        (b"version:0\ntopic_id: " + TOPIC_ID.encode(), 0),
+        (b"version: 0\ntopic_id: " + TOPIC_ID[:-1].encode(), 11),
+        (b"version: 0\ntopic_id: " + TOPIC_ID.encode() + b"=", 11),
+        (b"version: 0\ntopic_id: " + 21 * b"A" + b"+", 11),
+        (b"version: 0\ntopic_id: " + 22 * b"A", 11),
+        (b"version: 0\ntopic_id: a: b", 11),
+        (b"version: 0\n\xff", 11),
     ],
     ids=[
         "empty",
@@ -264,8 +264,8 @@ def test_a_topic_id_is_read_where_a_broker_reads_it(data):
         "bytes",
     ],
 )
-def test_a_damaged_partition_metadata_is_refused_with_its_place(data, position, message):
-    with pytest.raises(CorruptCheckpointError, match=message) as refused:
+def test_a_damaged_partition_metadata_is_refused_with_its_place(data, position):
+    with pytest.raises(CorruptCheckpointError) as refused:
         checkpoints.parse_partition_metadata(data)
     assert refused.value.position == position
 
@@ -312,8 +312,9 @@ def test_the_clean_shutdown_file_is_read(data, epoch):
     ],
 )
 def test_anything_else_in_the_clean_shutdown_file_is_refused(data):
-    with pytest.raises(CorruptCheckpointError, match="clean shutdown marker"):
+    with pytest.raises(CorruptCheckpointError) as refused:
         checkpoints.parse_clean_shutdown_marker(data)
+    assert refused.value.position == 0
 
 
 @given(CLEAN_SHUTDOWN_FILES)
@@ -383,5 +384,5 @@ def test_packed_offsets_are_parsed_again(offsets):
     ],
 )
 def test_what_could_not_be_read_back_is_not_written(pack, value):
-    with pytest.raises(ValueError, match="can't be written"):
+    with argument_refused("value"):
         pack(value)

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models.record_format import CODECS_OF, with_old_header_checksum
 from models.record_strategies import bounded
+from models.refused import refused
 
-from kafkastore.formats.compression import COMPRESSION_LEVELS, Codec, check_codec, compress
-from kafkastore.formats.decompression import decompress
+from kafkastore.formats.records.compression import COMPRESSION_LEVELS, Codec, check_codec, compress
+from kafkastore.formats.records.decompression import decompress
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 LOWEST = {Codec.GZIP: 1, Codec.LZ4: 1, Codec.ZSTD: -7}
@@ -119,26 +120,26 @@ def test_a_zstd_frame_is_read_by_its_library():
 
 
 @pytest.mark.parametrize(
-    ("codec", "magic", "level", "text"),
+    ("codec", "magic", "level", "argument"),
     [
-        (Codec.ZSTD, 1, None, "magic 1 can't be compressed by zstd"),
-        (Codec.ZSTD, 0, 3, "magic 0 can't be compressed by zstd"),
-        (Codec.GZIP, 2, 0, "level 0 is not one of gzip, which has 1 to 9"),
-        (Codec.GZIP, 2, 10, "level 10"),
-        (Codec.LZ4, 2, 18, "level 18 is not one of lz4, which has 1 to 17"),
-        (Codec.ZSTD, 2, 23, "level 23"),
-        (Codec.SNAPPY, 2, 1, "snappy has no compression levels"),
-        (Codec.NONE, 2, 1, "none has no compression levels"),
-        (5, 2, None, "5 is not a valid Codec"),
+        (Codec.ZSTD, 1, None, "codec"),
+        (Codec.ZSTD, 0, 3, "codec"),
+        (Codec.GZIP, 2, 0, "compression_level"),
+        (Codec.GZIP, 2, 10, "compression_level"),
+        (Codec.LZ4, 2, 18, "compression_level"),
+        (Codec.ZSTD, 2, 23, "compression_level"),
+        (Codec.SNAPPY, 2, 1, "compression_level"),
+        (Codec.NONE, 2, 1, "compression_level"),
+        (5, 2, None, "codec"),
     ],
 )
-def test_what_a_codec_does_not_have_is_refused(codec, magic, level, text):
+def test_what_a_codec_does_not_have_is_refused(codec, magic, level, argument):
     for refuse in (check_codec, lambda *args: compress(args[0], b"", magic=magic)):
         if refuse is check_codec or level is None:
-            with pytest.raises(ValueError, match=text):
+            with refused(argument):
                 refuse(codec, magic, level)
 
 
 def test_without_a_codec_there_is_nothing_to_compress():
-    with pytest.raises(ValueError, match="without a codec"):
+    with refused("codec"):
         compress(Codec.NONE, b"", magic=2)

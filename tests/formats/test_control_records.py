@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import record_reader
 
-from kafkastore.errors import CorruptBatchError, CorruptionError
-from kafkastore.formats.control_records import (
+from kafkastore.errors import ArgumentValueError, CorruptBatchError, CorruptionError
+from kafkastore.formats.records.control_records import (
     ControlRecord,
     ControlRecordType,
     first_control_record,
     parse_control_record,
 )
-from kafkastore.formats.record_batch import Record, RecordBatch, TimestampType
+from kafkastore.formats.records.record_batch import Record, RecordBatch, TimestampType
 
 
 def record(key, value):
@@ -49,21 +49,20 @@ def test_the_types_have_kafkas_numbers():
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "complaint"),
+    ("key", "value"),
     [
-        (None, b"", "needs a key of 4 bytes and has none"),
-        (b"", b"", "needs a key of 4 bytes and has one of 0 bytes"),
-        (bytes(3), bytes(6), "needs a key of 4 bytes and has one of 3 bytes"),
-        (b"\xff\xff\0\0", bytes(6), "has a key of version -1"),
-        (bytes(4), None, "needs a value of 6 bytes and has none"),
-        (bytes(4), bytes(5), "needs a value of 6 bytes and has one of 5 bytes"),
-        (b"\0\0\0\1", b"\x80\0\0\0\0\0", "has a value of version -32768"),
+        (None, b""),
+        (b"", b""),
+        (bytes(3), bytes(6)),
+        (b"\xff\xff\0\0", bytes(6)),
+        (bytes(4), None),
+        (bytes(4), bytes(5)),
+        (b"\0\0\0\1", b"\x80\0\0\0\0\0"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_offset_and_position(key, value, complaint):
+def test_what_cannot_be_read_is_reported_with_its_position(key, value):
     with pytest.raises(CorruptBatchError) as refused:
         parse_control_record(record(key, value), position=1017)
-    assert str(refused.value) == f"control record at offset 42 {complaint} at byte 1017"
     assert refused.value.position == 1017
 
 
@@ -136,8 +135,8 @@ def test_flipped_bits_of_a_marker_are_a_value_or_an_error(golden):
         except CorruptionError as error:
             assert error.position is None or error.position >= 1000
             outcomes["error"] += 1
-        except ValueError as error:
-            assert "is no control batch" in str(error)
+        except ArgumentValueError as error:
+            assert error.argument == "batch"
             outcomes["no marker"] += 1
         else:
             outcomes["value"] += 1

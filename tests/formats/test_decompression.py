@@ -24,8 +24,12 @@ from models.record_format import (
 )
 
 from kafkastore import CorruptBatchError, UnsupportedFormatError
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.decompression import Decompressor, decompress, with_right_header_checksum
+from kafkastore.errors import DecompressedSizeError, DecompressionError
+from kafkastore.formats.records.decompression import (
+    Decompressor,
+    decompress,
+    with_right_header_checksum,
+)
 
 RECORDS = b"hello world " * 50 + random.Random(3).randbytes(200)
 ZEROS = bytes(64 * 1024 * 1024)
@@ -79,7 +83,7 @@ def test_what_writers_wrote_is_read(codec, data, records):
 def test_the_limit_is_inclusive(codec, data, records):
     assert decompress(codec, data, magic=2, max_decompressed_bytes=len(records)) == records
     if records:
-        with pytest.raises(CorruptBatchError, match=f"more than {len(records) - 1} bytes"):
+        with pytest.raises(DecompressedSizeError):
             decompress(codec, data, magic=2, max_decompressed_bytes=len(records) - 1)
 
 
@@ -102,7 +106,7 @@ def test_every_cut_of_a_zstd_frame_is_an_error(first, has_checksum):
     reused = Decompressor()
     for size in range(1 if first else 0, len(data)):
         for reader in (decompress, reused.decompress):
-            with pytest.raises(CorruptBatchError, match="zstd records can't be decompressed"):
+            with pytest.raises(DecompressionError):
                 reader(ZSTD, first + data[:size], magic=2)
 
 
@@ -141,7 +145,7 @@ def try_to_decompress(codec, data, magic):
 @pytest.mark.parametrize("data", [b"", b"\0", b"garbage", bytes(100)])
 @pytest.mark.parametrize("codec", [GZIP, LZ4], ids=["gzip", "lz4"])
 def test_what_the_codec_did_not_write_is_an_error(codec, data):
-    with pytest.raises(CorruptBatchError, match=Codec(codec).name.lower()):
+    with pytest.raises(DecompressionError):
         decompress(codec, data, magic=2)
 
 
@@ -149,7 +153,7 @@ def test_what_the_codec_did_not_write_is_an_error(codec, data):
     ("codec", "magic"), [(0, 2), (5, 2), (6, 1), (7, 0), (ZSTD, 0), (ZSTD, 1)]
 )
 def test_codecs_that_the_magic_does_not_have_are_not_supported(codec, magic):
-    with pytest.raises(UnsupportedFormatError, match=f"codec {codec}"):
+    with pytest.raises(UnsupportedFormatError):
         decompress(codec, b"", magic=magic)
 
 
@@ -225,7 +229,7 @@ def test_a_bomb_is_refused_soon(make):
 BOMB_IN_A_SMALL_PROCESS = """
 import resource, sys
 from kafkastore import CorruptBatchError
-from kafkastore.formats.decompression import decompress
+from kafkastore.formats.records.decompression import decompress
 data = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

@@ -16,8 +16,9 @@ from models.message_model import GROUP_METADATA_VALUE, OFFSET_COMMIT_VALUE, plai
 from models.record_strategies import bounded
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, UnsupportedFormatError
-from kafkastore.formats import group_metadata
-from kafkastore.formats.group_metadata import (
+from kafkastore.formats.primitives.protocol import FieldValueError
+from kafkastore.formats.topics import group_metadata
+from kafkastore.formats.topics.group_metadata import (
     GroupMetadata,
     GroupMetadataKey,
     MemberMetadata,
@@ -28,7 +29,6 @@ from kafkastore.formats.group_metadata import (
     parse_key,
     parse_offset_commit_value,
 )
-from kafkastore.formats.protocol import FieldValueError
 
 VERSIONS = range(5)
 KINDS = {
@@ -119,16 +119,16 @@ def test_a_packed_key_is_read_again(group, topic, partition):
 def test_a_key_cut_anywhere_is_refused_with_its_place(key):
     data = pack_group_key(key)
     for size in range(len(data)):
-        with pytest.raises(CorruptionError, match="the bytes end in") as refused:
+        with pytest.raises(CorruptionError) as refused:
             parse_key(data[:size])
         assert refused.value.position <= size
 
 
 def test_a_known_type_needs_its_group():
-    with pytest.raises(CorruptionError, match="the bytes end in group at byte 2"):
-        parse_key(bytes.fromhex("0003"))
-    with pytest.raises(CorruptionError, match="group is null at byte 2"):
-        parse_key(bytes.fromhex("0001 ffff 0001 74 00000000"))
+    for data in ("0003", "0001 ffff 0001 74 00000000"):
+        with pytest.raises(CorruptionError) as refused:
+            parse_key(bytes.fromhex(data))
+        assert refused.value.position == 2
 
 
 # Values
@@ -238,10 +238,10 @@ def test_a_null_value_is_a_tombstone(kind):
 @pytest.mark.parametrize("version", [5, -1])
 def test_another_version_is_refused(kind, version):
     _, parse, pack, _ = KINDS[kind]
-    message = f"{kind} value has version {version}, not one of 0 to 4 at byte 0"
-    with pytest.raises(UnsupportedFormatError, match=message):
+    with pytest.raises(UnsupportedFormatError) as refused:
         parse(version.to_bytes(2, "big", signed=True) + bytes(100))
-    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+    assert refused.value.position == 0
+    with pytest.raises(UnsupportedFormatError):
         pack(SAMPLES[kind], version)
 
 
@@ -259,12 +259,14 @@ def test_metadata_that_is_not_utf_8_comes_back_as_it_was():
 
 
 def test_a_value_that_does_not_fit_is_refused():
-    with pytest.raises(FieldValueError, match="metadata: string of 40000 bytes"):
-        pack_offset_commit_value(OFFSET._replace(metadata="x" * 40000), 3)
-    with pytest.raises(FieldValueError, match="topic id"):
-        pack_offset_commit_value(OFFSET._replace(topic_id="short"), 4)
-    with pytest.raises(FieldValueError, match="generation: 2147483648"):
-        pack_group_metadata_value(GROUP._replace(generation=2**31), 3)
+    for field, pack, value, version in (
+        ("metadata", pack_offset_commit_value, OFFSET._replace(metadata="x" * 40000), 3),
+        ("topic id", pack_offset_commit_value, OFFSET._replace(topic_id="short"), 4),
+        ("generation", pack_group_metadata_value, GROUP._replace(generation=2**31), 3),
+    ):
+        with pytest.raises(FieldValueError) as refused:
+            pack(value, version)
+        assert refused.value.field == field
 
 
 # What brokers wrote

@@ -37,7 +37,7 @@ NOT_IN_THE_REGISTRY = {
     "crc": "any bytes are right",
     "entries": "types",
     "index_builder": "takes headers, by batch_header",
-    "indexes": "by offset_index and time_index",
+    "index_format": "by offset_index and time_index",
     "batch_sequence": "takes headers and entries, by batch_header and the indexes",
     "index_growth": "numbers",
     "java_text": "lines and numbers, by checkpoints and file_names",
@@ -103,6 +103,8 @@ def test_random_bytes_are_a_value_or_an_error_with_its_position(name, inputs):
 
 
 def test_every_module_of_formats_is_in_the_registry():
-    modules = {module.name for module in pkgutil.iter_modules(kafkastore.formats.__path__)}
+    path, prefix = kafkastore.formats.__path__, "kafkastore.formats."
+    found = pkgutil.walk_packages(path, prefix)
+    modules = {module.name.rpartition(".")[2] for module in found if not module.ispkg}
     used = {*vars(fuzz.parsers), *vars(fuzz.column_parsers)}
     assert modules - used == NOT_IN_THE_REGISTRY.keys() - used

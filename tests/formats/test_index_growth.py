@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models.index_model import OffsetIndexAppends, TimeIndexAppends
+from models.refused import refused
 
 from kafkastore.errors import IndexFullError, OffsetOverflowError, OutOfOrderAppendError
-from kafkastore.formats import index_growth
-from kafkastore.formats.entries import TimestampOffset
-from kafkastore.formats.index_growth import (
+from kafkastore.formats.indexes import index_growth
+from kafkastore.formats.indexes.entries import TimestampOffset
+from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.indexes.index_growth import (
     check_offset_append,
     is_offset_index_full,
     is_time_index_full,
@@ -18,7 +20,6 @@ from kafkastore.formats.index_growth import (
     may_append_timestamp,
     preallocated_size,
 )
-from kafkastore.formats.indexes import offset_index, time_index
 
 BASE_OFFSET = 45
 MAX_ENTRIES = 30
@@ -70,7 +71,7 @@ def test_a_new_file_has_whole_entries_only(size, entry_size, entries, preallocat
 
 @pytest.mark.parametrize(("size", "entry_size"), [(-1, 8), (0, 8), (7, 8), (11, 12)])
 def test_a_file_without_room_for_one_entry_is_refused(size, entry_size):
-    with pytest.raises(ValueError, match="less than one entry"):
+    with refused("max_index_size"):
         preallocated_size(size, entry_size)
 
 
@@ -83,13 +84,13 @@ def test_a_time_index_is_full_with_one_slot_left():
 
 
 def test_an_offset_index_without_a_free_slot_refuses():
-    with pytest.raises(IndexFullError, match="3 of 3 entries"):
+    with pytest.raises(IndexFullError):
         check_offset_append(50, base_offset=45, last_offset=49, entry_count=3, max_entries=3)
 
 
 @pytest.mark.parametrize("offset", [50, 51])
-def test_an_offset_that_is_not_greater_is_refused_with_both_numbers(offset):
-    with pytest.raises(OutOfOrderAppendError, match=f"offset {offset} .* not greater than 51"):
+def test_an_offset_that_is_not_greater_is_refused(offset):
+    with pytest.raises(OutOfOrderAppendError):
         check_offset_append(offset, base_offset=45, last_offset=51, entry_count=1, max_entries=3)
 
 
@@ -106,7 +107,7 @@ def test_an_offset_beyond_31_bits_is_refused_by_both():
 def test_a_time_index_refuses_one_slot_before_its_end():
     entries = [(10 * i, BASE_OFFSET + i) for i in range(MAX_ENTRIES - 1)]
     assert may_append(10_000, 10_000, entries[:-1])
-    with pytest.raises(IndexFullError, match="29 of 30 entries"):
+    with pytest.raises(IndexFullError):
         may_append(10_000, 10_000, entries)
 
 
@@ -117,20 +118,16 @@ def test_the_kept_slot_is_used_when_the_full_check_is_skipped():
 
 def test_without_any_slot_left_even_rolling_is_refused():
     entries = [(10 * i, BASE_OFFSET + i) for i in range(MAX_ENTRIES)]
-    with pytest.raises(IndexFullError, match="no slot left, all 30"):
+    with pytest.raises(IndexFullError):
         may_append(10_000, 10_000, entries, skip_full_check=True)
     assert not may_append(290, 10_000, entries, skip_full_check=True)  # nothing to write
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "offset", "message"),
-    [
-        (1000, 99, "offset 99 of time index entry 1 is less than 100"),
-        (99, 100, "timestamp 99 of time index entry 1 is less than 100"),
-    ],
+    ("timestamp", "offset"), [(1000, 99), (99, 100)], ids=["offset", "timestamp"]
 )
-def test_an_entry_that_goes_back_is_refused_with_both_numbers(timestamp, offset, message):
-    with pytest.raises(OutOfOrderAppendError, match=message):
+def test_an_entry_that_goes_back_is_refused(timestamp, offset):
+    with pytest.raises(OutOfOrderAppendError):
         may_append(timestamp, offset, [(100, 100)], skip_full_check=True)
 
 

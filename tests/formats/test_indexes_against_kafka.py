@@ -13,13 +13,13 @@ from kafkastore.errors import (
     OffsetOverflowError,
     OutOfOrderAppendError,
 )
-from kafkastore.formats import index_growth, transaction_index
-from kafkastore.formats.entries import TimestampOffset
-from kafkastore.formats.indexes import offset_index, time_index
+from kafkastore.formats.indexes import index_growth, transaction_index
+from kafkastore.formats.indexes.entries import TimestampOffset
+from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 WITHOUT_WARM_SECTION = ["0.10.2.2", "0.11.0.3"]
 VERSIONS = [*WITHOUT_WARM_SECTION, "2.4.0", "3.9.1", "4.1.1"]
@@ -323,6 +323,7 @@ def test_transactions_of_another_version_are_refused_here_and_up_to_255_read_by_
         path = tmp_path / f"{version}.txnindex"
         path.write_bytes(struct.pack(">h", version) + data[2:])
         requests.append(("transaction", path, 0, "all"))
-        with pytest.raises(CorruptIndexError, match=f"version {version}"):
+        with pytest.raises(CorruptIndexError) as refused:
             TransactionIndex.open(path, 0).entries()
+        assert refused.value.position == 0
     assert kafka_classes.ask("4.1.1", requests) == ["7:42:49:45", "7:42:49:45", "refused"]

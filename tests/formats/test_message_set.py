@@ -20,7 +20,8 @@ from models.record_format import (
 )
 
 from kafkastore import CorruptBatchError, RecordBatch, TimestampType, UnsupportedFormatError
-from kafkastore.formats.record_batch import first_record_from
+from kafkastore.errors import DecompressionError
+from kafkastore.formats.records.record_batch import first_record_from
 
 ROWS = (Row(40, 100, b"a", b"x"), Row(41, 300, None, b""), Row(44, 200, b"", None))
 OLD_CODECS = pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4], ids=["gzip", "snappy", "lz4"])
@@ -87,7 +88,7 @@ def test_a_wrapper_offset_of_0_leaves_inner_offsets_as_they_are():
 def test_a_wrapper_offset_below_the_last_inner_one_is_an_error():
     inner = b"".join(message(1, offset, 5, None, None) for offset in (0, 1, 2))
     assert seen(wrapper(inner, offset=2)) == [(0, 5), (1, 5), (2, 5)]
-    with pytest.raises(CorruptBatchError, match="larger than its wrapper"):
+    with pytest.raises(CorruptBatchError):
         RecordBatch(wrapper(inner, offset=1)).records()
 
 
@@ -117,7 +118,7 @@ def test_lz4_of_magic_0_is_read_with_the_wrong_and_with_the_right_checksum():
 
 def test_lz4_of_magic_1_must_have_the_right_checksum():
     data = message(1, 44, 5, None, compress(LZ4, message(1, 0, 5, b"k", b"v"), magic=0), LZ4)
-    with pytest.raises(CorruptBatchError, match="lz4"):
+    with pytest.raises(DecompressionError):
         RecordBatch(data).records()
 
 
@@ -178,8 +179,9 @@ def test_any_negative_size_is_null(size):
 
 @OLD_MAGICS
 def test_a_wrapper_without_value_is_an_error(magic):
-    with pytest.raises(CorruptBatchError, match="null"):
+    with pytest.raises(CorruptBatchError) as refused:
         RecordBatch(message(magic, 44, 5, None, None, GZIP), position=3).records()
+    assert refused.value.position == 3
 
 
 def test_a_wrapper_s_key_is_stepped_over():

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from models import format_document
 from models.index_bytes import index_bytes, sorted_entries, targets_near
 from models.index_model import OffsetIndexModel
+from models.refused import refused as argument_refused
 
 from kafkastore.errors import CorruptIndexError, OffsetOverflowError
-from kafkastore.formats import entries as entry_types
-from kafkastore.formats import indexes
-from kafkastore.formats.indexes import offset_index
+from kafkastore.formats.indexes import entries as entry_types
+from kafkastore.formats.indexes import index_format
+from kafkastore.formats.indexes.index_format import offset_index
 
 BASE_OFFSET = 45
 BASE_OFFSETS = st.one_of(st.integers(0, 10**6), st.integers(0, 2**63 - 1))
@@ -60,7 +61,7 @@ def test_entry_has_absolute_offsets():
 
 @pytest.mark.parametrize("slot", [-1, 1, 2**62])
 def test_entry_outside_the_index_is_an_index_error(slot):
-    with pytest.raises(IndexError, match=f"no slot {slot} in 1 offset index entries"):
+    with pytest.raises(IndexError):
         offset_index.entry(packed((1, 10)), BASE_OFFSET, slot)
 
 
@@ -91,16 +92,16 @@ def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
     for pack in (
         lambda: offset_index.pack([(offset, 1)], 45),
         lambda: offset_index.pack(np.array([(offset, 1)], entry_types.OFFSET_ENTRY), 45),
-        lambda: indexes.relative_offset(offset, 45),
+        lambda: index_format.relative_offset(offset, 45),
     ):
-        with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
+        with pytest.raises(OffsetOverflowError):
             pack()
 
 
 @pytest.mark.parametrize("base_offset", [0, 45, 2**63 - 2**31])
 def test_offsets_up_to_31_bits_above_the_base_offset_are_packed(base_offset):
     for relative in (0, 1, 2**31 - 1):
-        assert indexes.relative_offset(base_offset + relative, base_offset) == relative
+        assert index_format.relative_offset(base_offset + relative, base_offset) == relative
 
 
 def test_fetch_upper_bound_of_an_empty_index_is_none():
@@ -123,17 +124,17 @@ def test_last_offset_equal_to_the_base_offset_is_sound():
 
 
 def test_check_names_the_entry_whose_offset_is_below_the_base_offset():
-    with pytest.raises(CorruptIndexError, match="offset 44, below the base offset 45 at byte 8"):
+    with pytest.raises(CorruptIndexError) as refused:
         offset_index.check(packed((1, 10), (-1, 20)), BASE_OFFSET)
+    assert refused.value.position == 8
 
 
 @pytest.mark.parametrize("odd_bytes", range(1, 8))
 def test_odd_bytes_are_found_by_check_and_ignored_otherwise(odd_bytes):
     index = packed((5, 10)) + b"\x01" * odd_bytes
-    with pytest.raises(
-        CorruptIndexError, match=f"{8 + odd_bytes} bytes, not a multiple of 8 at byte 8"
-    ):
+    with pytest.raises(CorruptIndexError) as refused:
         offset_index.check(index, BASE_OFFSET)
+    assert refused.value.position == 8
     assert offset_index.entry_count(index) == offset_index.used_entry_count(index) == 1
     assert offset_index.lookup(index, BASE_OFFSET, 2**40) == (50, 10)
     assert offset_index.lookup_many(index, BASE_OFFSET, [2**40]).tolist() == [(50, 10)]
@@ -248,13 +249,13 @@ def test_targets_may_be_of_any_integer_type_and_stride():
     for targets in (unaligned, np.array([5, 0], ">i8")):
         assert offset_index.lookup_many(index, 0, targets).tolist() == [(4, 40), (0, 0)]
     assert offset_index.lookup_many(index, 0, []).tolist() == []
-    with pytest.raises(ValueError, match="dimensions"):
+    with argument_refused("targets"):
         offset_index.lookup_many(index, 0, [[1]])
 
 
 def test_packing_needs_one_dimension_and_nothing_else():
     assert offset_index.pack([], 0) == b""
-    with pytest.raises(ValueError, match="2 dimensions"):
+    with argument_refused("entries"):
         offset_index.pack(np.zeros((2, 2), entry_types.OFFSET_ENTRY), 0)
 
 
@@ -342,7 +343,7 @@ def test_the_document_and_the_dtype_have_the_constants_of_the_code():
 def test_the_examples_of_the_document_and_the_module_are_true():
     for failed, run in (
         format_document.run_examples("offset_index"),
-        doctest.testmod(indexes),
+        doctest.testmod(index_format),
     ):
         assert run > 5
         assert failed == 0

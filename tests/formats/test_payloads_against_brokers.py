@@ -15,15 +15,8 @@ from models.internal_topics import (
     pack_offset_commit_value,
 )
 
-from kafkastore.formats.group_metadata import (
-    GroupMetadataKey,
-    OffsetCommitKey,
-    UnknownKey,
-    parse_group_metadata_value,
-    parse_key,
-    parse_offset_commit_value,
-)
-from kafkastore.formats.list_offsets import (
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.requests.list_offsets import (
     FIRST_VERSION_WITH,
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -31,14 +24,21 @@ from kafkastore.formats.list_offsets import (
     pack_request,
     parse_response,
 )
-from kafkastore.formats.list_offsets_header import (
+from kafkastore.formats.requests.list_offsets_header import (
     RequestHeader,
     pack_request_header,
     parse_response_header,
 )
-from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.topics.group_metadata import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    UnknownKey,
+    parse_group_metadata_value,
+    parse_key,
+    parse_offset_commit_value,
+)
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 COUNT = 10
 UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -22,14 +22,15 @@ from models.message_model import (
 )
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats import group_metadata, list_offsets, transaction_state
-from kafkastore.formats.list_offsets_header import (
+from kafkastore.formats.requests import list_offsets
+from kafkastore.formats.requests.list_offsets_header import (
     RequestHeader,
     pack_request_header,
     pack_response_header,
 )
+from kafkastore.formats.topics import group_metadata, transaction_state
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 GROUP_CLASSES = "org.apache.kafka.coordinator.group.generated."
 TRANSACTION_CLASSES = "org.apache.kafka.coordinator.transaction.generated."

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models.record_format import crc32c
+from models.refused import refused as argument_refused
 
 from kafkastore.errors import CorruptCheckpointError, KafkaStoreError
-from kafkastore.formats import producer_snapshot
-from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.producer_snapshot import PRODUCER_ENTRY
 
 TWO = [
     (0, 0, 4, 31, 1, 1500000002253, 0, 28),
@@ -73,49 +74,45 @@ def test_the_last_snapshot_knows_the_last_stable_offset(golden_case):
 
 def test_bytes_behind_the_entries_are_left_out_if_the_checksum_has_them():
     assert producer_snapshot.parse(packed(TWO, behind=b"more")).tolist() == TWO
-    with pytest.raises(CorruptCheckpointError, match="checksum"):
+    with pytest.raises(CorruptCheckpointError) as refused:
         producer_snapshot.parse(packed(TWO) + b"more")
+    assert refused.value.position == producer_snapshot.CRC_AT
 
 
 @pytest.mark.parametrize("version", [0, 2, -1, 256])
 def test_another_version_is_refused(version):
     snapshot = packed(TWO, version=version)
-    with pytest.raises(CorruptCheckpointError, match=f"version {version}, not 1 at byte 0"):
+    with pytest.raises(CorruptCheckpointError) as refused:
         producer_snapshot.parse(snapshot)
+    assert refused.value.position == 0
     assert producer_snapshot.whole_entries(snapshot).tolist() == []
 
 
 @pytest.mark.parametrize(
-    ("count", "message", "shown"),
-    [
-        (3, "ends in entry 2 of 3 at byte 102", TWO),
-        (2**31 - 1, "ends in entry 2 of 2147483647 at byte 102", TWO),
-        (-1, "count of -1 entries at byte 6", []),
-        (-(2**31), "count of -2147483648 entries at byte 6", []),
-    ],
+    ("count", "position", "shown"),
+    [(3, 102, TWO), (2**31 - 1, 102, TWO), (-1, 6, []), (-(2**31), 6, [])],
 )
-def test_a_count_that_cannot_be_is_refused(count, message, shown):
+def test_a_count_that_cannot_be_is_refused(count, position, shown):
     snapshot = packed(TWO, count=count)
-    with pytest.raises(CorruptCheckpointError, match=message):
+    with pytest.raises(CorruptCheckpointError) as refused:
         producer_snapshot.parse(snapshot)
+    assert refused.value.position == position
     assert producer_snapshot.whole_entries(snapshot).tolist() == shown
 
 
-def test_a_wrong_checksum_is_told_with_both():
+def test_a_wrong_checksum_is_refused():
     snapshot = bytearray(packed(TWO))
     snapshot[2:6] = bytes.fromhex("01234567")
-    computed = crc32c(bytes(snapshot[6:]))
-    with pytest.raises(
-        CorruptCheckpointError, match=f"checksum 0x01234567, its content {computed:#010x} at byte 2"
-    ):
+    with pytest.raises(CorruptCheckpointError) as refused:
         producer_snapshot.parse(bytes(snapshot))
+    assert refused.value.position == 2
     assert producer_snapshot.whole_entries(bytes(snapshot)).tolist() == TWO
 
 
 def test_every_cut_is_refused_where_it_is():
     snapshot = packed(TWO)
     for end in range(len(snapshot)):
-        with pytest.raises(CorruptCheckpointError, match="producer snapshot ends in") as refused:
+        with pytest.raises(CorruptCheckpointError) as refused:
             producer_snapshot.parse(snapshot[:end])
         whole = max(end - 10, 0) // 46
         assert refused.value.position == (end if end < 10 else 10 + 46 * whole)
@@ -145,5 +142,5 @@ def test_random_bytes_are_a_value_or_an_error_with_a_position(data, is_framed):
 
 
 def test_packing_needs_one_dimension():
-    with pytest.raises(ValueError, match="2 dimensions"):
+    with argument_refused("entries"):
         producer_snapshot.pack(np.zeros((2, 2), PRODUCER_ENTRY))

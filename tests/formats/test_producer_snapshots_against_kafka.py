@@ -6,10 +6,10 @@ from models import kafka_classes
 from models.record_format import crc32c
 
 from kafkastore.errors import CorruptCheckpointError
-from kafkastore.formats import producer_snapshot
-from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.producer_snapshot import PRODUCER_ENTRY
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 
 def snapshots(count, seed):

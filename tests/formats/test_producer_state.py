@@ -9,22 +9,20 @@ from hypothesis import strategies as st
 from models import producer_model, record_reader
 from models.producer_model import Batch, Producers, headers, marker
 from models.producers import append, entry_of, refused, reloaded, replay
+from models.refused import refused as argument_refused
 from models.seed import examples
 from models.stub import differences
 
 from kafkastore import errors
-from kafkastore.formats import (
-    batch_header,
-    producer_entry,
-    producer_snapshot,
-    transaction_index,
-)
-from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.control_records import ControlRecord, first_control_record
-from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
-from kafkastore.formats.producer_state import ProducerState
-from kafkastore.formats.record_batch import RecordBatch
-from kafkastore.formats.transaction_index import ABORTED_TXN
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
+from kafkastore.formats.records import batch_header
+from kafkastore.formats.records.batch_header import BATCH_HEADER
+from kafkastore.formats.records.control_records import ControlRecord, first_control_record
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.state import producer_entry, producer_snapshot
+from kafkastore.formats.state.producer_snapshot import PRODUCER_ENTRY
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.versions import rules_of
 
 VERSIONS = ["0.11", "2.4", "2.4.1", "2.5", "2.8", "4.1"]
@@ -72,7 +70,7 @@ def test_the_last_five_batches_are_told_when_they_come_twice(repeated):
         append(state, Batch(1, 10 * number, 2, sequence=2 * number, timestamp=number))
     again = headers([Batch(1, 99, 2, sequence=2 * repeated)])
     if repeated < 2:
-        with pytest.raises(errors.OutOfOrderSequenceError, match="wanted is 14"):
+        with pytest.raises(errors.OutOfOrderSequenceError):
             state.prepare(*again, origin="client")
         return
     told = state.prepare(*again, origin="client").duplicate
@@ -281,17 +279,17 @@ def test_there_must_be_as_many_control_records_as_control_batches(name):
     rows, _ = headers([Batch(1, 0), marker(1, 1)])
     options = {"origin": "client"} if name == "prepare" else {}
     for controls in ([], [None, None]):
-        with pytest.raises(ValueError, match=f"{len(controls)} control records for 1 control"):
+        with argument_refused("controls"):
             getattr(ProducerState(), name)(rows, controls, **options)
 
 
 def test_an_unknown_origin_is_refused():
-    with pytest.raises(ValueError, match="origin must be 'client', 'coordinator' or 'replication'"):
+    with argument_refused("origin"):
         ProducerState().prepare(*headers([Batch(1, 0)]), origin="broker")
 
 
 def test_headers_of_another_kind_are_refused():
-    with pytest.raises(TypeError, match="BATCH_HEADER"):
+    with argument_refused("headers", errors.ArgumentTypeError):
         ProducerState().replay(np.zeros(3, PRODUCER_ENTRY))
 
 

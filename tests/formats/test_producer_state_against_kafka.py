@@ -8,11 +8,11 @@ from models import kafka_classes, producer_model, record_format
 from models.producer_model import Producers, headers
 
 from kafkastore import errors
-from kafkastore.formats import producer_snapshot
-from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.versions import rules_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 PRODUCER_IDS = (0, 1, 7)
 KINDS = ["data", "data", "in transaction", "in transaction", "in transaction", "abort", "commit",

@@ -6,9 +6,9 @@ from models.producer_model import Batch, marker
 from models.producers import append, entry_of, refused, reloaded, replay
 
 from kafkastore import errors
-from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.control_records import ControlRecord
-from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.records.batch_header import BATCH_HEADER
+from kafkastore.formats.records.control_records import ControlRecord
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.versions import rules_of
 
 VERSIONS = ["0.11", "2.4", "2.4.1", "2.5", "2.8", "4.1"]

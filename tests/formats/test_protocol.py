@@ -10,8 +10,8 @@ from models.internal_topics import pack_uuid
 from models.record_strategies import bounded
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, UnsupportedFormatError
-from kafkastore.formats import protocol
-from kafkastore.formats.protocol import FieldValueError, ProtocolReader, ProtocolWriter
+from kafkastore.formats.primitives import protocol
+from kafkastore.formats.primitives.protocol import FieldValueError, ProtocolReader, ProtocolWriter
 
 TAKES = {
     "int8": lambda reader: reader.int8("f"),
@@ -81,33 +81,34 @@ def test_a_field_cut_anywhere_is_refused_with_its_place(kind, flexible, data, va
     for size in range(len(data)):
         reader = ProtocolReader(b"before" + data[:size], is_flexible=flexible)
         reader.position = 6
-        with pytest.raises(CorruptionError, match=r"the bytes end in|bytes left") as refused:
+        with pytest.raises(CorruptionError) as refused:
             TAKES[kind](reader)
         assert 6 <= refused.value.position <= 6 + size
 
 
 @pytest.mark.parametrize(
-    ("kind", "flexible", "data", "message"),
+    ("kind", "flexible", "data", "position"),
     [
-        ("string", False, "ffff", "^f is null at byte 0$"),
-        ("string", True, "00", "^f is null at byte 0$"),
-        ("binary", False, "ffffffff", "f is null"),
-        ("array", False, "80000000", "f is null"),
-        ("array", True, "00", "f is null"),
-        ("string", True, "818002" + 40000 * "61", "f: string of 32768 bytes"),
-        ("varint", True, "ffffffffff01", "varint of more than 5 bytes"),
-        ("array", False, "00000003 0001", "f: 3 elements announced, 2 bytes left at byte 0"),
-        ("array", False, "7fffffff 0001", "f: 2147483647 elements announced, 2 bytes left"),
-        ("array", False, "00000002 0001 00", "the bytes end in e at byte 6"),
-        ("binary", False, "7fffffff 0001", "the bytes end in f at byte 0"),
-        ("tagged", True, "01 07 05 0001", "the bytes end in f 7"),
-        ("tagged", True, "01 07 ffffffff0f", "the bytes end in f 7"),
-        ("tagged", True, "ffffffff07", "the bytes end in f"),
+        ("string", False, "ffff", 0),
+        ("string", True, "00", 0),
+        ("binary", False, "ffffffff", 0),
+        ("array", False, "80000000", 0),
+        ("array", True, "00", 0),
+        ("string", True, "818002" + 40000 * "61", 0),
+        ("varint", True, "ffffffffff01", 0),
+        ("array", False, "00000003 0001", 0),
+        ("array", False, "7fffffff 0001", 0),
+        ("array", False, "00000002 0001 00", 6),
+        ("binary", False, "7fffffff 0001", 0),
+        ("tagged", True, "01 07 05 0001", 3),
+        ("tagged", True, "01 07 ffffffff0f", 7),
+        ("tagged", True, "ffffffff07", 5),
     ],
 )
-def test_a_field_that_breaks_its_form_is_refused(kind, flexible, data, message):
-    with pytest.raises(CorruptionError, match=message):
+def test_a_field_that_breaks_its_form_is_refused(kind, flexible, data, position):
+    with pytest.raises(CorruptionError) as refused:
         TAKES[kind](ProtocolReader(bytes.fromhex(data), is_flexible=flexible))
+    assert refused.value.position == position
 
 
 @bounded(300)
@@ -189,30 +190,32 @@ def test_tags_are_written_in_their_order():
 
 
 @pytest.mark.parametrize(
-    ("kind", "flexible", "value", "message"),
+    ("kind", "flexible", "value"),
     [
-        ("int8", False, 128, "f: 128 does not fit 1 bytes"),
-        ("int16", False, -(2**15) - 1, "f: -32769 does not fit 2 bytes"),
-        ("int32", True, 2**31, "does not fit 4 bytes"),
-        ("int64", True, 2**63, "does not fit 8 bytes"),
-        ("varint", True, -1, "f: -1 is not within 0 to 2147483647"),
-        ("varint", True, 2**31, "f: 2147483648 is not within"),
-        ("string", False, "\xe9" * 16384, "f: string of 32768 bytes, at most 32767 fit"),
-        ("string", True, "x" * 32768, "f: string of 32768 bytes"),
-        ("tagged", False, {1: 5}, "f: this version of the message has none"),
-        ("array", False, [2**15], "e: 32768 does not fit"),
+        ("int8", False, 128),
+        ("int16", False, -(2**15) - 1),
+        ("int32", True, 2**31),
+        ("int64", True, 2**63),
+        ("varint", True, -1),
+        ("varint", True, 2**31),
+        ("string", False, "\xe9" * 16384),
+        ("string", True, "x" * 32768),
+        ("tagged", False, {1: 5}),
+        ("array", False, [2**15]),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused(kind, flexible, value, message):
-    with pytest.raises(FieldValueError, match=message) as refused:
+def test_a_value_that_does_not_fit_is_refused(kind, flexible, value):
+    with pytest.raises(FieldValueError) as refused:
         PUTS[kind](ProtocolWriter(is_flexible=flexible), value)
+    assert refused.value.field == ("e" if kind == "array" else "f")
     assert isinstance(refused.value, ValueError)
 
 
 @pytest.mark.parametrize("text", ["", "x", "A" * 21, "A" * 23, "A" * 21 + "+", "\xe9" * 22])
 def test_a_text_that_is_no_id_is_refused(text):
-    with pytest.raises(FieldValueError, match="not 16 bytes"):
+    with pytest.raises(FieldValueError) as refused:
         pack_uuid("topic id", text)
+    assert refused.value.field == "topic id"
 
 
 def test_an_id_is_packed_and_taken_again():
@@ -222,5 +225,5 @@ def test_an_id_is_packed_and_taken_again():
 
 @pytest.mark.parametrize("version", [-1, 5, 32767])
 def test_a_version_that_is_not_known_is_named(version):
-    with pytest.raises(UnsupportedFormatError, match=f"value has version {version}, not one of 0"):
+    with pytest.raises(UnsupportedFormatError):
         protocol.check_version("value", version, 4)

@@ -10,15 +10,15 @@ from models import format_document, record_reader
 from models.record_strategies import bounded
 
 from kafkastore.errors import CorruptionError, KafkaStoreError
-from kafkastore.formats import raft_snapshot
-from kafkastore.formats.control_records import ControlRecordType, first_control_record
-from kafkastore.formats.file_names import BOOTSTRAP_CHECKPOINT, parse_segment_file
-from kafkastore.formats.raft_snapshot import (
+from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.state import raft_snapshot
+from kafkastore.formats.state.file_names import BOOTSTRAP_CHECKPOINT, parse_segment_file
+from kafkastore.formats.state.raft_snapshot import (
     SnapshotHeader,
     parse_snapshot_footer,
     parse_snapshot_header,
 )
-from kafkastore.formats.record_batch import RecordBatch
 
 HEADER = bytes.fromhex("0000 000001a1f849b0f6 00")
 FOOTER = bytes.fromhex("0000 00")
@@ -81,7 +81,7 @@ def test_unknown_tags_are_stepped_over():
 )
 def test_a_value_cut_anywhere_is_refused_with_its_place(parse, data):
     for size in range(len(data)):
-        with pytest.raises(CorruptionError, match="the bytes end in") as refused:
+        with pytest.raises(CorruptionError) as refused:
             parse(data[:size])
         assert refused.value.position <= size
 

@@ -29,8 +29,8 @@ from kafkastore import (
     TimestampType,
     UnsupportedFormatError,
 )
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.record_batch import first_record_from
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.record_batch import first_record_from
 
 WHOLE = Batch((Row(7, 2000, b"key", b"value", (("name", b"x"), ("", None))), Row(9, 1999)))
 
@@ -187,14 +187,15 @@ def test_an_unknown_codec_is_not_supported(codec):
     assert caught.value.position == 9
     batch = RecordBatch(batch_of(RIGHT, count=1, attributes=codec), position=9)
     assert f"codec={codec}" in repr(batch)
-    with pytest.raises(UnsupportedFormatError, match=f"codec {codec}"):
+    with pytest.raises(UnsupportedFormatError) as caught:
         batch.codec  # noqa: B018
+    assert caught.value.position == 9
 
 
 @pytest.mark.parametrize("magic", [3, 100, -1, -128])
 def test_an_unknown_magic_is_not_supported(magic):
     data = WHOLE.data[:16] + struct.pack(">b", magic) + WHOLE.data[17:]
-    with pytest.raises(UnsupportedFormatError, match=f"magic {magic}"):
+    with pytest.raises(UnsupportedFormatError):
         RecordBatch(data)
 
 

@@ -21,10 +21,12 @@ from models.record_format import (
     with_right_crc,
 )
 from models.record_strategies import TIMESTAMPS, batches, bounded, in_a_row
+from models.refused import refused
 
 from kafkastore import CorruptBatchError, KafkaStoreError, RecordBatch, UnsupportedFormatError
-from kafkastore.formats import batch_header
-from kafkastore.formats.record_columns import (
+from kafkastore.errors import ChecksumError, DecompressedSizeError
+from kafkastore.formats.records import batch_header
+from kafkastore.formats.records.record_columns import (
     HEADERS_COLUMN,
     KAFKA_COLUMNS,
     OTHER_COLUMNS,
@@ -304,7 +306,7 @@ def test_what_was_moved_is_garbage_and_no_danger():
         except CorruptBatchError as error:
             assert error.position in headers["position"]
     assert len(table(columns)) >= 200
-    with pytest.raises(ValueError, match="no room of -1 bytes"):
+    with refused("size"):
         columns.room(-1)
 
 
@@ -390,7 +392,7 @@ def test_a_broken_batch_is_told_and_those_before_it_are_kept(broken):
 def test_a_wrong_checksum_is_told_and_batches_before_it_are_kept():
     data = RIGHT.data + RIGHT.with_offset(2).data[:-1] + b"\x09"
     columns = RecordColumns(ALL_COLUMNS)
-    with pytest.raises(CorruptBatchError, match="checksum"):
+    with pytest.raises(ChecksumError):
         columns.append(data, scanned(data, verify_crc=True))
     assert table(columns) == rows_of([RIGHT])
 
@@ -404,7 +406,7 @@ def test_a_batch_that_nobody_asked_for_is_not_decoded():
 
 @pytest.mark.parametrize("first", [-1, -(10**9)])
 def test_a_header_before_the_first_is_refused(first):
-    with pytest.raises(ValueError, match=f"there is no header {first}"):
+    with refused("first"):
         RecordColumns(ALL_COLUMNS).append(RIGHT.data, scanned(RIGHT.data), first)
 
 
@@ -414,14 +416,14 @@ def test_a_header_of_a_size_that_no_batch_has_is_refused(magic, size):
     data = Batch((Row(0, 1, None, b"x" * 100),), magic=magic, codec=GZIP).data
     headers = scanned(data)
     headers["size"] = size
-    with pytest.raises(CorruptBatchError, match="were not given"):
+    with pytest.raises(CorruptBatchError):
         RecordColumns(ALL_COLUMNS).append(data, headers)
 
 
 def test_headers_that_are_further_apart_than_64_bits_hold_are_refused():
     headers = scanned(RIGHT.data * 2)
     headers["position"] = [2**63 - 1, -(2**62)]
-    with pytest.raises(CorruptBatchError, match="were not given"):
+    with pytest.raises(CorruptBatchError):
         RecordColumns(ALL_COLUMNS).append(RIGHT.data * 2, headers)
 
 
@@ -450,7 +452,7 @@ def test_records_that_nobody_asked_for_take_no_room(codec, binary_view):
 
 
 def test_a_column_that_there_is_not_is_refused():
-    with pytest.raises(ValueError, match="no column 'values'"):
+    with refused("columns"):
         RecordColumns(["value", "values"])
 
 
@@ -482,7 +484,7 @@ def test_an_unknown_codec_is_not_supported():
 def test_a_bomb_is_refused():
     rows = tuple(Row(offset, 1, None, bytes(10_000)) for offset in range(100))
     data = Batch(rows, codec=GZIP).data
-    with pytest.raises(CorruptBatchError, match="more than 10000 bytes"):
+    with pytest.raises(DecompressedSizeError):
         RecordColumns(ALL_COLUMNS, max_decompressed_bytes=10_000).append(data, scanned(data))
 
 
@@ -529,10 +531,10 @@ def test_bits_of_nulls_are_right_across_bytes():
 def test_headers_of_other_bytes_are_refused():
     data = RIGHT.data + RIGHT.with_offset(2).data
     headers = scanned(data)
-    with pytest.raises(CorruptBatchError, match="were not given"):
+    with pytest.raises(CorruptBatchError):
         RecordColumns(ALL_COLUMNS).append(data[:-1], headers)
     headers["position"][1] = -(2**62)
-    with pytest.raises(CorruptBatchError, match="were not given"):
+    with pytest.raises(CorruptBatchError):
         RecordColumns(ALL_COLUMNS).append(data, headers)
 
 

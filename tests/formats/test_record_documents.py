@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 from models.format_document import DOCUMENTS, run_examples
 
-from kafkastore.formats import batch_header
+from kafkastore.formats.records import batch_header
 
 CONSTANTS = {
     ("record_batch", 0): batch_header.RECORD_BATCH_FIELDS,

@@ -43,14 +43,15 @@ from kafkastore import (
     RecordBatch,
     UnsupportedFormatError,
 )
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.decompression import decompress
-from kafkastore.formats.indexes import offset_index, time_index
-from kafkastore.formats.record_builder import build_batch, build_end_transaction_marker
+from kafkastore.errors import DecompressionError
+from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.decompression import decompress
+from kafkastore.formats.records.record_builder import build_batch, build_end_transaction_marker
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 
 def build(version, batches):
@@ -372,7 +373,7 @@ ODD_BATCHES = {
     ),
     "bytes in a batch of no records": (
         measured(emptied(3, 9, 5).data + b"left over"),
-        "bytes are left over behind the last record",
+        "bytes follow the last record",
     ),
     "a number of more bits than its field, of which Kafka drops the highest": (
         measured(Batch((Row(0, 5),)).data[:61] + b"\x14\0\0" + TOO_LARGE_A_VARINT + b"\x01\x01\0"),
@@ -399,8 +400,9 @@ def test_odd_batches_that_kafka_reads_are_read_or_known_to_be_refused(require_br
         if reason is None:
             assert shown([RecordBatch(data)], version) == theirs
             continue
-        with pytest.raises(CorruptBatchError, match=reason):
+        with pytest.raises(CorruptBatchError) as refused:
             RecordBatch(data).records()
+        assert kind_of(refused.value) == reason
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -416,7 +418,7 @@ def test_harm_that_the_checksum_does_not_show_is_read_as_kafka_reads_it(require_
         except KafkaStoreError as error:
             outcomes["refused by us"] += 1
             if not theirs.startswith("refused"):
-                stricter.add(re.split("[,(]", error.reason)[0].strip())
+                stricter.add(kind_of(error))
             continue
         outcomes["read by us"] += 1
         if theirs != "refused OutOfMemoryError":  # Kafka makes room for a length before it reads
@@ -434,8 +436,13 @@ def test_a_zstd_frame_without_its_end_is_refused(require_broker):
     data[65] |= 4  # the frame says that a checksum follows
     data = measured(bytes(data))
     assert ask("4.1.1", [("read", hexed(data), True)]) == ["refused KafkaException"]
-    with pytest.raises(CorruptBatchError, match="end too early"):
+    with pytest.raises(DecompressionError):
         RecordBatch(data).records()
+
+
+def kind_of(error):
+    """The reason of an error, without its numbers."""
+    return re.split("[,(]", error.reason)[0].strip()
 
 
 def is_in_disorder(rebuilt):

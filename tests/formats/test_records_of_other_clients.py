@@ -15,8 +15,8 @@ from models.record_format import CODECS_OF, LZ4, NONE, Batch, Row, with_right_cr
 from models.record_strategies import BYTES, HEADERS, bounded
 
 from kafkastore import RecordBatch
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.record_builder import build_batch, build_end_transaction_marker
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.record_builder import build_batch, build_end_transaction_marker
 
 with warnings.catch_warnings():
     # It reads its own package's files in a way that Python 3.11 calls outdated.

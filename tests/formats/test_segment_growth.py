@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from models.segment_growth_model import SegmentModel, Set
 
 from kafkastore import IndexFullError, OffsetOverflowError, Record, TimestampType
-from kafkastore.formats.append_sets import keep_offsets
-from kafkastore.formats.index_builder import IndexBuilder
-from kafkastore.formats.record_builder import build_batch
-from kafkastore.formats.segment_growth import SegmentGrowth
+from kafkastore.formats.indexes.index_builder import IndexBuilder
+from kafkastore.formats.indexes.segment_growth import SegmentGrowth
+from kafkastore.formats.records.append_sets import keep_offsets
+from kafkastore.formats.records.record_builder import build_batch
 
 
 def batch(offset, timestamp, size):

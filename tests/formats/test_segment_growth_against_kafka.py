@@ -6,12 +6,12 @@ import pytest
 from models import kafka_classes
 
 from kafkastore import Record, TimestampType
-from kafkastore.formats.append_sets import keep_offsets
-from kafkastore.formats.record_builder import build_batch
-from kafkastore.formats.segment_growth import SegmentGrowth
+from kafkastore.formats.indexes.segment_growth import SegmentGrowth
+from kafkastore.formats.records.append_sets import keep_offsets
+from kafkastore.formats.records.record_builder import build_batch
 from kafkastore.versions import rules_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
 ASKED_MS = 1_000_000  # how long a segment has waited for a record of this time

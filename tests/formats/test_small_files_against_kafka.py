@@ -8,10 +8,10 @@ import pytest
 from models import kafka_classes
 
 from kafkastore.errors import CorruptCheckpointError
-from kafkastore.formats import checkpoints
-from kafkastore.formats.file_names import InvalidNameError, parse_partition_directory
+from kafkastore.formats.state import checkpoints
+from kafkastore.formats.state.file_names import InvalidNameError, parse_partition_directory
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 UUID = "c5becab687174d2c923f6b14d4a77d11"
 NAME_PARTS = [

@@ -1,18 +1,16 @@
 import pytest
 from models.stub import differences
 
-from kafkastore.formats import (
+from kafkastore.formats.indexes import index_builder, index_format, segment_growth
+from kafkastore.formats.primitives import crc
+from kafkastore.formats.records import (
     append_sets,
     batch_builder,
     batch_header,
     batch_sequence,
-    crc,
-    index_builder,
-    indexes,
     record_batch,
     record_columns,
     record_rows,
-    segment_growth,
 )
 
 #: Imported for the default of a parameter; its home is `compression`.
@@ -28,7 +26,7 @@ IMPORTED = "constant MAX_DECOMPRESSED_BYTES is not in the stub"
         batch_sequence,
         crc,
         index_builder,
-        indexes,
+        index_format,
         record_batch,
         record_columns,
         record_rows,

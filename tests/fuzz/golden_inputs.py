@@ -14,9 +14,9 @@ from fuzz.parsers import PARSERS
 from fuzz.reading import each_batch, scanned
 from models.golden_batches import smallest_batches
 
-from kafkastore.formats import list_offsets, list_offsets_header
-from kafkastore.formats.indexes import offset_index, time_index
-from kafkastore.formats.record_batch import RecordBatch
+from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.requests import list_offsets, list_offsets_header
 from kafkastore.samples.unpacking import unpack_archive
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -31,29 +31,29 @@ from fuzz.reading import (
 from fuzz.search_parser import read_timestamp_search
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats import (
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.indexes.index_builder import IndexBuilder
+from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.primitives.crc import crc32c
+from kafkastore.formats.records import (
     append_sets,
     batch_header,
-    checkpoints,
     control_records,
     decompression,
-    file_names,
-    group_metadata,
-    list_offsets,
-    list_offsets_header,
-    producer_snapshot,
-    producer_state,
-    raft_snapshot,
     record_batch,
     record_builder,
     record_columns,
-    transaction_index,
-    transaction_state,
+)
+from kafkastore.formats.requests import list_offsets, list_offsets_header
+from kafkastore.formats.state import (
+    checkpoints,
+    file_names,
+    producer_snapshot,
+    producer_state,
+    raft_snapshot,
     transactions,
 )
-from kafkastore.formats.crc import crc32c
-from kafkastore.formats.index_builder import IndexBuilder
-from kafkastore.formats.indexes import offset_index, time_index
+from kafkastore.formats.topics import group_metadata, transaction_state
 
 RECORD_BATCH_PROPERTIES = [
     name

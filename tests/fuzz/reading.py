@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 
 from kafkastore.errors import CorruptionError, KafkaStoreError
-from kafkastore.formats import batch_header
+from kafkastore.formats.records import batch_header
 
 MOST_HEADERS = 64
 MAX_DECOMPRESSED_BYTES = 1024 * 1024

@@ -10,9 +10,9 @@ import numpy as np
 from fuzz.reading import MAX_DECOMPRESSED_BYTES, or_error, raise_first, scanned
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.entries import TIMESTAMP_AND_OFFSET
-from kafkastore.formats.index_builder import IndexBuilder
-from kafkastore.formats.indexes import time_index
+from kafkastore.formats.indexes.entries import TIMESTAMP_AND_OFFSET
+from kafkastore.formats.indexes.index_builder import IndexBuilder
+from kafkastore.formats.indexes.index_format import time_index
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.timestamp_search import SegmentSearch
 

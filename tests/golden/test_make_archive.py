@@ -67,7 +67,7 @@ def test_archive_refuses_answers_of_several_seeds(tmp_path):
     write_case(tmp_path, "2.4.0", seed="one")
     other = write_case(tmp_path / "more", "2.4.0", seed="two")
     other.rename(tmp_path / "2.4.0" / "crash-torn")
-    with pytest.raises(ValueError, match=r"\['one', 'two'\]"):
+    with pytest.raises(ValueError, match=r"'one'.*'two'"):
         archive.write_archives(tmp_path, tmp_path / "out", ["2.4.0"])
 
 

@@ -4,7 +4,7 @@ import json
 import pytest
 from golden.make.command_line import main
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 
 def rows(answers, partition):

@@ -4,7 +4,7 @@ from shutil import copytree
 
 import pyarrow as pa
 import pytest
-from kip_33.stores import T0, commit, record, written
+from use_cases.stores import T0, commit, record, written
 
 import kafkastore
 from kafkastore.jobs.compare import AnswersJob, AskedPartition, CompareJob
@@ -14,7 +14,9 @@ from kafkastore.jobs.inventory import InventoryJob
 from kafkastore.jobs.job import Job, PartitionJob
 from kafkastore.jobs.lag import LagJob
 from kafkastore.jobs.latency import LatencyJob
-from kafkastore.jobs.places import places_of
+from kafkastore.jobs.listing import ListJob, list_logs
+from kafkastore.jobs.offsets import OffsetsJob
+from kafkastore.jobs.partition_paths import list_partition_paths
 from kafkastore.jobs.predict import PredictJob
 from kafkastore.jobs.retention import RetentionJob
 from kafkastore.jobs.runner import Failed, in_threads, run_here
@@ -26,7 +28,8 @@ NOW = T0 + 1000
 #: A job, and its items in a store.
 JOBS = {
     AnswersJob: lambda store: (
-        AnswersJob(NOW), [AskedPartition(place, (T0,)) for place in places_of("s", store)],
+        AnswersJob(NOW),
+        [AskedPartition(path, (T0,)) for path in list_partition_paths("s", store)],
     ),
     CompareJob: lambda store: (CompareJob(now=NOW), CompareJob.items(store)),
     FailoverJob: lambda store: (
@@ -35,6 +38,11 @@ JOBS = {
     InventoryJob: lambda store: (InventoryJob(), InventoryJob.items(store)),
     LagJob: lambda store: (LagJob(), position_items(committed_positions(store), store)),
     LatencyJob: lambda store: (LatencyJob(), LatencyJob.items(store, store.partitions)),
+    ListJob: lambda store: (ListJob(segments=True), ListJob.items(store)),
+    OffsetsJob: lambda store: (
+        OffsetsJob((T0, -1), ("legacy", "kip-33", "2.4", "correct"), now=NOW, explains=True),
+        OffsetsJob.items(store),
+    ),
     PredictJob: lambda store: (PredictJob(), PredictJob().items(store)),
     RetentionJob: lambda store: (RetentionJob(now=NOW), RetentionJob.items(store)),
     SizingJob: lambda store: (SizingJob(), SizingJob.items(store)),
@@ -55,6 +63,19 @@ def root(tmp_path_factory):
     log = next((root / "orders-1").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-3] + b"\0\0\0")
     return root
+
+
+def test_a_list_leaves_out_what_a_corrupt_log_hides(root, tmp_path):
+    copy = copytree(root, tmp_path / "logs")
+    log = next((copy / "orders-1").glob("*.log"))
+    log.write_bytes(b"\xff" * log.stat().st_size)
+    good, bad = list_logs(copy, partitions=["orders-0", "orders-1"])
+    assert (good.rows[0]["log_end_offset"], good.error) == (4, None)
+    assert bad.rows[0]["log_end_offset"] is None
+    assert (bad.error.path, bad.error.position) == (log, 0)
+    (quick,) = list_logs(copy, partitions=["orders-1"], quick=True)
+    assert quick.error is None
+    assert "log_end_offset" not in quick.rows[0]
 
 
 def test_every_job_is_tried_here():

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
+from kafkastore.jobs import partition_paths
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import MOST_SAMPLES, MOST_TIMES, InventoryJob, _Reading
-from kafkastore.jobs.places import places_of
+from kafkastore.jobs.partition_paths import (
+    find_copies,
+    list_partition_paths,
+    open_copies,
+    open_partition,
+)
 from kafkastore.jobs.verify import PartitionToCheck, VerifyJob
 from kafkastore.store.sample_times import sample_times
 
@@ -23,14 +29,14 @@ NOW = 2_000_000_000_000
 @pytest.fixture
 def places(golden):
     """The partitions of a directory of 0.10.0.1."""
-    return places_of("s", kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs))
+    return list_partition_paths("s", kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs))
 
 
 @bounded(60)
 @given(log=logs())
 def test_a_survey_counts_what_records_gives(tmp_path_factory, log):
     store = kafkastore.open(log.write(tmp_path_factory.mktemp("log") / "logs"))
-    (place,) = places_of("s", store)
+    (place,) = list_partition_paths("s", store)
     row = InventoryJob().run((place,))
     (opened,) = store
     records = list(opened.records())
@@ -80,7 +86,8 @@ def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_co
     copy = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     segment = sorted((copy / "up-0").glob("*.log"))[1]
     segment.write_bytes(segment.read_bytes()[:-10] + bytes(10))
-    place = next(p for p in places_of("s", kafkastore.open(copy)) if str(p.path).endswith("up-0"))
+    paths = list_partition_paths("s", kafkastore.open(copy))
+    place = next(path for path in paths if path.path.endswith("up-0"))
     row = InventoryJob().run((place,))
     assert "CRC" in row.error or "checksum" in row.error
     assert str(segment) in row.error
@@ -95,7 +102,7 @@ def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_co
 
 def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy):
     copy = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
-    (place, *_) = places_of("s", kafkastore.open(copy))
+    (place, *_) = list_partition_paths("s", kafkastore.open(copy))
     for path in (copy / "up-0").iterdir():
         path.unlink()
     (copy / "up-0").rmdir()
@@ -114,10 +121,21 @@ def test_rows_travel_between_processes_and_become_json(places):
         json.dumps([segment._asdict() for segment in row.segments])
 
 
-def test_checkpoints_bound_a_partition_and_are_read_again_when_they_change(golden, writable_copy):
+def test_a_job_uses_the_logs_of_the_store_in_its_process(golden, monkeypatch):
+    store = kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs)
+    opened, *others = store
+    monkeypatch.setattr(partition_paths, "_state_of", None)  # only other processes need it
+    assert open_copies(find_copies(store, opened.topic_partition)) is opened
+    (copy,) = find_copies(kafkastore.open(opened.path.parent), others[0].topic_partition)
+    assert open_partition(copy).log_dir is copy.listed_by.log_dirs[0]
+
+
+def test_checkpoints_bound_a_partition_and_other_processes_read_them_again_when_they_change(
+    golden, writable_copy
+):
     copy = writable_copy(golden("2.4.0", "delete-records", "answers").logs)
     store = kafkastore.open(copy)
-    (place, *_) = places_of("s", store)
+    (place, *_) = pickle.loads(pickle.dumps(list_partition_paths("s", store)))
     assert InventoryJob().run((place,)).log_start_offset == store["deleted", 0].log_start_offset > 0
     last = store["deleted", 0].log_end_offset - 1
     (copy / "log-start-offset-checkpoint").write_text(f"0\n1\ndeleted 0 {last}\n")
@@ -137,7 +155,7 @@ def test_a_survey_chooses_the_times_that_a_comparison_chooses(places):
 
 def test_what_can_not_be_read_is_not_to_be_asked(places, writable_copy):
     copy = writable_copy(Path(places[0].root))
-    (place, *_) = places_of("s", kafkastore.open(copy))
+    (place, *_) = list_partition_paths("s", kafkastore.open(copy))
     log = min(Path(place.path).glob("*.log"))
     data = bytearray(log.read_bytes())
     data[-1] ^= 1
@@ -159,7 +177,7 @@ def test_answers_are_those_of_the_lookups(places):
         (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, asked, 1, NOW) or [None]
         assert row.legacy == legacy
         for found, rules in (
-            (row.kip_33, "kip-33"), (row.broker, "2.4"), (row.correct, "correct"),
+            (row.kip_33, "kip-33"), (row.broker, "4.2"), (row.correct, "correct"),
         ):
             answer = log.offset_for_timestamp(asked, rules)
             assert found == (None if answer is None else answer.offset)

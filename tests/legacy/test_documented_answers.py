@@ -9,8 +9,6 @@ from kafkastore.legacy import mtimes
 
 from kafkastore import samples, time_axes
 
-pytestmark = pytest.mark.timeout(300)  # many processes
-
 offsets_before = import_module("kafkastore.legacy.offsets_before")
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "legacy.md"

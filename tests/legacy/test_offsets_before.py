@@ -23,10 +23,11 @@ from models.legacy_offsets import LegacyLog, fetch_offsets
 from models.live_partition import LivePartition
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
+from models.refused import refused
 from models.seed import examples
 
 import kafkastore
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.lookup.rules import UnknownRulesError
 
 NOW = 10_000
@@ -393,7 +394,7 @@ def test_now_is_the_clock_when_it_is_not_given(golden):
 def test_a_negative_number_of_offsets_is_refused(golden):
     store = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)
     for partition in ("mono-0", "nowhere-0"):
-        with pytest.raises(ValueError, match=r"max_num_offsets .*must be at least 0, got -1"):
+        with refused(f"asked[{partition!r}][1]"):
             get_offsets_before(store, {partition: (-1, -1)}, NOW, "2.0")
 
 

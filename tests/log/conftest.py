@@ -4,7 +4,7 @@ import pytest
 from models.written_log import UnsyncedFileSystem
 
 import kafkastore
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 from .written_logs import Clock
 

@@ -5,7 +5,7 @@ from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
 from models.recovered_directory import files_after, files_of
 
-from kafkastore.log.recovery import recover_log
+from kafkastore.recovery.log_recovery import recover_log
 
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
 SIZE = len(THIRTY[0].data)

@@ -9,7 +9,7 @@ from models import record_reader
 from models.loaded_log import position_of
 
 import kafkastore
-from kafkastore.formats.leader_epochs import LeaderEpochs
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
 
 # What was harmed after the broker had answered: the log ends earlier.
 HARMED = ("crash-torn", "crash-bad-crc")

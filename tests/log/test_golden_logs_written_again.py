@@ -5,8 +5,8 @@ from models.written_log import UnsyncedFileSystem
 
 import kafkastore
 from kafkastore import TimestampType
-from kafkastore.formats import producer_snapshot
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 from .written_logs import Clock
 
@@ -41,7 +41,7 @@ def write_again(writer, clock, log):
 
 
 def without_append_time(data):
-    from kafkastore.formats.crc import crc32c
+    from kafkastore.formats.primitives.crc import crc32c
 
     data[22] &= ~8
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")

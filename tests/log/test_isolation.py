@@ -6,9 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
+from models.refused import refused
 
 import kafkastore
 from kafkastore import CorruptBatchError, CorruptIndexError
+from kafkastore.errors import ChecksumError
 
 TRANSACTIONS = pytest.mark.golden_cases(names=["transactions"], answers="answers")
 
@@ -130,8 +132,9 @@ def test_a_torn_transaction_index_is_an_error_and_not_believed(golden_case, tmp_
         for path in directory.glob("*.txnindex"):
             if path.stat().st_size:
                 torn += 1
-                with pytest.raises(CorruptIndexError, match="txnindex"):
+                with pytest.raises(CorruptIndexError) as caught:
                     committed_offsets(alone, start_offset=int(path.stem))
+                assert caught.value.path == path
         # From a segment that has no index on the log itself tells.
         with contextlib.suppress(CorruptIndexError):
             assert committed_offsets(alone) == answer["committed_offsets"]
@@ -155,9 +158,9 @@ def test_a_batch_of_a_wrong_checksum_decides_nothing(golden, tmp_path):
         data[batch.position + (batch.size - 8 if batch.is_control else 46)] ^= 1
         path.write_bytes(data)
         harmed = kafkastore.open(directory)["txn-0"]
-        with pytest.raises(CorruptBatchError, match="checksum"):
+        with pytest.raises(ChecksumError):
             list(harmed.records(isolation="read_committed"))
-        with pytest.raises(CorruptBatchError, match="checksum"):
+        with pytest.raises(ChecksumError):
             harmed.to_arrow(isolation="read_committed").read_all()
 
 
@@ -171,7 +174,7 @@ def test_the_last_stable_offset_is_behind_the_last_committed_record(golden_case)
 def test_an_isolation_that_there_is_not_is_refused(golden):
     store = kafkastore.open(golden("2.4.0", "transactions", "answers").logs)
     log = next(iter(store.partitions.values()))
-    with pytest.raises(ValueError, match="'read_uncommitted' or 'read_committed', not 'serial'"):
+    with refused("isolation"):
         log.to_arrow(isolation="serial")
-    with pytest.raises(ValueError, match="not 'serial'"):
+    with refused("isolation"):
         next(log.records(isolation="serial"))

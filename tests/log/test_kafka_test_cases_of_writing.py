@@ -11,8 +11,8 @@ from models.kafka_test_cases import names_of_tests
 
 import kafkastore
 from kafkastore import LogSegment, Record, TimestampType
-from kafkastore.formats.append_sets import keep_offsets
-from kafkastore.formats.record_builder import build_batch
+from kafkastore.formats.records.append_sets import keep_offsets
+from kafkastore.formats.records.record_builder import build_batch
 from kafkastore.fs import FileSystem
 from kafkastore.segment.segment_writer import SegmentLimits, SegmentWriter
 

@@ -18,8 +18,6 @@ from kafkastore.errors import SegmentGoneError
 from kafkastore.log import range_scan
 from kafkastore.segment import log_file
 
-pytestmark = pytest.mark.timeout(300)  # many processes
-
 
 def batches_of(count, word, *, per_batch=3, codec=0, first_offset=0):
     """Batches whose values tell offset and writer."""
@@ -324,7 +322,7 @@ def test_readers_beside_a_broker_that_alters_everything_get_true_records(tmp_pat
 LOG_WRITER = """
 import random, sys, time
 from types import SimpleNamespace
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 source = random.Random(int(sys.argv[2]))
 with LogDirWriter(sys.argv[1]) as log_dir:

@@ -12,9 +12,12 @@ from models.loaded_log import BASES, STATES, TYPES, UUID, bounds, listing, trans
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import bounded
+from models.refused import refused
 
 import kafkastore
-from kafkastore import CorruptCheckpointError, KafkaStoreError, samples
+from kafkastore import CorruptCheckpointError, samples
+from kafkastore.errors import DuplicatePartitionError
+from kafkastore.log.log_dir import SkippedKind
 from kafkastore.log.partition_files import PartitionFiles
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -267,7 +270,7 @@ def test_a_damaged_high_watermark_is_an_error_only_where_it_is_asked_for(logs):
     (logs / HIGH_WATERMARKS).write_bytes(b"0\n2\nt 0 5\n")
     log = kafkastore.open(logs)["t-0"]
     assert log.explain_bounds().high_watermark.offset == 9
-    with pytest.raises(CorruptCheckpointError, match="1 entries, 2 expected") as caught:
+    with pytest.raises(CorruptCheckpointError) as caught:
         log.explain_bounds("checkpoint")
     assert caught.value.path == logs / HIGH_WATERMARKS
     assert [each.path.name for each in log.log_dir.damaged_checkpoints] == [HIGH_WATERMARKS]
@@ -275,7 +278,7 @@ def test_a_damaged_high_watermark_is_an_error_only_where_it_is_asked_for(logs):
 
 @pytest.mark.parametrize("choice", ["", "log_end", None, 3.5, True])
 def test_another_high_watermark_is_refused(logs, choice):
-    with pytest.raises(ValueError, match="high_watermark is 'log-end', 'checkpoint' or a number"):
+    with refused("high_watermark"):
         kafkastore.open(logs)["t-0"].explain_bounds(choice)
 
 
@@ -292,7 +295,8 @@ def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
     path = logs / "t-0" / name(6, ".log")
     sound = path.read_bytes()
     for tail, word in ((b"", "00000000000000000006.log"), (bytes(500), "06.log"),
-                       (sound[:70], "06.log"), (b"\xff" * 200, "can't be read: record batch has")):
+                       (sound[:70], "06.log"),
+                       (b"\xff" * 200, "can't be read: impossible batch length")):
         path.write_bytes(sound + tail)
         told = kafkastore.open(logs)["t-0"].explain_bounds().log_end_offset
         assert told.offset == 9
@@ -354,7 +358,7 @@ def test_future_directories_are_listed_and_can_be_read(logs, tmp_path):
     assert offsets_of((logs, other)) == list(range(9))
     (skipped,) = store.log_dirs[0].skipped
     assert skipped.path == future
-    assert "was being moved here" in skipped.reason
+    assert skipped.kind is SkippedKind.FUTURE
     assert offsets_of(future) == list(range(6))
 
 
@@ -363,9 +367,9 @@ def test_a_partition_in_several_places_is_listed_as_such(logs, tmp_path):
     store = kafkastore.open((logs, second, third))
     paths = tuple(root / "t-0" for root in (logs, second, third))
     assert dict(store.partitions.duplicates) == {("t", 0): paths}
-    with pytest.raises(KafkaStoreError, match="t-0 is in 3 places") as caught:
+    with pytest.raises(DuplicatePartitionError) as caught:
         store["t-0"]
-    assert all(str(path) in str(caught.value) for path in paths)
+    assert caught.value.places == {("t", 0): list(paths)}
     assert dict(kafkastore.open(logs).partitions.duplicates) == {}
 
 
@@ -375,17 +379,15 @@ def test_two_names_of_one_partition_in_a_directory_are_told(logs):
     assert offsets_of(logs) == list(range(9))
     (skipped,) = store.log_dirs[0].skipped
     assert skipped.path == logs / "t-00"
-    assert "no broker starts so" in skipped.reason
+    assert skipped.kind is SkippedKind.DUPLICATE
 
 
-@pytest.mark.parametrize(
-    ("suffix", "word"),
-    [("delete", "deletes it"), ("stray", "not assigned"), ("future", "moved here")],
-)
-def test_directories_with_a_suffix_say_what_becomes_of_them(logs, suffix, word):
+@pytest.mark.parametrize("kind", [SkippedKind.DELETED, SkippedKind.STRAY, SkippedKind.FUTURE])
+def test_directories_with_a_suffix_say_what_becomes_of_them(logs, kind):
+    suffix = {SkippedKind.DELETED: "delete"}.get(kind, kind.name.lower())
     (logs / f"t-1.{UUID}-{suffix}").mkdir()
     (skipped,) = kafkastore.open(logs).log_dirs[0].skipped
-    assert word in skipped.reason
+    assert skipped.kind is kind
 
 
 def test_opening_and_asking_change_nothing_on_disk(logs):

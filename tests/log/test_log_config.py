@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kafkastore.errors import InvalidConfigError
-from kafkastore.log.log_config import LogConfig
+from kafkastore.writing.log_config import LogConfig
 
 
 def test_defaults_are_kafka_s():
@@ -54,35 +54,36 @@ def test_topic_options_about_other_things_are_let_pass():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "option"),
     [
-        ({"segment.size": 1}, "'segment.size' is no option of a Kafka topic"),
-        ({"segment_bytes": 100}, "no option"),
-        ({"segment.bytes": 13}, "segment.bytes is 13; it must be a whole number from 14"),
+        ({"segment.size": 1}, "segment.size"),
+        ({"segment_bytes": 100}, "segment_bytes"),
+        ({"segment.bytes": 13}, "segment.bytes"),
         ({"segment.bytes": 1 << 31}, "segment.bytes"),
-        ({"segment.bytes": "many"}, "segment.bytes is 'many'; it must be a whole number"),
-        ({"segment.bytes": 1.5}, "a whole number"),
-        ({"segment.bytes": True}, "a whole number"),
+        ({"segment.bytes": "many"}, "segment.bytes"),
+        ({"segment.bytes": 1.5}, "segment.bytes"),
+        ({"segment.bytes": True}, "segment.bytes"),
         ({"segment.ms": 0}, "segment.ms"),
         ({"retention.ms": -2}, "retention.ms"),
-        ({"preallocate": "yes"}, "true or false"),
+        ({"preallocate": "yes"}, "preallocate"),
         ({"cleanup.policy": "shrink"}, "cleanup.policy"),
-        ({"cleanup.policy": 5}, "a list"),
-        ({"message.timestamp.type": "Create"}, "one of CreateTime, LogAppendTime"),
-        ({"compression.type": "zip"}, "one of producer"),
-        ({"segment.bytes": "1_000"}, "a whole number"),
-        ({"segment.bytes": None}, "segment.bytes is None; it must be a whole number"),
-        ({"message.timestamp.type": []}, "one of CreateTime, LogAppendTime"),
-        ({5: 1}, "5 is no option of a Kafka topic"),
-        ({"a": 1, None: 2}, "None is no option|'a' is no option"),
-        (5, "options are given by name, like {'segment.bytes': 1048576}, not as 5"),
-        ([("segment.bytes", 1)], "options are given by name"),
-        ("segment.bytes=100", "options are given by name"),
+        ({"cleanup.policy": 5}, "cleanup.policy"),
+        ({"message.timestamp.type": "Create"}, "message.timestamp.type"),
+        ({"compression.type": "zip"}, "compression.type"),
+        ({"segment.bytes": "1_000"}, "segment.bytes"),
+        ({"segment.bytes": None}, "segment.bytes"),
+        ({"message.timestamp.type": []}, "message.timestamp.type"),
+        ({5: 1}, "5"),
+        ({"a": 1, None: 2}, "None"),
+        (5, "options"),
+        ([("segment.bytes", 1)], "options"),
+        ("segment.bytes=100", "options"),
     ],
 )
-def test_what_kafka_does_not_take_is_one_clear_error(options, message):
-    with pytest.raises(InvalidConfigError, match=message):
+def test_what_kafka_does_not_take_is_one_clear_error(options, option):
+    with pytest.raises(InvalidConfigError) as refused:
         LogConfig.of(options)
+    assert refused.value.option == option
 
 
 @pytest.mark.parametrize(
@@ -100,8 +101,9 @@ def test_what_kafka_does_not_take_is_one_clear_error(options, message):
 )
 def test_values_of_a_wrong_type_are_refused_by_the_option_s_name(values):
     (name,) = values
-    with pytest.raises(InvalidConfigError, match=name.replace("_", ".")):
+    with pytest.raises(InvalidConfigError) as refused:
         LogConfig(**values)
+    assert refused.value.option == name.replace("_", ".")
 
 
 def test_integers_of_numpy_are_numbers_like_any():

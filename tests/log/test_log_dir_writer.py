@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from models.refused import refused
 from models.written_log import UnsyncedFileSystem, abandon
 
 import kafkastore
@@ -13,19 +14,18 @@ from kafkastore.errors import (
     ChangeRefusedError,
     CorruptCheckpointError,
     InvalidConfigError,
-    KafkaStoreError,
     LogWouldBeCutError,
     OutOfOrderSequenceError,
     WriterFailedError,
 )
-from kafkastore.formats.checkpoints import (
+from kafkastore.formats.state.checkpoints import (
     parse_meta_properties,
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
-from kafkastore.formats.file_names import InvalidNameError, TopicPartition
-from kafkastore.log.log_dir_writer import CUT_MARK, LogDirWriter
+from kafkastore.formats.state.file_names import InvalidNameError, TopicPartition
 from kafkastore.versions import UnknownVersionError
+from kafkastore.writing.log_dir_writer import CUT_MARK, LogDirWriter
 
 from .written_logs import FIRST_TIMESTAMP, Clock, TransactionalProducer, batch_of, new_records
 
@@ -102,10 +102,10 @@ def test_a_new_directory_says_whose_it_is_and_one_that_does_is_left_alone(root, 
 
 def test_only_one_writer_at_a_time_in_this_process_or_another(root):
     with open_dir(root):
-        with pytest.raises(ChangeRefusedError, match="held by a broker or another writer"):
+        with pytest.raises(ChangeRefusedError):
             open_dir(root)
         script = (
-            "import sys; from kafkastore.log.log_dir_writer import LogDirWriter;"
+            "import sys; from kafkastore.writing.log_dir_writer import LogDirWriter;"
             " LogDirWriter(sys.argv[1])"
         )
         other = subprocess.run(
@@ -118,7 +118,7 @@ def test_only_one_writer_at_a_time_in_this_process_or_another(root):
 def test_a_partition_has_one_writer_and_a_name_that_kafka_allows(root):
     with open_dir(root) as log_dir:
         log_dir.writer("t", 0)
-        with pytest.raises(KafkaStoreError, match="has a writer already"):
+        with pytest.raises(ChangeRefusedError):
             log_dir.writer("t", 0)
         for topic, partition in (("a/b", 0), ("", 0), (".", 0), ("..", 0), ("t", -1), ("ä", 0)):
             with pytest.raises(InvalidNameError):
@@ -132,7 +132,7 @@ def test_a_partition_has_one_writer_and_a_name_that_kafka_allows(root):
 
 @pytest.mark.parametrize("partition", ["0", None, 1.0, 0.5, True, 2**31, 2**63])
 def test_what_is_no_partition_number_makes_no_directory(root, partition):
-    with open_dir(root) as log_dir, pytest.raises(InvalidNameError, match="no number of a part"):
+    with open_dir(root) as log_dir, pytest.raises(InvalidNameError):
         log_dir.writer("t", partition)
     assert not [path for path in root.iterdir() if path.is_dir()]
 
@@ -150,7 +150,7 @@ def test_what_is_no_topic_name_is_said_in_one_line(root, topic):
     + [{"cluster_id": each} for each in ("", "a\nlog.dirs=b", "a b", "ä", 5)],
 )
 def test_ids_that_no_broker_has_are_not_written(root, wrong):
-    with pytest.raises(KafkaStoreError, match="is no id of a"):
+    with refused(*wrong):
         open_dir(root, **wrong)
     assert not (root / "meta.properties").exists()
     open_dir(root).close()  # the lock was given back
@@ -176,7 +176,7 @@ def test_a_version_is_a_text(root, version):
 
 
 def test_a_version_before_2_0_is_refused(root):
-    with pytest.raises(KafkaStoreError, match=r"not 1\.1"):
+    with refused("version"):
         LogDirWriter(root, "1.1")
 
 
@@ -443,7 +443,7 @@ def test_a_partition_says_which_topic_it_is_of_if_the_caller_does(root):
 
 @pytest.mark.parametrize("wrong", ["", "x", "A" * 22, 5, TOPIC_ID + "\n", TOPIC_ID + "=="])
 def test_what_is_no_topic_id_makes_no_partition(root, wrong):
-    with open_dir(root) as log_dir, pytest.raises(KafkaStoreError, match="no topic id"):
+    with open_dir(root) as log_dir, refused("topic_id"):
         log_dir.writer("t", 0, topic_id=wrong)
     assert not (root / "t-0").exists()
 
@@ -451,13 +451,14 @@ def test_what_is_no_topic_id_makes_no_partition(root, wrong):
 def test_a_partition_of_another_topic_of_that_name_is_not_written(root):
     with open_dir(root) as log_dir:
         log_dir.writer("t", 0, topic_id=TOPIC_ID)
-    with open_dir(root) as log_dir, pytest.raises(KafkaStoreError, match=f"with id {TOPIC_ID}"):
+    with open_dir(root) as log_dir, refused("topic_id"):
         log_dir.writer("t", 0, topic_id="3" + TOPIC_ID[1:])
-    with open_dir(root, "2.7") as log_dir, pytest.raises(KafkaStoreError, match="no topic ids"):
+    with open_dir(root, "2.7") as log_dir, refused("topic_id"):
         log_dir.writer("t", 1, topic_id=TOPIC_ID)
     (root / "t-0" / METADATA).write_bytes(b"version: 0")
-    with open_dir(root) as log_dir, pytest.raises(CorruptCheckpointError, match=METADATA):
+    with open_dir(root) as log_dir, pytest.raises(CorruptCheckpointError) as caught:
         log_dir.writer("t", 0, topic_id=TOPIC_ID)
+    assert caught.value.path == root / "t-0" / METADATA
 
 
 @pytest.mark.parametrize("version", ["2.4", "2.7", "2.8", "4.1"])

@@ -6,7 +6,7 @@ import struct
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from models import log_recovery, record_reader
 from models.log_directory import Log, Segment
@@ -16,8 +16,9 @@ from models.recovered_directory import epochs_of, files_after, snapshots_of
 
 import kafkastore
 from kafkastore import CorruptBatchError, CorruptIndexError, OffsetOverflowError
-from kafkastore.formats import producer_snapshot, transaction_index
-from kafkastore.log.recovery import recover_log
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.recovery.log_recovery import recover_log
 
 from .recovered_logs import SIZE, THIRTY, VERSIONS, name, offsets_left, recover
 
@@ -144,7 +145,7 @@ def test_behind_a_segment_that_is_cut_all_go(written, version):
     assert recovered.log_end_offset == 17
     gone = {name(20, suffix) for suffix in (".log", ".index", ".timeindex", ".snapshot")}
     assert recovered.deleted.keys() == gone
-    assert all("which is cut" in recovered.deleted[name(20, s)] for s in (".log", ".index"))
+    assert all("which is truncated" in recovered.deleted[name(20, s)] for s in (".log", ".index"))
     assert recovered.cut == {name(10, ".log"): 7 * SIZE}
     assert "17" in "".join(recovered.written)
 
@@ -253,8 +254,9 @@ def test_odd_bytes_behind_the_transactions_are_not_noticed(written):
 
 def test_transactions_of_an_unknown_version_stop_a_broker(written):
     unknown = {name(10, ".txnindex"): b"\1" + transaction_index.pack([(1, 3, 12, 13)])[1:]}
-    with pytest.raises(CorruptIndexError, match=name(10, ".txnindex")):
+    with pytest.raises(CorruptIndexError) as caught:
         recover(written(three_segments(is_clean=True), unknown))
+    assert caught.value.path.name == name(10, ".txnindex")
 
 
 @pytest.mark.parametrize(("version", "is_recovered"), [("2.2", True), ("2.3", False)])
@@ -391,8 +393,9 @@ def test_a_log_that_can_not_be_read_is_not_cut(written, monkeypatch):
         return real(descriptor, [buffers[0][: 3 * SIZE]], position)
 
     monkeypatch.setattr("kafkastore.segment.log_file.os.preadv", fail_late)
-    with pytest.raises(CorruptBatchError, match="Input/output error"):
+    with pytest.raises(CorruptBatchError) as caught:
         recover_log(log, "4.1")
+    assert isinstance(caught.value.__cause__, OSError)
 
 
 HARMS = ("cut", "flip", "append", "zeros", "no index", "nothing")
@@ -429,7 +432,14 @@ def harmed_logs(draw):
     return logs, without_index
 
 
+#: A first batch below the segment's base offset, before one that is too far above it.
+BELOW_AND_ABOVE = b"".join(
+    Batch((Row(offset, 0, b"k", b""),)).data for offset in (5, 2**32 + 2**31 + 6)
+)
+
+
 @bounded(200)
+@example(({2**32 + 5: BELOW_AND_ABOVE}, set()), "2.0", 0, 0, 0, ())
 @given(
     harmed_logs(),
     st.sampled_from(["2.0", "2.4", "2.8", "3.9", "4.1"]),

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import kafkastore
-from kafkastore.errors import InvalidRecordError
-from kafkastore.formats.compression import Codec
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.errors import InvalidColumnError
+from kafkastore.formats.records.compression import Codec
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 from .written_logs import FIRST_TIMESTAMP, Clock, new_records
 
@@ -64,17 +64,18 @@ def test_columns_may_be_missing_null_or_of_other_types(writer):
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "column"),
     [
-        (pa.table({"key": [b"k"]}), "no column 'value'"),
-        (pa.table({"value": [1.5]}), "'value' is double"),
-        (pa.table({"value": [b"v"], "timestamp": ["now"]}), "'timestamp' is string"),
-        (pa.table({"value": [b"v"], "headers": [5]}), "'headers' is int64"),
+        (pa.table({"key": [b"k"]}), "value"),
+        (pa.table({"value": [1.5]}), "value"),
+        (pa.table({"value": [b"v"], "timestamp": ["now"]}), "timestamp"),
+        (pa.table({"value": [b"v"], "headers": [5]}), "headers"),
     ],
 )
-def test_what_can_t_be_written_is_one_clear_error(writer, table, message):
-    with pytest.raises(InvalidRecordError, match=message):
+def test_what_can_t_be_written_is_one_clear_error(writer, table, column):
+    with pytest.raises(InvalidColumnError) as refused:
         writer.append_columns(table)
+    assert refused.value.column == column
     assert not writer.has_failed
 
 
@@ -82,25 +83,25 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    "column",
     [
-        ({"timestamp": pa.array([2**62], pa.timestamp("s"))}, "more ms than 64 bits hold"),
-        ({"timestamp": pa.array([2**63], pa.uint64())}, "more ms than 64 bits hold"),
-        ({"headers": pa.array([[None]], HEADERS)}, "a null among the headers"),
+        {"timestamp": pa.array([2**62], pa.timestamp("s"))},
+        {"timestamp": pa.array([2**63], pa.uint64())},
+        {"headers": pa.array([[None]], HEADERS)},
     ],
 )
-def test_what_has_no_place_in_a_record_is_refused_and_not_made_something_else(
-    writer, column, told
-):
-    with pytest.raises(InvalidRecordError, match=told):
+def test_what_has_no_place_in_a_record_is_refused_and_not_made_something_else(writer, column):
+    with pytest.raises(InvalidColumnError) as refused:
         writer.append_columns(pa.table({"value": [b"v"]} | column))
+    assert [refused.value.column] == list(column)
     assert writer.log_end_offset == 0
 
 
 def test_two_columns_of_a_name_are_refused(writer):
     table = pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"])], ["value", "value"])
-    with pytest.raises(InvalidRecordError, match="more than one column 'value'"):
+    with pytest.raises(InvalidColumnError) as refused:
         writer.append_columns(table)
+    assert refused.value.column == "value"
 
 
 def test_nulls_below_a_null_list_of_headers_do_not_count(writer):

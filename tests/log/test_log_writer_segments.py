@@ -6,7 +6,7 @@ from kafkastore.errors import (
     OffsetOutOfRangeError,
     OffsetOverflowError,
 )
-from kafkastore.formats.compression import Codec
+from kafkastore.formats.records.compression import Codec
 
 from .written_logs import (
     FIRST_TIMESTAMP,

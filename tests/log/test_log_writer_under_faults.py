@@ -7,11 +7,12 @@ from contextlib import suppress
 import pytest
 from changes import faults
 from changes.faults import Crash
+from models.seed import some
 from models.written_log import UnsyncedFileSystem
 
 import kafkastore
 from kafkastore.errors import WriterFailedError
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 from .written_logs import FIRST_TIMESTAMP, Clock, TransactionalProducer, batch_of, new_records
 
@@ -116,7 +117,7 @@ class Work:
             writer.roll,
             lambda: writer.truncate_to(0),
         ):
-            with pytest.raises(WriterFailedError, match="open it again"):
+            with pytest.raises(WriterFailedError):
                 refused()
         assert {path.name: path.stat().st_size for path in writer.path.iterdir()} == before
 
@@ -144,31 +145,31 @@ def contents(root):
 
 
 @pytest.fixture
-def call_count(tmp_path):
+def calls(tmp_path):
+    """Numbers and names of some of the altering calls."""
     fs = CountingFileSystem()
     Work()(tmp_path / "counted", fs)
-    return len(fs.calls)
+    assert len(fs.calls) > 150
+    return some(list(enumerate(fs.calls)), len(fs.calls) // 3)
 
 
 def test_an_error_at_any_call_is_raised_and_the_next_writer_finds_what_was_flushed(
-    tmp_path, call_count
+    tmp_path, calls
 ):
-    assert call_count > 150
-    raised = 0
-    for at in range(call_count):
+    for at, name in calls:
         root, work = tmp_path / str(at), Work()
         try:
             work(root, FailingFileSystem(at, errno.EIO))
         except (OSError, WriterFailedError):
-            raised += 1
+            pass
+        else:
+            assert name == "close", "only a file that was synced may fail to close"
         check_found(root, work)
-    # Only a file that can't be closed after it was synced does no harm.
-    assert raised > call_count * 0.8
 
 
 @pytest.mark.parametrize("kind", [CrashingFileSystem, TornFileSystem])
-def test_a_crash_at_any_call_loses_nothing_that_was_flushed(tmp_path, call_count, kind):
-    for at in range(call_count):
+def test_a_crash_at_any_call_loses_nothing_that_was_flushed(tmp_path, calls, kind):
+    for at, _ in calls:
         root, work = tmp_path / str(at), Work()
         with suppress(Crash):
             work(root, kind(at))
@@ -176,10 +177,11 @@ def test_a_crash_at_any_call_loses_nothing_that_was_flushed(tmp_path, call_count
 
 
 def test_a_disk_that_fills_up_is_an_error_and_what_was_flushed_stays(tmp_path):
-    for free in range(0, 3000, 130):
+    for free in some(range(0, 3000, 130), 8):
         root, work = tmp_path / str(free), Work()
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError) as caught:  # noqa: PT011
             work(root, FullDisk(free))
+        assert caught.value.errno == errno.ENOSPC
         check_found(root, work)
 
 

@@ -1,4 +1,4 @@
-"""Reading past corrupt bytes: what is skipped is just what `repair --like keep` leaves out."""
+"""Reading past corrupt bytes skips exactly what `repair --on-corrupt skip` removes."""
 
 import shutil
 import tempfile
@@ -14,6 +14,7 @@ from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, Batch, Row
 from models.record_strategies import bounded, logs
+from models.refused import refused
 
 import kafkastore
 from kafkastore import CorruptionError, UnsupportedFormatError
@@ -61,7 +62,7 @@ def repaired(root):
     """The partition as repair keeps it, of a copy."""
     copy = root.parent / "repaired"
     shutil.copytree(root, copy)
-    kafkastore.apply(plan_repair(copy, "keep"))
+    kafkastore.apply(plan_repair(copy, on_corrupt="skip"))
     return kafkastore.open(copy)["t-0"]
 
 
@@ -109,7 +110,7 @@ def test_what_is_skipped_is_all_that_is_no_batch_in_order_and_once(log, source):
     with damaged(log, source) as root:
         found = kafkastore.open(root)["t-0"]
         assume(found.log_start_offset == found.segments[0].base_offset)
-        damages = plan_repair(root, "keep").damages
+        damages = plan_repair(root, on_corrupt="skip").removed
         skipped = []
         list(found.records(on_corrupt="skip", skipped=skipped))
         left_out = {
@@ -314,7 +315,7 @@ def test_without_a_list_what_is_skipped_is_a_warning(broken):
 )
 @pytest.mark.parametrize("choice", ["ignore", "", None])
 def test_another_choice_is_refused(broken, read, choice):
-    with pytest.raises(ValueError, match="on_corrupt"):
+    with refused("on_corrupt"):
         read(broken, choice)
 
 

@@ -13,7 +13,8 @@ from models.record_format import GZIP, ZSTD, Batch, Row, emptied, marker, messag
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore import CorruptBatchError, KafkaStoreError, TopicPartition, UnsupportedFormatError
+from kafkastore import CorruptBatchError, TopicPartition, UnsupportedFormatError
+from kafkastore.errors import DecompressedSizeError, NotALogDirectoryError
 
 
 @pytest.fixture
@@ -219,7 +220,7 @@ def test_a_harmed_offset_does_not_lead_to_another_file(opened):
     harmed = bytearray(numbered(1)[0].data)
     harmed[26] ^= 0x08      # the last offset delta: the batch seems to end with offset 9
     found = opened(Log((Segment(0, numbered(0), tail=bytes(harmed)), Segment(5, numbered(5)))))
-    with pytest.raises(CorruptBatchError, match="offset 9") as caught:
+    with pytest.raises(CorruptBatchError) as caught:
         list(found.records())
     assert caught.value.path == found.segments[0].log_path
 
@@ -236,9 +237,9 @@ def test_decompression_is_bounded(opened):
     large = Batch((Row(0, 5, None, bytes(100_000)),), codec=ZSTD)
     found = opened(Log((Segment(0, (large,)),)))
     assert len(list(found.records())) == 1
-    with pytest.raises(CorruptBatchError, match="more than 1000 bytes"):
+    with pytest.raises(DecompressedSizeError):
         list(found.records(max_decompressed_bytes=1000))
-    with pytest.raises(CorruptBatchError, match="more than 1000 bytes"):
+    with pytest.raises(DecompressedSizeError):
         found.to_arrow(max_decompressed_bytes=1000).read_all()
 
 
@@ -262,5 +263,5 @@ def test_a_missing_directory_is_one_clear_error(opened):
     for path in found.path.iterdir():
         path.unlink()
     found.path.rmdir()
-    with pytest.raises(KafkaStoreError, match="t-0 can't be listed"):
+    with pytest.raises(NotALogDirectoryError):
         list(found.records())

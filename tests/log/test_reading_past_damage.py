@@ -11,7 +11,7 @@ from models.record_format import GZIP, Batch, Row, crc32c
 
 import kafkastore
 from kafkastore import CorruptionError, legacy
-from kafkastore.formats.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 
 GROUP = OffsetCommitKey("g", "t", 0)
 
@@ -292,3 +292,43 @@ def test_a_batch_that_grows_too_large_is_skipped_like_one_that_is_corrupt(tmp_pa
     assert records == table["offset"].to_pylist() == DECODED[choice]
     assert skipped == by_arrow
     assert [each.start_offset for each in skipped] == [2]
+
+
+def test_batches_that_are_twice_in_a_segment_are_read_once(tmp_path):
+    batches = tuple(dated(offset) for offset in range(0, 8, 2))
+    log = write(tmp_path, Segment(0, batches))
+    path = log.path / f"{0:020}.log"
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole + dated(8).data)
+    skipped = []
+    read = log.records(on_corrupt="skip", skipped=skipped)
+    assert [record.offset for record in read] == list(range(10))
+    rows = log.to_arrow(["offset"], on_corrupt="skip", skipped=skipped).read_all()
+    assert rows["offset"].to_pylist() == list(range(10))
+    (bytes_of_both,) = {(each.position, each.end_position) for each in skipped}
+    assert bytes_of_both == (len(whole), 2 * len(whole))
+
+
+def test_records_that_belong_to_the_next_segment_are_an_error_of_a_whole_segment(tmp_path):
+    log = write(
+        tmp_path,
+        Segment(0, tuple(dated(offset) for offset in range(0, 8, 2))),
+        Segment(8, (dated(8),)),
+    )
+    (log.path / f"{8:020}.log").rename(log.path / f"{6:020}.log")
+    log.refresh()
+    path, position = log.path / f"{0:020}.log", 3 * len(dated(0).data)
+    for read in (
+        lambda: list(log.records(0, 6)),
+        lambda: list(log.batches(0, 6)),
+        lambda: log.to_arrow(start_offset=0, end_offset=6).read_all(),
+        lambda: list(log.records()),
+    ):
+        with pytest.raises(CorruptionError) as caught:
+            read()
+        assert (caught.value.path, caught.value.position) == (path, position)
+    assert [record.offset for record in log.records(0, 5)] == list(range(5))
+    skipped = []
+    read = log.records(on_corrupt="skip", skipped=skipped)
+    assert [record.offset for record in read] == [*range(6), 8, 9]
+    assert [(each.path, each.position) for each in skipped] == [(path, position)]

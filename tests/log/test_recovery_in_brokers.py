@@ -21,10 +21,10 @@ from models.recovered_directory import (
 
 import kafkastore
 from kafkastore.errors import CorruptIndexError
-from kafkastore.log.recovery import recover_log
+from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.segment.log_segment import LogSegment
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 INTERVAL = 200  # the loader's setting
 LONG_AGO = 1_500_000_000_000  # so that a broker forgets producers it finds in a snapshot

@@ -11,7 +11,7 @@ from models.recovered_directory import (
 )
 
 import kafkastore
-from kafkastore.log.recovery import recover_log
+from kafkastore.recovery.log_recovery import recover_log
 
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
 KILLED = ["crash*", "preallocate-killed"]

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from models.retention_model import ModelLog, ModelSegment
 from models.seed import examples
 
-from kafkastore.log.log_config import LogConfig
-from kafkastore.log.retention import SegmentFacts, StopReason, find_deletable
 from kafkastore.versions import parse_version, rules_of
+from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.retention import SegmentFacts, StopReason, find_deletable
 
 NOW = 1_000_000_000
 SECOND = 1000

@@ -10,7 +10,7 @@ from models.written_log import UnsyncedFileSystem
 
 import kafkastore
 from kafkastore import LogDirWriter
-from kafkastore.formats.compression import Codec
+from kafkastore.formats.records.compression import Codec
 from kafkastore.log import log_view
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex

@@ -9,13 +9,13 @@ from golden.make.case_context import CaseContext, Surroundings
 from golden.make.java_client import JavaClients
 
 import kafkastore
-from kafkastore.formats.checkpoints import parse_partition_metadata
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.formats.state.checkpoints import parse_partition_metadata
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 from .test_golden_logs import as_answered
 from .written_logs import FIRST_TIMESTAMP, new_records, write_everything
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 # The cluster of the test is younger than some leader epochs in our logs: a broker says so when it
 # becomes the leader.

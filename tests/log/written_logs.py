@@ -6,9 +6,9 @@ from models.written_log import UnsyncedFileSystem
 
 import kafkastore
 from kafkastore import Record, TimestampType
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.record_builder import build_batch, build_end_transaction_marker
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.record_builder import build_batch, build_end_transaction_marker
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 FIRST_TIMESTAMP = 1_600_000_000_000
 #: What each topic has, unless it says otherwise; brokers get the same interval.

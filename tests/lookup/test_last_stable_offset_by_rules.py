@@ -5,8 +5,8 @@ from models.log_directory import TOPIC_PARTITION, Log, Segment
 from models.record_format import Batch, Row, marker
 
 import kafkastore
-from kafkastore.formats import producer_snapshot
-from kafkastore.log.recovery import recover_log
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.recovery.log_recovery import recover_log
 
 OPENED, AGAIN, END = 2, 6, 9
 VERSIONS = ["2.4.0", "2.7", "2.8", "3.9.1", "4.1.1"]

@@ -37,22 +37,22 @@ UNTIMED = one_by_one(0, *[-1] * 10, magic=0)
 CAUSES = {
     "log start inside the segment": (
         Log((UP_TO_1000, NEXT), is_clean=True, checkpointed_start=5), 500, "time index",
-        "the log start offset 5 lies inside it"),
+        "the log start offset 5 is inside the segment"),
     "chosen by mtime, no timestamps": (
         Log((closed(0, UNTIMED, modified_ms=700), NEXT), is_clean=True), 605, "modification time",
-        "its time index is empty, so that it is chosen by the file's modification time, 700"),
+        "its time index is empty, so it is chosen by the file's modification time, 700"),
     "chosen by mtime, index missing": (
         Log((Segment(0, one_by_one(0, 1, 2), modified_ms=700, time_index=None), NEXT),
             is_clean=True), 605, "modification time", "its time index is missing"),
-    "passed over by mtime": (
+    "skipped by mtime": (
         Log((replace(UP_TO_1000, modified_ms=5, time_index=None), NEXT), is_clean=True), 500,
-        "time index", "segment 0 is passed over: its time index is missing"),
+        "time index", "segment 0 is skipped: its time index is missing"),
     "an emptied batch": (
         Log((closed(0, (*one_by_one(0, 1, 2), emptied(2, 9, 800))), NEXT), is_clean=True), 500,
         "time index", "keeps its old largest timestamp, 800"),
     "zero padding": (
         Log((replace(UP_TO_1000, time_index=UP_TO_1000.time_index + bytes(120)), NEXT),
-            is_clean=True), 500, "time index", "the zero padding behind its time index"),
+            is_clean=True), 500, "time index", "takes the zero padding after the entries"),
     "an unsorted index": (
         Log((replace(UP_TO_1000, time_index=pack_time_entries([(1000, 2), (9, 9)], 0)), NEXT),
             is_clean=True), 500, "time index", "its time index is not in order"),
@@ -61,16 +61,16 @@ CAUSES = {
         500, "time index", "1, is below the segment's largest timestamp, 1000"),
     "a last entry that is too high": (
         Log((replace(closed(0, one_by_one(0, 1, 2)), time_index=pack_time_entries([(700, 1)], 0)),
-             NEXT), is_clean=True), 500, "time index", "says 700, which is later than any"),
+             NEXT), is_clean=True), 500, "time index", "has 700, which is later than any"),
     "a KIP-33 entry of a segment without timestamps": (
         Log((replace(closed(0, UNTIMED), time_index=pack_time_entries([(700, 9)], 0)), NEXT),
-            is_clean=True), 605, "time index", "no record of it has a timestamp"),
+            is_clean=True), 605, "time index", "none of its records has a timestamp"),
     "a marker": (
         Log((closed(0, (*one_by_one(0, 1), marker(1, 550))), NEXT), is_clean=True), 500,
-        "time index", "offset 1 is a transaction's marker"),
+        "time index", "offset 1 is a transaction marker"),
     "an offset index that leads behind the log": (
         Log((replace(UP_TO_1000, offset_index=pack_offset_entries([(1, 10**6)], 0)),),
-            is_clean=True), 500, "time index", "the search begins behind it, at byte 1000000"),
+            is_clean=True), 500, "time index", "the search starts after it, at byte 1000000"),
 }
 
 
@@ -125,8 +125,8 @@ def test_kip_33_s_equal_maximum_is_told(tmp_path):
     told = found.explain_timestamp(1000, "kip-33")
     assert told.answer is None
     assert told.reason == (
-        "segment 0 is passed over: the last entry of its time index is the time itself, and must "
-        "be later"
+        "segment 0 is skipped: the last entry of its time index must be after the requested "
+        "time, and is equal"
     )
 
 
@@ -245,7 +245,7 @@ def assert_true(told, log, markers, target):
             record[1] >= target and record[0] < log.start_offset
             for batch in batches for record in batch.records
         )
-    elif "which these brokers know nothing" in told.reason:
+    elif "which these brokers do not have" in told.reason:
         assert told.answer.offset < log.start_offset
     elif "keeps its old largest timestamp" in told.reason:
         assert max(batch.max_timestamp for batch in batches) >= target
@@ -255,17 +255,17 @@ def assert_true(told, log, markers, target):
     elif "chosen by the file's modification time" in told.reason:
         assert told.chosen_by == "modification time"
         assert segment.modified_ms >= target
-    elif "passed over" in told.reason:
+    elif "is skipped" in told.reason:
         holder = max(
             (each for each in log.segments if each.base_offset <= told.correct.offset),
             key=lambda each: each.base_offset,
         )
-        assert f"segment {holder.base_offset} is passed over" in told.reason
+        assert f"segment {holder.base_offset} is skipped" in told.reason
         assert told.base_offset is None or told.base_offset > holder.base_offset
-    elif "no record of it has a timestamp" in told.reason:
+    elif "none of its records has a timestamp" in told.reason:
         assert all(batch.max_timestamp < 0 for batch in batches)
     else:
-        assert "is searched in vain" in told.reason or "holds the record" in told.reason
+        assert "has no matching record" in told.reason or "holds the record" in told.reason
         assert told.answer is None or told.answer.offset != told.correct.offset
 
 

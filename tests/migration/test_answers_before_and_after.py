@@ -9,9 +9,11 @@ from kafkastore.migration.answers import as_planned
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
+from models.refused import refused
 
 import kafkastore
 from kafkastore.changes.apply import apply
+from kafkastore.errors import ArgumentTypeError
 from kafkastore.lookup.rules import UnknownRulesError
 from kafkastore.store.sample_times import sample_times
 
@@ -60,7 +62,7 @@ def test_the_answers_foretold_are_those_of_the_migrated_directory(
 @pytest.mark.golden_cases(versions="0.10.0.1", names="upgrade", answers="answers-upgraded-*")
 def test_all_is_right_after_a_rebuild_and_was_not_before(golden_case, writable_copy, mode):
     _, told = found(writable_copy(golden_case.logs), mode)
-    assert [each.rules for each in told.summaries] == ["2.4", "4.1"]
+    assert [each.rules for each in told.summaries] == ["2.4", "4.2"]
     for each in told.summaries:
         assert each.right_before < each.times == each.right_after
 
@@ -159,19 +161,19 @@ def test_a_worker_can_ask_one_partition(golden, writable_copy):
 
 def test_nothing_to_change_is_nothing_to_ask(golden):
     _, told = found(golden("2.4.0", "create-time-monotonic", "answers").logs)
-    assert told == kafkastore.migration.Answers((), 0)
+    assert told == kafkastore.migration.MigrationAnswers((), 0)
 
 
 def test_wrong_arguments_are_refused(golden, writable_copy):
     root = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     surveyed = survey(root)
     planned = plan(surveyed)
-    with pytest.raises(UnknownRulesError, match=r"0\.9"):
+    with refused("rules", UnknownRulesError):
         answers(surveyed, planned, rules=["0.9"])
     for options in ({"samples": 0}, {"most_partitions": 0}, {"threads": 0}):
-        with pytest.raises(ValueError, match=next(iter(options))):
+        with refused(next(iter(options))):
             answers(surveyed, planned, **options)
-    with pytest.raises(TypeError, match="survey must be a Survey"):
+    with refused("survey", ArgumentTypeError):
         answers(root, planned)
-    with pytest.raises(TypeError, match="log must be a PartitionLog"):
+    with refused("log", ArgumentTypeError):
         partition_answers(root, ())

@@ -7,9 +7,10 @@ from kafkastore.migration import plan_convert
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
+from models.refused import refused
 
 import kafkastore
-from kafkastore.formats.compression import Codec
+from kafkastore.formats.records.compression import Codec
 
 from .directories import contents, data
 
@@ -155,16 +156,15 @@ def test_only_chosen_partitions_are_converted(tmp_path):
 
 def test_wrong_use_is_an_error(tmp_path):
     root = write(tmp_path, Segment(0, tuple(in_a_row(TEN))).indexed())
-    with pytest.raises(ValueError, match="brotli"):
+    with refused("codec"):
         plan_convert(root, "brotli")
-    with pytest.raises(ValueError, match="untimed"):
+    with refused("untimed"):
         plan_convert(root, untimed="now")
-    with pytest.raises(ValueError, match=r"^leader_epoch must be from 0"):
+    with refused("leader_epoch"):
         plan_convert(root, leader_epoch=-1)
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
 def test_new_brokers_load_what_was_converted_and_serve_every_record(
     golden, load_into_broker, tmp_path, version

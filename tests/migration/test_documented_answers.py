@@ -12,8 +12,6 @@ import kafkastore
 
 from .directories import migrate
 
-pytestmark = pytest.mark.timeout(300)  # many processes
-
 DOCUMENT = Path(__file__).parents[2] / "docs" / "migration.md"
 
 

@@ -11,7 +11,7 @@ from kafkastore.changes.apply import apply
 
 from .directories import data, migrate, remove
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 OLD = ["0.8.2.2", "0.9.0.1", "0.10.0.1"]
 WAYS = [

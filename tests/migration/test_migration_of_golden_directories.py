@@ -124,7 +124,8 @@ def test_after_auto_and_rebuild_verify_finds_nothing_that_an_index_could_mend(
         migrate(root, mode)
         found = grave(root)
         if golden_case.name == "crash-bad-crc" and not golden_case.logs.name.endswith("recovered"):
-            assert any("checksum" in each.what for each in found)  # what repair is for
+            mended_by_repair = kafkastore.FindingKind.CHECKSUM_MISMATCH
+            assert any(each.kind is mended_by_repair for each in found)
         else:
             assert found == []
 

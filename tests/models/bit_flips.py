@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import kafkastore
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs import places
-from kafkastore.log.recovery import recover_log
-from kafkastore.segment import checked_times
+from kafkastore.jobs import partition_paths
+from kafkastore.recovery.log_recovery import recover_log
+from kafkastore.segment import index_trust
 
 CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
@@ -190,8 +190,8 @@ class OpenFile:
         os.pwrite(self._descriptor, bytes([value]), position)
         os.utime(self.path, ns=self._times)
         # By size and modification time the file is the same.
-        checked_times._remembered.clear()
-        places._log_dir.cache_clear()
+        index_trust._cache.clear()
+        partition_paths._log_dir.cache_clear()
 
     def __enter__(self):
         return self

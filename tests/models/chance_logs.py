@@ -18,7 +18,7 @@ from models.segment_indexes import (
     time_entries_of,
 )
 
-from kafkastore.formats import producer_snapshot
+from kafkastore.formats.state import producer_snapshot
 
 NOW = 1_500_000_000_000
 ODD_TIMESTAMPS = (-1, 0, -2, -7, 2**31, 2**40, 253_402_300_800_000, 2**62, 2**63 - 1, -(2**63))

@@ -1,7 +1,7 @@
 """A small log directory of five partitions, two of which are damaged, each in its own way."""
 
-from kip_33.stores import T0, commit, record, written
 from models.bit_flips import batches
+from use_cases.stores import T0, commit, record, written
 
 import kafkastore
 

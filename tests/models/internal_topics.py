@@ -7,7 +7,14 @@ FieldValueError, an unknown version an UnsupportedFormatError.
 import base64
 import re
 
-from kafkastore.formats.group_metadata import (
+from kafkastore.formats.primitives.protocol import (
+    UUID_BYTES,
+    FieldValueError,
+    ProtocolWriter,
+    check_version,
+    pack_int,
+)
+from kafkastore.formats.topics.group_metadata import (
     GROUP_METADATA,
     NEWEST_GROUP_METADATA_VALUE,
     NEWEST_OFFSET_COMMIT_VALUE,
@@ -18,14 +25,7 @@ from kafkastore.formats.group_metadata import (
     OffsetAndMetadata,
     OffsetCommitKey,
 )
-from kafkastore.formats.protocol import (
-    UUID_BYTES,
-    FieldValueError,
-    ProtocolWriter,
-    check_version,
-    pack_int,
-)
-from kafkastore.formats.transaction_state import (
+from kafkastore.formats.topics.transaction_state import (
     NEWEST_KEY,
     NEWEST_VALUE,
     TransactionLogValue,
@@ -156,5 +156,7 @@ def pack_uuid(name: str, value: str | None) -> bytes:
     if value is None:
         return bytes(UUID_BYTES)
     if re.fullmatch("[A-Za-z0-9_-]{22}", value) is None:
-        raise FieldValueError(f"{name}: {value!r} is not {UUID_BYTES} bytes in URL-safe base64")
+        raise FieldValueError(
+            name, f"must be {UUID_BYTES} bytes in URL-safe base64, got {value!r}"
+        )
     return base64.urlsafe_b64decode(value + "==")

@@ -43,7 +43,7 @@ def ask(version, requests, *, program="KafkaClasses"):
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=800,
         env={**os.environ, "LC_ALL": "C.UTF-8"},
     )
     answers = done.stdout.splitlines()

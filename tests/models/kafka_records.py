@@ -11,7 +11,7 @@ from functools import partial
 from models import kafka_classes
 from models.record_format import CODECS_OF, NONE, Batch, Row, emptied, marker
 
-from kafkastore.formats.control_records import ControlRecordType, parse_control_record
+from kafkastore.formats.records.control_records import ControlRecordType, parse_control_record
 
 VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
 WITHOUT_DELETE_HORIZON = ["2.4.0"]

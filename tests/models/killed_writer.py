@@ -12,7 +12,7 @@ import random
 import sys
 from types import SimpleNamespace
 
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 CONFIG = {"segment.bytes": 5000, "index.interval.bytes": 300, "segment.index.bytes": 2000}
 FIRST_TIMESTAMP = 1_600_000_000_000

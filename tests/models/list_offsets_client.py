@@ -6,14 +6,14 @@ import socket
 import struct
 from contextlib import AbstractContextManager
 
-from kafkastore.formats.list_offsets import (
+from kafkastore.formats.requests.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
     pack_request,
     parse_response,
 )
-from kafkastore.formats.list_offsets_header import (
+from kafkastore.formats.requests.list_offsets_header import (
     RequestHeader,
     pack_request_header,
     parse_response_header,

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from kafkastore.cli.commands import cli
+from kafkastore.cli.command_list import cli
 
 
 def largest_memory():

@@ -5,15 +5,20 @@ import random
 from pathlib import Path
 
 import kafkastore
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.checks.verify import verify_log
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow, AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
-from kafkastore.jobs.places import Place, open_place, places_of
+from kafkastore.jobs.partition_paths import PartitionPath, list_partition_paths, open_partition
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 
 NOW = 1_600_000_000_000
+#: One of each severity.
+KINDS = (
+    FindingKind.TIME_INDEX_LEFT_BY_CRASH, FindingKind.MISSING_OFFSET_INDEX,
+    FindingKind.TIME_INDEX_MISMATCH, FindingKind.ZERO_TIME_INDEX_ENTRIES,
+)
 
 
 def result_with(*stores: StoreResult) -> PipelineResult:
@@ -24,14 +29,14 @@ def result_with(*stores: StoreResult) -> PipelineResult:
 def store_of(root: Path, name: str = "store") -> StoreResult:
     """What a run finds in a directory; the migration changed nothing."""
     store = StoreResult(name, str(root), str(root))
-    for place in places_of(name, kafkastore.open(root)):
+    for place in list_partition_paths(name, kafkastore.open(root)):
         row = InventoryJob(5).run((place,))
         store.partitions.append(row)
         if row.error is None:
             key = TopicPartition(place.topic, place.partition)
             store.before[key] = AnswersJob(NOW).run(AskedPartition(place, row.times)).rows
             store.after[key] = store.before[key]
-        store.findings_before += verify_log(open_place(place))
+        store.findings_before += verify_log(open_partition(place))
     store.findings_after = store.findings_before
     return store
 
@@ -52,11 +57,10 @@ def made_up_store(partitions: int, segments: int, times: int, name: str = "large
         for at, segment in enumerate(row.segments):
             store.findings_before.append(
                 Finding(
-                    list(Severity)[at % 4],
+                    KINDS[at % len(KINDS)],
                     Path(row.place.path, f"{segment.base_offset:020}.timeindex"),
                     at,
                     f"entry {at} of {number} has the timestamp of {'abcdefghij'[number % 10]}",
-                    "a broker answers wrongly",
                     "kafkastore reindex",
                 )
             )
@@ -86,7 +90,7 @@ def _made_up_partition(
         )
         offset, stamp = offset + records, last
     path, total = f"/data/{name}/{topic}-{number}", sum(row.size for row in rows)
-    place = Place(name, f"/data/{name}", path, topic, number, total)
+    place = PartitionPath(name, f"/data/{name}", path, topic, number, total)
     return PartitionInventory(place, tuple(rows), 0, offset, offset, None, tuple(samples), None)
 
 

@@ -4,11 +4,9 @@ import pytest
 from models.producer_model import headers
 
 from kafkastore import errors
-from kafkastore.formats import (
-    producer_snapshot,
-)
-from kafkastore.formats.producer_snapshot import PRODUCER_ENTRY
-from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.producer_snapshot import PRODUCER_ENTRY
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.versions import NEWEST
 
 

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 import kafkastore
 from kafkastore import legacy, migration
 from kafkastore.checks.reindex import plan_reindex
-from kafkastore.cli.commands import cli
-from kafkastore.formats.group_metadata import OffsetAndMetadata, OffsetCommitKey
-from kafkastore.jobs import places, planning
+from kafkastore.cli.command_list import cli
+from kafkastore.formats.topics.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.jobs import partition_paths, planning
 from kafkastore.jobs.compare import AnswersJob, AskedPartition, CompareJob
 from kafkastore.jobs.group_positions import position_items
 from kafkastore.jobs.inventory import InventoryJob
@@ -77,7 +77,7 @@ class Asked:
 
     @property
     def place(self):
-        (place,) = places.places_of("store", self.store)
+        (place,) = partition_paths.list_partition_paths("store", self.store)
         return place
 
     @property
@@ -300,7 +300,7 @@ def surveyed_place(asked):
 
 def reindexed_place(asked):
     found = planning.reindex_place(
-        asked.place, rules="2.4", index_interval_bytes=4096, up_to_damage=False
+        asked.place, version="2.4", index_interval_bytes=4096, up_to_damage=False
     )
     if found.unindexed:
         raise Reported(found.unindexed[0].path)

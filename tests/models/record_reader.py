@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.decompression import decompress
+from kafkastore.formats.records.decompression import decompress
 
 
 class Broken(Exception):

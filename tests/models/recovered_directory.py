@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkastore.formats import producer_snapshot
-from kafkastore.formats.checkpoints import parse_leader_epoch_checkpoint
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.checkpoints import parse_leader_epoch_checkpoint
 
 ENTRY_SIZES = {".index": 8, ".timeindex": 12}
 

@@ -28,5 +28,5 @@ def one_in(count: int) -> int:
 
 
 def examples(count: int) -> int:
-    """How many hypothesis draws: a third of so many."""
-    return -(-count // one_in(3))
+    """How many hypothesis draws: a quarter of so many."""
+    return -(-count // one_in(4))

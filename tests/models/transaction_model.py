@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from kafkastore.formats.batch_header import BATCH_HEADER
-from kafkastore.formats.control_records import ControlRecordType
+from kafkastore.formats.records.batch_header import BATCH_HEADER
+from kafkastore.formats.records.control_records import ControlRecordType
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT

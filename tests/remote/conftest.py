@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from remote import s3_server
 from remote.counting_proxy import CountingProxy, counting
 
-from kafkastore.cli.commands import cli
+from kafkastore.cli.command_list import cli
 from kafkastore.remote import sparse_files
 from kafkastore.remote.sparse_files import SparseFile
 

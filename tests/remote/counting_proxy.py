@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=800)
         try:
             connection.putrequest(
                 self.command, self.path, skip_host=True, skip_accept_encoding=True

@@ -1,9 +1,9 @@
 """What goes wrong between here and a store is told as it is, and never as a damaged log."""
 from __future__ import annotations
 
+import errno
 import os
 import pickle
-import re
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -47,16 +47,21 @@ def test_a_store_that_denies_is_no_damaged_log(
 ) -> None:
     log = next(iter(kafkastore.open(url)))
     s3.proxy.fault = lambda method, path: 403
-    with pytest.raises(RemoteStoreError, match=r"s3://.*, bytes \d+ to \d+, .*check credentials"):
+    with pytest.raises(RemoteStoreError) as caught:
         ask(log)
+    assert caught.value.url.startswith(url)
+    assert caught.value.start < caught.value.end
+    assert isinstance(caught.value.__cause__, PermissionError)
     s3.proxy.fault = lambda method, path: None
     ask(log)
 
 
 def test_a_listing_that_is_denied_is_told(s3: S3, url: str) -> None:
     s3.proxy.fault = lambda method, path: 403
-    with pytest.raises(RemoteStoreError, match=rf"^{url} can't be read: .*check credentials"):
+    with pytest.raises(RemoteStoreError) as caught:
         kafkastore.open(url)
+    assert caught.value.url == url
+    assert isinstance(caught.value.__cause__, PermissionError)
 
 
 def test_wrong_credentials_are_told(
@@ -64,8 +69,9 @@ def test_wrong_credentials_are_told(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     forget_connections()
-    with pytest.raises(RemoteStoreError, match="check credentials"):
+    with pytest.raises(RemoteStoreError) as caught:
         kafkastore.open(url)
+    assert isinstance(caught.value.__cause__, PermissionError)
 
 
 def test_what_fails_now_and_then_is_asked_for_again(s3: S3, url: str) -> None:
@@ -99,8 +105,9 @@ def test_an_object_that_changes_is_an_error_and_no_mixture(
         library = s3fs.S3FileSystem(use_listings_cache=False)
         library.pipe_file(f"{s3.bucket}/{key}", bytes(segment.size))
         os.utime(s3.file(key), ns=(segment.last_modified_ns,) * 2)  # only the ETag tells
-    with pytest.raises(RemoteObjectChangedError, match=rf"^{url}/.*log is .*open the store again$"):
+    with pytest.raises(RemoteObjectChangedError) as caught:
         [*log.to_arrow()]
+    assert caught.value.url == f"{url}/{log.topic_partition}/{segment.log_path.name}"
 
 
 def test_what_was_read_before_an_object_changed_is_not_mixed_with_it(
@@ -119,26 +126,28 @@ def test_a_server_that_is_not_there_is_told_with_its_url(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     forget_connections()
-    with pytest.raises(RemoteStoreError, match=rf"^{url} can't be read: .*check the endpoint"):
+    with pytest.raises(RemoteStoreError) as caught:
         kafkastore.open(url, storage_options={"retries": 1})
+    assert caught.value.url == url
 
 
 @pytest.mark.parametrize(
-    ("url", "sentence"),
+    "url",
     [
-        ("nosuch://a/b", r"nosuch:// is not known: there are s3://, gs://, .*hdfs://"),
-        ("gs://b/logs", r"the library for gs:// is not installed: .*gcsfs"),
-        ("s3:///logs", r"it names no bucket or host"),
-        ("webhdfs:///logs", r"it names no bucket or host: .*webhdfs://host:port/path"),
-        ("hdfs://127.0.0.1:9/logs", r"Hadoop's native client .* webhdfs://host:port/path"),
-        ("webhdfs://127.0.0.1:9/logs", r"refused.*; check the endpoint and the network"),
-        ("github://logs", r"'org' and 'repo'; give what its library needs in the URL"),
-        ("s3://b/../logs", r"an empty part, dots"),
+        "nosuch://a/b",
+        "gs://b/logs",
+        "s3:///logs",
+        "webhdfs:///logs",
+        "hdfs://127.0.0.1:9/logs",
+        "webhdfs://127.0.0.1:9/logs",
+        "github://logs",
+        "s3://b/../logs",
     ],
 )
-def test_a_url_that_leads_nowhere_is_told_with_what_to_do(url: str, sentence: str) -> None:
-    with pytest.raises(RemoteStoreError, match=f"^{re.escape(url)} can't be read: .*{sentence}"):
+def test_a_url_that_leads_nowhere_is_one_clear_error(url: str) -> None:
+    with pytest.raises(RemoteStoreError) as caught:
         kafkastore.open(url)
+    assert (caught.value.url, caught.value.done) == (url, "read")
 
 
 def test_errors_reach_other_processes_whole() -> None:
@@ -173,6 +182,7 @@ def test_a_full_disk_is_told(s3: S3, url: str, monkeypatch: pytest.MonkeyPatch) 
         return os.write(descriptor, data)
 
     monkeypatch.setattr("kafkastore.remote.sparse_files.os.pwrite", no_room)
-    with pytest.raises(RemoteStoreError, match=r"No space left on device.*TMPDIR"):
+    with pytest.raises(RemoteStoreError) as caught:
         [*next(iter(store)).to_arrow()]
+    assert caught.value.__cause__.errno == errno.ENOSPC
     os.close(descriptor)

@@ -22,7 +22,7 @@ ASKS_FIRST = {
     "kafkastore/segment/recovery.py",
     "kafkastore/segment/salvage.py",
     "kafkastore/segment/small_file.py",
-    "kafkastore/segment/zeros.py",
+    "kafkastore/segment/zero_tail.py",
     "kafkastore/changes/new_bytes.py",
     "kafkastore/changes/copy_file.py",
     "kafkastore/changes/file_state.py",
@@ -36,7 +36,7 @@ NEVER_A_STORE_S_FILE = {
     "kafkastore/changes/journal.py": "undo areas: local",
     "kafkastore/changes/partition_journals.py": "undo areas: local",
     "kafkastore/changes/directory_lock.py": "a directory, to be locked",
-    "kafkastore/log/applied_recovery.py": "a writer's directory: local",
+    "kafkastore/recovery/applied_recovery.py": "a writer's directory: local",
     "legacy/mtimes.py": "a list that the user wrote",
     "migration/answers.py": "a directory of links and new indexes: see its test",
 }

@@ -37,7 +37,7 @@ def test_a_file_that_changes_is_an_error(memory: Any) -> None:
     log = next(iter(kafkastore.open("memory://logs")))
     path = f"/logs/{log.topic_partition}/{log.segments[0].log_path.name}"
     memory.pipe_file(path, bytes(log.segments[0].size))
-    with pytest.raises(RemoteObjectChangedError, match="open the store again"):
+    with pytest.raises(RemoteObjectChangedError):
         [*log.to_arrow()]
 
 
@@ -58,8 +58,10 @@ def test_a_directory_that_cant_be_listed_is_an_error_and_not_left_out() -> None:
             ]
 
     fsspec.register_implementation("denying", Library, clobber=True)
-    with pytest.raises(RemoteStoreError, match=r"^denying://logs can't be read: access is denied"):
+    with pytest.raises(RemoteStoreError) as caught:
         kafkastore.open("denying://logs")
+    assert caught.value.url == "denying://logs"
+    assert isinstance(caught.value.__cause__, PermissionError)
 
 
 @pytest.mark.parametrize(

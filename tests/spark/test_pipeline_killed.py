@@ -58,7 +58,6 @@ def logs_of(files):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_run_killed_at_random_and_resumed_comes_to_the_same(
     golden, tmp_path, writable_copy, in_place

@@ -13,13 +13,12 @@ __all__ = ["connect", "folder", "shipped"]
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_a_server_goes_the_same_way(spark, connect, golden, writable_copy, tmp_path):
     logs = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     here = run_pipeline(logs, tmp_path / "here", spark=spark)
     command = [sys.executable, "-m", "kafkastore.cli", "pipeline", logs, "--out", "there"]
     ran = subprocess.run(
-        [*command, "--spark", connect[0]], cwd=tmp_path, capture_output=True, text=True, timeout=500
+        [*command, "--spark", connect[0]], cwd=tmp_path, capture_output=True, text=True, timeout=800
     )
     assert ran.returncode == 0, ran.stderr
     there = json.loads((tmp_path / "there" / "result.json").read_text())["stores"]

@@ -13,11 +13,11 @@ from models.pipeline_results import made_up_store, result_with, store_of
 from models.record_format import Batch, Row
 from models.record_strategies import bounded, logs
 
-from kafkastore.checks.findings import Finding, Severity
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.checks.findings import Finding, FindingKind
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
 from kafkastore.jobs.inventory import PartitionInventory, SegmentInventory
-from kafkastore.jobs.places import Place
+from kafkastore.jobs.partition_paths import PartitionPath
 from kafkastore.spark.pipeline import plots
 from kafkastore.spark.pipeline.digest import (
     LEAST_POWER,
@@ -153,7 +153,7 @@ def test_a_fault_that_is_met_in_each_step_is_one_problem(tmp_path):
     store = StoreResult("s", "/logs", str(tmp_path / "out" / "migrated" / "s"))
     result = PipelineResult(tmp_path / "out", "auto", 0, [store])
     run = Run(result, tmp_path / ".working", SavedSteps(tmp_path), None)
-    place = Place("s", None, "/logs/t-3", "t", 3, 0)
+    place = PartitionPath("s", None, "/logs/t-3", "t", 3, 0)
     run.fail_partition(place, "/logs/t-3/0.log is broken at byte 7", "read to its end")
     run.fail_partition(place, "/logs/t-3/0.log is broken at byte 7", "verified")
     copy = tmp_path / ".working" / "migrated" / "s"
@@ -178,7 +178,7 @@ def test_names_and_sentences_are_only_text(tmp_path):
     store.problems.append("a-0 could not be read: <script>alert(1)</script>")
     store.warnings.append("<img src=x>")
     store.findings_before.append(
-        Finding(Severity.SLOW, Path("/<i>"), None, "it's <em>", "none & all", "\"'")
+        Finding(FindingKind.EMPTY_OFFSET_INDEX, Path("/<i>"), None, "it's <em>", "\"'")
     )
     page = page_of(result)
     text = " ".join(page.text)
@@ -226,7 +226,7 @@ def row_of(topic, partition, *segments):
         SegmentInventory(at * 10, size, 1000 + at, 900 + at, 10, offset_entries, time_entries)
         for at, (size, offset_entries, time_entries) in enumerate(segments)
     )
-    place = Place("s", None, f"/s/{topic}-{partition}", topic, partition,
+    place = PartitionPath("s", None, f"/s/{topic}-{partition}", topic, partition,
                   sum(each.size for each in rows))  # fmt: skip
     end = len(rows) * 10
     return PartitionInventory(place, rows, 0, end, end, None, ((950, 5),), None)
@@ -286,8 +286,8 @@ def test_answers_are_right_early_late_missing_or_needless():
         ("legacy", "", 3, 0, 1, 1, 0, 1),
         ("kip-33", "before", 3, 1, 0, 1, 0, 1),
         ("kip-33", "after", 3, 3, 0, 0, 0, 0),
-        ("2.4", "before", 3, 1, 0, 0, 1, 1),
-        ("2.4", "after", 3, 3, 0, 0, 0, 0),
+        ("4.2", "before", 3, 1, 0, 0, 1, 1),
+        ("4.2", "after", 3, 3, 0, 0, 0, 0),
         ("correct", "", 3, 3, 0, 0, 0, 0),
     ]
     legacy = differences(store)[0]
@@ -313,7 +313,7 @@ def test_of_many_answers_those_that_differ_are_shown_in_order():
 
 
 def test_findings_are_counted_by_severity_the_worst_first():
-    finding = Finding(Severity.SLOW, Path("/f"), 3, "what", "c", "r")
+    finding = Finding(FindingKind.EMPTY_OFFSET_INDEX, Path("/f"), 3, "what", "r")
     store = StoreResult("s", "/s", findings_before=[finding, finding], findings_after=[finding])
     assert [tuple(each) for each in severities(store)] == [
         ("data-loss-risk", 0, 0), ("wrong-answers", 0, 0), ("slow", 2, 1), ("style", 0, 0),
@@ -327,17 +327,17 @@ def test_times_that_are_no_dates_are_not_drawn(tmp_path):
     page_of(result_with(store_of(log.write(tmp_path / "logs"))))
 
 
-def test_findings_that_differ_in_numbers_only_are_one_group_the_worst_first():
-    def finding(severity, what):
-        return Finding(severity, Path("/f"), 3, what, "c", "r")
+def test_findings_of_one_kind_are_one_group_the_worst_first():
+    def finding(kind, what):
+        return Finding(kind, Path("/f"), 3, what, "r")
 
     store = StoreResult("s", "/s")
     store.findings_before = [
-        finding(Severity.STYLE, "entry 1 of 2"),
-        finding(Severity.STYLE, "entry 20 of 30"),
-        finding(Severity.DATA_LOSS_RISK, "gone"),
+        finding(FindingKind.UNKNOWN_ATTRIBUTES, "entry 1 of 2"),
+        finding(FindingKind.UNKNOWN_ATTRIBUTES, "entry 20 of 30"),
+        finding(FindingKind.CORRUPT_BATCH, "gone"),
     ]
-    store.findings_after = [finding(Severity.STYLE, "entry 7 of 7")]
+    store.findings_after = [finding(FindingKind.UNKNOWN_ATTRIBUTES, "entry 7 of 7")]
     assert [(group.what, group.before, group.after) for group in grouped(store)] == [
         ("gone", 1, 0), ("entry 1 of 2", 2, 1),
     ]
@@ -389,7 +389,7 @@ def test_results_of_many_partitions_take_little_memory(tmp_path):
     tracemalloc.start()
     try:
         for partition in range(number):
-            place = Place("store", None, "", "t", partition, 0)
+            place = PartitionPath("store", None, "", "t", partition, 0)
             store.partitions.append(PartitionInventory(place, (), 0, 0, 0, None, (), None))
             store.before[TopicPartition("t", partition)] = AnswerColumns(rows)
         kept = tracemalloc.get_traced_memory()[0]

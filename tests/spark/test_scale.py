@@ -34,7 +34,7 @@ from test_limits import (
 import kafkastore
 from kafkastore.jobs.inventory import MOST_SAMPLES
 from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS
-from kafkastore.spark.spread import TASK_BYTES, TASKS_PER_CORE
+from kafkastore.spark.runner import TASK_BYTES, TASKS_PER_CORE
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 TESTS = Path(__file__).parents[1]
@@ -139,7 +139,6 @@ def homes(tmp_path_factory):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("job", "memory_a_partition"),
     [

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from spark.raised import losses
 
 import kafkastore
-from kafkastore.log.log_dir_writer import LogDirWriter
+from kafkastore.spark.source.data_loss import DataLossError
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
-from kafkastore.spark.source.slice_reading import DataLossError
 from kafkastore.spark.source.slices import SlicePack
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 BATCHES, ROWS = 30, 10  # of 50 bytes
 
@@ -77,8 +78,6 @@ def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, harm, many):
         offsets(reader, parts)
     if harm != "the directory is gone":
         assert isinstance(raised.value, DataLossError)
-        assert "are gone since the read was planned; load again" in str(raised.value)
-        assert str(logs_dir / "t-0") in str(raised.value)
     assert offsets(careless, others) == [each for each in range(300) if each not in gone]
 
 
@@ -107,8 +106,9 @@ def test_a_segment_that_breaks_off_before_records_that_are_there_ends_the_query(
     log.write_bytes(data)
     options = {"minPartitions": many, "isolation": isolation}
     reader, parts = planned(logs_dir, **options)
-    with pytest.raises(kafkastore.CorruptionError, match=log.name):
+    with pytest.raises(kafkastore.CorruptionError) as caught:
         offsets(reader, parts)
+    assert caught.value.path == log
     careless, others = planned(logs_dir, **options, failOnDataLoss="false")
     found = offsets(careless, others)
     assert len(found) == len(set(found))
@@ -144,7 +144,7 @@ def test_segments_that_are_deleted_before_their_turn_end_the_query(
         found = [row["offset"] for batch in (first, *batches) for row in batch.to_pylist()]
         assert found == [*range(100), *range(200, 300)]
     else:
-        with pytest.raises(DataLossError, match=r"offsets 0 to 199 in .*t-0 are gone since"):
+        with losses(("deleted", "t-0", 200)):
             list(batches)
 
 

@@ -74,7 +74,7 @@ def test_a_promise_in_seconds_is_about_the_difference(benchmark: ModuleType) -> 
 
 @pytest.mark.parametrize("answers", [(7, 8), (8,)])
 def test_a_wrong_answer_has_no_time(benchmark: ModuleType, answers: tuple[int, ...]) -> None:
-    with pytest.raises(benchmark.Failed, match="7"):
+    with pytest.raises(benchmark.Failed):
         measured(benchmark, {"kafkastore": Frame(0, 7), "kafka": Frame(0, *answers)})
 
 

@@ -8,27 +8,28 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kip_33.stores import commit, record, written
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import bounded, logs
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
+from spark.raised import raised_in_python
+from spark.refused_options import option_refused
+from use_cases.stores import commit, record, written
 
 import kafkastore
-from kafkastore.cli.ls import first_timestamp
 from kafkastore.errors import CorruptBatchError, CorruptIndexError, CorruptionError
-from kafkastore.formats.control_records import ControlRecordType, first_control_record
-from kafkastore.kip_33.committed_offsets import (
+from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
+from kafkastore.log.batch_reading import first_timestamp
+from kafkastore.spark.source.data_source import KafkaStoreDataSource
+from kafkastore.spark.source.options import TABLES
+from kafkastore.spark.source.tables import SCHEMAS, table_schema
+from kafkastore.use_cases.committed_offsets import (
     CONSUMER_OFFSETS,
     NoCommittedOffsetsError,
     committed_offsets,
 )
-from kafkastore.spark.source.data_source import KafkaStoreDataSource
-from kafkastore.spark.source.options import TABLES, OptionError
-from kafkastore.spark.source.tables import SCHEMAS, table_schema
 
 TYPE_NAMES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
@@ -184,13 +185,15 @@ def test_tables_hold_what_kafkastore_says_of_real_directories(golden_case):
     for table in ("time_index", "offset_index", "transactions"):
         if not is_in_order(path, table):
             assert "broken-index" in golden_case.name
-            with pytest.raises(CorruptIndexError, match=r" in /.*index at byte \d+"):
+            with pytest.raises(CorruptIndexError) as caught:
                 read(path, table)
+            assert str(caught.value.path).endswith("index")
+            assert caught.value.position is not None
         assert read(path, table, failOnDataLoss="false") == expected(path, table)
     if any(each.topic == CONSUMER_OFFSETS for each in kafkastore.open(path).partitions):
         assert sorted(read(path, "committed_offsets")) == expected(path, "committed_offsets")
     else:
-        with pytest.raises(NoCommittedOffsetsError, match="no partition of __consumer_offsets in"):
+        with pytest.raises(NoCommittedOffsetsError):
             read(path, "committed_offsets")
 
 
@@ -205,7 +208,7 @@ def test_spark_shows_the_same_tables(spark, golden, version, name):
     ]
     for table, frame in zip(SCHEMAS, frames, strict=True):
         if table == "committed_offsets" and name != "wide":
-            with pytest.raises(AnalysisException, match="no partition of __consumer_offsets in"):
+            with raised_in_python("NoCommittedOffsetsError"):
                 frame.count()
             continue
         assert frame.schema == table_schema(table)
@@ -282,8 +285,9 @@ def broken(golden, writable_copy):
 
 def test_broken_bytes_fail_the_query_or_end_their_task(broken):
     copy, path, position = broken
-    with pytest.raises(CorruptBatchError, match=f" in {path} at byte {position}"):
+    with pytest.raises(CorruptBatchError) as caught:
         read(copy, "batches", assign='{"up": [0]}')
+    assert (caught.value.path, caught.value.position) == (path, position)
     rows = read(copy, "batches", assign='{"up": [0]}', failOnDataLoss="false")
     assert [row[3] for row in rows if row[2] == 0][-1] < position
     everything = read(copy, "batches", failOnDataLoss="false")
@@ -306,8 +310,9 @@ def test_a_first_batch_that_cannot_be_read_has_no_time(golden, writable_copy):
     copy = writable_copy(golden("2.4.0", "codecs", "answers").logs)
     path = copy / "codecs-0" / "00000000000000000000.log"
     path.write_bytes(bytes(8) + b"\0\0\0\1" + path.read_bytes()[12:])
-    with pytest.raises(CorruptBatchError, match=f" in {path} at byte 0"):
+    with pytest.raises(CorruptBatchError) as caught:
         read(copy, "segments")
+    assert (caught.value.path, caught.value.position) == (path, 0)
     rows = read(
         copy, "segments", assign='{"codecs": [0]}', failOnDataLoss="false",
         columns="size,first_timestamp",
@@ -322,8 +327,9 @@ def test_a_transaction_index_of_an_unknown_version(golden, writable_copy):
     data = path.read_bytes()
     count = len(data) // 34
     path.write_bytes(data[:-34] + b"\0\1" + data[-32:])
-    with pytest.raises(CorruptIndexError, match=f"version 1, not 0 in {path} at byte"):
+    with pytest.raises(CorruptIndexError) as caught:
         read(copy, "transactions")
+    assert (caught.value.path, caught.value.position) == (path, len(data) - 34)
     assert count > 0
     assert len(read(copy, "transactions", failOnDataLoss="false")) == len(whole) - 1
 
@@ -356,7 +362,7 @@ def test_commits_behind_broken_bytes_are_not_known(tmp_path):
         log.add(record(5, key=b"\0\1\0"))
         log.add(commit("g", "orders", 0, 9))
     root = tmp_path / "logs"
-    with pytest.raises(CorruptionError, match="the record at offset 1 of __consumer_offsets-0"):
+    with pytest.raises(CorruptionError):
         read(root, "committed_offsets")
     names = {"columns": "offset", "failOnDataLoss": "false"}
     assert read(root, "committed_offsets", **names) == [(9,)]
@@ -364,8 +370,9 @@ def test_commits_behind_broken_bytes_are_not_known(tmp_path):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptBatchError, match=f" in {path} at byte "):
+    with pytest.raises(CorruptBatchError) as caught:
         read(root, "committed_offsets")
+    assert caught.value.path == path
     assert read(root, "committed_offsets", **names) == [(5,)]
 
 
@@ -373,24 +380,18 @@ def test_commits_behind_broken_bytes_are_not_known(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "problem", "named"),
     [
-        ({"table": "logs"}, "option table must be records or batches or segments or "),
-        (
-            {"table": "segments", "startingOffsets": "earliest"},
-            "option startingOffsets is about records, not about the table segments",
-        ),
-        ({"table": "batches", "includeHeaders": "true"}, "option includeHeaders is about records"),
-        ({"table": "batches", "pushFilters": "true"}, "option pushFilters is about records"),
-        (
-            {"table": "segments", "columns": "size,bytes"},
-            "option columns: no column 'bytes' in the table segments; there are topic, partition,",
-        ),
+        ({"table": "logs"}, "value", "table"),
+        ({"table": "segments", "startingOffsets": "earliest"}, "unsuitable", "startingOffsets"),
+        ({"table": "batches", "includeHeaders": "true"}, "unsuitable", "includeHeaders"),
+        ({"table": "batches", "pushFilters": "true"}, "unsuitable", "pushFilters"),
+        ({"table": "segments", "columns": "size,bytes"}, "not-found", "columns"),
     ],
 )
-def test_what_makes_no_sense_for_a_table_is_refused(golden, options, sentence):
+def test_options_that_are_not_for_a_table_are_refused(golden, options, problem, named):
     path = golden("2.4.0", "codecs", "answers").logs
-    with pytest.raises(OptionError, match=sentence):
+    with option_refused(problem, named):
         reader_of(path, **options)
 
 
@@ -405,7 +406,7 @@ def test_columns_are_chosen_by_the_option_or_by_a_schema(golden):
     found = [row for part in reader.partitions() for each in reader.read(part)
              for row in rows_of(each)]
     assert found == [(row[8], row[0]) for row in whole]
-    with pytest.raises(OptionError, match="column codec is a nullable string, not a"):
+    with option_refused("value", "codec"):
         source.reader(schema=StructType().add("codec", StringType(), nullable=False))
 
 
@@ -416,7 +417,7 @@ def test_partitions_are_chosen_as_for_records(golden):
     assert read(path, "segments", assign='{"up": [1]}') == [
         row for row in whole if row[:2] == ("up", 1)
     ]
-    with pytest.raises(OptionError, match="option subscribe: no topic x in "):
+    with option_refused("not-found", "subscribe"):
         read(path, "segments", subscribe="x")
 
 

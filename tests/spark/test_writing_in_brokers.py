@@ -4,7 +4,7 @@ from spark.frames import expected_rows, rows_of
 
 import kafkastore
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kafka
 
 NOW = 1_500_000_000_000
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]

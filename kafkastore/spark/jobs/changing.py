@@ -10,24 +10,33 @@ This process and the executors must see the same storage under the same paths.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkastore import migration
 from kafkastore.changes.apply import apply
-from kafkastore.changes.journal import Journal, find_journals
+from kafkastore.changes.areas import find_journals
+from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume as resume_plan
-from kafkastore.errors import ChangeRefusedError
-from kafkastore.jobs.places import Paths, Place, listed, place_fields
+from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.jobs.job import Row
+from kafkastore.jobs.partition_paths import (
+    PartitionPath,
+    Paths,
+    columns_of,
+    listed,
+    table_schema,
+)
 from kafkastore.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
 from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.spread import spread
+from kafkastore.spark.runner import frame_of, spread
 from kafkastore.store.log_store import AnyPartition, AnyPath
+from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
 
 def migrate(
     spark: SparkSession,
-    paths: Paths,
+    path: Paths,
     mode: Mode = "auto",
     *,
     entry_offset: EntryOffset = "next",
@@ -54,7 +63,7 @@ def migrate(
     ----------
     spark : SparkSession
         Its executors see the storage under the same paths as this process.
-    paths : path-like or sequence of path-like
+    path : path-like or sequence of path-like
         Log directories or partition directories. No broker may have them open.
     mode, entry_offset : str
         As for `kafkastore.migration.plan`.
@@ -85,10 +94,10 @@ def migrate(
     """
     run = partial(spread, spark, progress=progress)
 
-    def planned(path: Path, failed: Fail) -> Plan:
+    def planned(root: Path, failed: Fail) -> Plan:
         found = survey(
             run,
-            path,
+            root,
             mtimes,
             index_interval_bytes=index_interval_bytes,
             read_logs=mode in migration.READING_MODES,
@@ -98,13 +107,13 @@ def migrate(
         plan: Plan = migration.plan(found, mode, entry_offset=entry_offset)
         return plan
 
-    return _frame(spark, _change(run, paths, partitions, planned, undo_dir, resume=resume))
+    return _frame(spark, _change(run, path, partitions, planned, undo_dir, resume=resume))
 
 
 def reindex(
     spark: SparkSession,
-    paths: Paths,
-    rules: str = "2.4",
+    path: Paths,
+    version: str = NEWEST_VERSION,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
     up_to_damage: bool = False,
@@ -119,9 +128,9 @@ def reindex(
     ----------
     spark : SparkSession
         Its executors see the storage under the same paths as this process.
-    paths : path-like or sequence of path-like
+    path : path-like or sequence of path-like
         Log directories or partition directories. No broker may have them open.
-    rules, index_interval_bytes, up_to_damage : str, int, bool
+    version, index_interval_bytes, up_to_damage : str, int, bool
         As for `kafkastore.plan_reindex`.
     partitions : collection, optional
         Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
@@ -142,31 +151,18 @@ def reindex(
     """
     run = partial(spread, spark, progress=progress)
 
-    def planned(path: Path, failed: Fail) -> Plan:
+    def planned(root: Path, failed: Fail) -> Plan:
         return plan_reindex(
             run,
-            path,
-            rules,
+            root,
+            version,
             index_interval_bytes,
             up_to_damage=up_to_damage,
             partitions=partitions,
             failed=failed,
         )
 
-    return _frame(spark, _change(run, paths, partitions, planned, undo_dir, resume=resume))
-
-
-class _Outcome(NamedTuple):
-    """The result for one partition: a row of the returned frame."""
-
-    store: str
-    topic: str
-    partition: int
-    path: str
-    files: int
-    bytes: int
-    undo_area: str | None
-    error: str | None
+    return _frame(spark, _change(run, path, partitions, planned, undo_dir, resume=resume))
 
 
 def _change(
@@ -177,8 +173,8 @@ def _change(
     undo_dir: AnyPath | None,
     *,
     resume: bool,
-) -> list[_Outcome]:
-    """Plan and change one log directory after another; return the outcome of every partition."""
+) -> list[Row]:
+    """Plan and change one log directory after another; return the row of every partition."""
     for each in listed(paths):
         refuse_remote(each)
     roots = [Path(os.path.abspath(each)) for each in listed(paths)]
@@ -189,16 +185,16 @@ def _change(
         _change_one(run, root, places[root], planned, undo_dir, resume=resume) for root in roots
     )
     return [
-        outcome
+        row
         for root, (journals, errors) in zip(roots, done, strict=True)
-        for outcome in _outcomes(root, places[root], journals, errors)
+        for row in _rows(root, places[root], journals, errors)
     ]
 
 
 def _change_one(
     run: Runner,
     root: Path,
-    places: Sequence[Place],
+    places: Sequence[PartitionPath],
     planned: Callable[[Path, Fail], Plan],
     undo_dir: AnyPath | None,
     *,
@@ -214,7 +210,7 @@ def _change_one(
             {_below(root, journal, each.directory): each.error for each in journal.failures}
         )
 
-    def unread(place: Place, error: Exception) -> None:
+    def unread(place: PartitionPath, error: Exception) -> None:
         errors[directory_of(place)] = error
 
     for journal in find_journals(root, undo_dir) if resume else ():
@@ -222,7 +218,10 @@ def _change_one(
             case "applying":
                 take(resume_plan(journal, runner=run))
             case "undoing":
-                raise ChangeRefusedError(f"{journal.area} is being undone: resume that first")
+                raise ChangeRefusedError(
+                    f"{journal.area} is being undone: resume that first",
+                    RefusalReason.UNFINISHED, journal.area,
+                )
     unfinished = [journal for journal in journals if not journal.is_finished]
     if not unfinished:
         take(apply(planned(root, unread), undo_dir, runner=run))
@@ -231,7 +230,8 @@ def _change_one(
             directory_of(place),
             ChangeRefusedError(
                 f"not begun: an earlier plan is still unfinished: resume or undo "
-                f"{unfinished[0].area}"
+                f"{unfinished[0].area}",
+                RefusalReason.UNFINISHED, unfinished[0].area,
             ),
         )
     return journals, errors
@@ -251,17 +251,20 @@ def _check_apart(roots: Sequence[Path]) -> None:
         real = os.path.realpath(root)
         other = seen.get(real) or seen.get(os.path.dirname(real))
         if other is not None:
-            raise ChangeRefusedError(f"{other} and {root} hold the same files: name one of them")
+            raise ChangeRefusedError(
+                f"{other} and {root} hold the same files: name one of them",
+                RefusalReason.OVERLAP, root,
+            )
         seen[real] = root
 
 
-def _outcomes(
+def _rows(
     root: Path,
-    places: Sequence[Place],
+    places: Sequence[PartitionPath],
     journals: Sequence[Journal],
     errors: Mapping[str, Exception],
-) -> Iterator[_Outcome]:
-    """Yield the outcome of each partition, including files changed by resumed runs."""
+) -> Iterator[Row]:
+    """Yield the row of each partition, including files changed by resumed runs."""
     made: dict[str, tuple[int, int, str | None]] = {}
     for journal in journals:
         for change in journal.plan.changes:
@@ -272,28 +275,19 @@ def _outcomes(
                 made[directory] = files + 1, size, str(journal.area)
     for place in places:
         error = errors.get(directory_of(place))
-        yield _Outcome(
-            place.store,
-            place.topic,
-            place.partition,
-            place.path,
-            *made.get(directory_of(place), (0, 0, None)),
-            None if error is None else str(error),
-        )
+        files, size, area = made.get(directory_of(place), (0, 0, None))
+        yield {
+            **columns_of([place]),
+            "files": files,
+            "bytes": size,
+            "undo_area": area,
+            "error": None if error is None else str(error),
+        }
 
 
-def _frame(spark: SparkSession, outcomes: Sequence[_Outcome]) -> DataFrame:
-    """Return a frame with a row for each outcome."""
+def _frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+    """Return the frame of changed partitions."""
     import pyarrow as pa
 
-    schema = pa.schema(
-        [
-            *place_fields(),
-            ("files", pa.int64()),
-            ("bytes", pa.int64()),
-            ("undo_area", pa.string()),
-            ("error", pa.string()),
-        ]
-    )
-    rows = pa.Table.from_pylist([each._asdict() for each in outcomes], schema)
-    return spark.createDataFrame(rows)
+    columns = [("files", pa.int64()), ("bytes", pa.int64()), ("undo_area", pa.string())]
+    return frame_of(spark, rows, table_schema(columns))

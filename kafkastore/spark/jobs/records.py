@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkastore.changes.runner import Progress
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory
-from kafkastore.jobs.places import (
+from kafkastore.jobs.partition_paths import (
     Copies,
     Paths,
-    chosen_copies,
     columns_of,
+    list_copies,
     listed,
-    place_fields,
+    table_schema,
     weight,
 )
 from kafkastore.jobs.runner import Failed, attempt
 from kafkastore.paths import is_url, to_path
 from kafkastore.spark import register
-from kafkastore.spark.spread import spread
+from kafkastore.spark.runner import frame_of, spread
 from kafkastore.spark.watch import watch
 from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
 
@@ -50,7 +50,7 @@ SETTINGS = {
 
 def records_to_parquet(
     spark: SparkSession,
-    paths: Paths,
+    path: Paths,
     out: AnyPath,
     *,
     partitions: Collection[AnyPartition] | None = None,
@@ -63,7 +63,7 @@ def records_to_parquet(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
+    path : path-like or list of path-like
         Log directories or partition directories of one broker.
     out : path-like
         The folder to write, in Spark's layout: ``topic=orders/date=2017-07-14/*.parquet``.
@@ -85,14 +85,17 @@ def records_to_parquet(
     ChangeRefusedError
         If `out` is inside a log directory, or exists and `overwrite` is false.
     """
-    store = open_store(listed(paths))
+    store = open_store(listed(path))
     # Spark's working directory may differ from this process's.
-    sources, folder = [_absolute(each) for each in listed(paths)], _absolute(out)
+    sources, folder = [_absolute(each) for each in listed(path)], _absolute(out)
     for log_dir in store.log_dirs:
         _check_outside(folder, log_dir.path)
     if not overwrite and os.path.lexists(folder):
-        raise ChangeRefusedError(f"{out} is there already: name another folder, or overwrite it")
-    items = chosen_copies(store, partitions)
+        raise ChangeRefusedError(
+            f"{out} exists already: name another folder, or overwrite it",
+            RefusalReason.NOT_EMPTY, out,
+        )
+    items = list_copies(store, partitions)
     read = spread(spark, partial(attempt, _reach), items, weigh=weight, progress=progress)
     found = list(zip(items, read, strict=True))
     readable = [each for _, each in found if isinstance(each, PartitionInventory) and each.records]
@@ -103,7 +106,7 @@ def records_to_parquet(
         write(spark, days.write.mode("overwrite"), ("topic", "date"), folder, progress)
         written = _rows_by_partition(spark, folder)
     rows = [_written_row(copies, row, written) for copies, row in found]
-    return spark.createDataFrame(_as_arrow(rows))
+    return frame_of(spark, rows, written_schema())
 
 
 def records_of(
@@ -151,9 +154,7 @@ def written_schema() -> pa.Schema:
     import pyarrow as pa
 
     numbers = ("log_start_offset", "log_end_offset", "records", "rows")
-    return pa.schema(
-        [*place_fields(), *((name, pa.int64()) for name in numbers), ("error", pa.string())]
-    )
+    return table_schema((name, pa.int64()) for name in numbers)
 
 
 def _reach(copies: Copies) -> PartitionInventory:
@@ -172,7 +173,8 @@ def _check_outside(out: str, log_dir: Path) -> None:
     target, real = Path(os.path.realpath(out)), Path(os.path.realpath(log_dir))
     if target == real or target in real.parents or real in target.parents:
         raise ChangeRefusedError(
-            f"{out} can't be the output for {log_dir}: one contains the other"
+            f"{out} can't be the output for {log_dir}: one contains the other",
+            RefusalReason.OVERLAP, out,
         )
 
 
@@ -201,7 +203,7 @@ def _written_row(
     row = dict(columns_of(copies))
     if isinstance(found, Failed):
         return row | {"rows": 0, "error": str(found.error)}
-    rows = written.get((found.place.topic, found.place.partition), 0)
+    rows = written.get(found.place.topic_partition, 0)
     error = found.error
     if rows != found.records:
         error = error or f"{rows:,} rows were written of {found.records:,} records"
@@ -212,12 +214,6 @@ def _written_row(
         "rows": rows,
         "error": error,
     }
-
-
-def _as_arrow(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.Table.from_pylist(list(rows), written_schema())
 
 
 @contextmanager

@@ -1,40 +1,64 @@
 """The jobs of `kafkastore.jobs` as Spark tables; ``docs/jobs.md`` lists their columns."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from kafkastore.checks.findings import Severity
-from kafkastore.formats.group_metadata import OffsetCommitKey
 from kafkastore.jobs.compare import CompareJob
-from kafkastore.jobs.failover import FailoverJob
-from kafkastore.jobs.group_positions import committed_positions, position_items
+from kafkastore.jobs.failover import failover as failover_results
 from kafkastore.jobs.inventory import InventoryJob
-from kafkastore.jobs.lag import LagJob
+from kafkastore.jobs.job import JobResults
+from kafkastore.jobs.lag import lag as lag_results
 from kafkastore.jobs.latency import LatencyJob
-from kafkastore.jobs.places import Paths, open_paths
-from kafkastore.jobs.predict import PredictJob
-from kafkastore.jobs.retention import RetentionJob
+from kafkastore.jobs.listing import list_logs as listing_results
+from kafkastore.jobs.partition_paths import Paths, open_paths
+from kafkastore.jobs.predict import predict_start
+from kafkastore.jobs.retention import retention as retention_results
 from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.verify import VerifyJob
-from kafkastore.kip_33.failover import Method
-from kafkastore.kip_33.fingerprints import Match
-from kafkastore.kip_33.sizing import BUCKETS_MS, INTERVALS
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.legacy.offset_request import clock
-from kafkastore.log.isolation import Isolation
-from kafkastore.log.log_config import LogConfig
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.spark.spread import table
+from kafkastore.spark.runner import table
 from kafkastore.store.log_store import AnyPartition
-from kafkastore.versions import NEWEST_VERSION
+from kafkastore.use_cases.sizing import BUCKETS_MS, INTERVALS
+from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+P = ParamSpec("P")
+
+
+def _table_of(
+    ask: Callable[P, JobResults[Any, Any]],
+) -> Callable[Concatenate[SparkSession, P], DataFrame]:
+    """Return a function of a session and the arguments of `ask` that returns the job's table."""
+    def made(spark: SparkSession, /, *args: P.args, **options: P.kwargs) -> DataFrame:
+        results = ask(*args, **options)
+        return table(spark, results.job, results.items(is_weighed=True))
+
+    first, _, rest = str(ask.__doc__).partition("\n")
+    made.__name__ = made.__qualname__ = ask.__name__
+    made.__doc__ = f"""{first}
+
+    As `{ask.__module__}.{ask.__name__}` of the arguments after the session, but as a Spark table;
+    see ``docs/jobs.md``. What they do not give, such as the clock and committed offsets, the driver
+    reads in this call.
+{rest.partition("    Returns")[0].rstrip()}
+"""
+    return made
+
+
+failover = _table_of(failover_results)
+lag = _table_of(lag_results)
+list_logs = _table_of(listing_results)
+predict = _table_of(predict_start)
+retention = _table_of(retention_results)
+
 
 def inventory(
-    spark: SparkSession, paths: Paths, *, partitions: Collection[AnyPartition] | None = None
+    spark: SparkSession, path: Paths, *, partitions: Collection[AnyPartition] | None = None
 ) -> DataFrame:
     """Read each partition once and list its segments, as a Spark table.
 
@@ -42,7 +66,7 @@ def inventory(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
+    path : path-like or list of path-like
         Log directories or partition directories.
     partitions : collection, optional
         Read only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
@@ -53,12 +77,12 @@ def inventory(
         A row for each segment; see ``docs/jobs.md``.
     """
     job = InventoryJob()
-    return table(spark, job, job.items(open_paths(paths), partitions))
+    return table(spark, job, job.items(open_paths(path), partitions))
 
 
 def verify(
     spark: SparkSession,
-    paths: Paths,
+    path: Paths,
     *,
     partitions: Collection[AnyPartition] | None = None,
     sample: float = 1.0,
@@ -69,7 +93,7 @@ def verify(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
+    path : path-like or list of path-like
         Log directories or partition directories of one broker.
     partitions : collection, optional
         Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``, and nothing else.
@@ -83,7 +107,7 @@ def verify(
         without a severity. The driver checks checkpoints, topic ids and directories that are not
         partitions, in this call.
     """
-    job, store = VerifyJob(sample), open_paths(paths)
+    job, store = VerifyJob(sample), open_paths(path)
     chosen = None if partitions is None else set(store.chosen(partitions))
     return table(spark, job, job.items(store, chosen, has_topic_ids=True))
 
@@ -122,49 +146,17 @@ def verify_summary(found: DataFrame) -> DataFrame:
     )
 
 
-def predict(
-    spark: SparkSession,
-    paths: Paths,
-    broker: str = "2.4",
-    *,
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-    partitions: Collection[AnyPartition] | None = None,
-) -> DataFrame:
-    """Predict what a broker's next start does, as `kafkastore.predict_start` does.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
-        Log directories or partition directories of one broker.
-    broker : str
-        The broker's version.
-    index_interval_bytes : int
-        The topics' ``index.interval.bytes``.
-    partitions : collection, optional
-        Predict only for these partitions; directories that are not partitions are always listed.
-
-    Returns
-    -------
-    DataFrame
-        A row for each directory; see ``docs/jobs.md``.
-    """
-    job = PredictJob(broker, index_interval_bytes)
-    return table(spark, job, job.items(open_paths(paths), partitions))
-
-
 def compare(
     spark: SparkSession,
-    paths: Paths,
+    path: Paths,
     times: Sequence[int] = (),
     *,
     samples: int = 10,
     partitions: Collection[AnyPartition] | None = None,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = "2.4",
-    legacy_rules: str = "2.4",
+    broker_rules: str = NEWEST_VERSION,
+    legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
 ) -> DataFrame:
     """Look up times in three ways, as `kafkastore.legacy.compare` does.
@@ -173,7 +165,7 @@ def compare(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
+    path : path-like or list of path-like
         Log directories or partition directories of one broker.
     times : sequence of int
         ms since 1970. If empty: `samples` times, half of them spread over each partition's records,
@@ -199,48 +191,12 @@ def compare(
         legacy_rules,
         whole_seconds,
     )
-    return table(spark, job, job.items(open_paths(paths), partitions))
-
-
-def lag(
-    spark: SparkSession,
-    paths: Paths,
-    groups: Sequence[str] = (),
-    *,
-    partitions: Collection[AnyPartition] | None = None,
-    offsets: Mapping[OffsetCommitKey, int] | None = None,
-    now: int | None = None,
-    isolation: Isolation = "read_uncommitted",
-) -> DataFrame:
-    """Compute the lag of consumer groups, as `kafkastore.lag` does.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
-        Log directories or partition directories of one broker.
-    groups : sequence of str
-        Report only these groups; all if empty.
-    partitions : collection, optional
-        Only offsets committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
-    offsets, now, isolation
-        As for `kafkastore.lag`. Without `offsets` the driver reads ``__consumer_offsets`` in this
-        call.
-
-    Returns
-    -------
-    DataFrame
-        A row for each group and partition; see ``docs/jobs.md``.
-    """
-    job, store = LagJob(now, isolation), open_paths(paths)
-    committed = committed_positions(store, groups, partitions=partitions, offsets=offsets)
-    return table(spark, job, position_items(committed, store))
+    return table(spark, job, job.items(open_paths(path), partitions))
 
 
 def latency(
     spark: SparkSession,
-    paths: Paths,
+    path: Paths,
     *,
     partitions: Collection[AnyPartition] | None = None,
     create_time_header: str | None = None,
@@ -252,7 +208,7 @@ def latency(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
+    path : path-like or list of path-like
         Log directories or partition directories of one broker.
     partitions : collection, optional
         Measure only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
@@ -268,92 +224,14 @@ def latency(
         from those of its partitions, but from ``histogram``.
     """
     job = LatencyJob(create_time_header, created_in is not None)
-    store = open_paths(paths)
+    store = open_paths(path)
     other = None if created_in is None else open_paths(created_in)
     return table(spark, job, job.items(store, store.chosen(partitions), other))
 
 
-def failover(
-    spark: SparkSession,
-    paths: Paths,
-    target: Paths,
-    groups: Sequence[str] = (),
-    *,
-    partitions: Collection[AnyPartition] | None = None,
-    offsets: Mapping[OffsetCommitKey, int] | None = None,
-    by: Method = "create-time",
-    largest_latency_ms: int | None = None,
-    clock_skew_ms: int = 0,
-    topic_prefix: str = "",
-    check: bool = True,
-    match: Match = "timestamp",
-) -> DataFrame:
-    """Find where groups continue in another cluster, as `kafkastore.failover` does.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        A classic session, or one of Spark Connect.
-    paths, target : path-like or list of path-like
-        Log directories of cluster 1 and of cluster 2.
-    groups : sequence of str
-        Report only these groups; all if empty.
-    partitions : collection, optional
-        Only offsets committed for these, each as ``("orders", 3)`` or ``"orders-3"``.
-    offsets : mapping, optional
-        Committed offsets by group, topic and partition. Default: those committed in cluster 1,
-        which the driver reads in this call.
-    by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match
-        As for `kafkastore.failover`.
-
-    Returns
-    -------
-    DataFrame
-        A row for each group and partition; see ``docs/jobs.md``. The row of an offset that cannot
-        be translated has an ``error``.
-    """
-    job = FailoverJob(by, largest_latency_ms, clock_skew_ms, topic_prefix, check, match)
-    store, other = open_paths(paths), open_paths(target)
-    committed = committed_positions(store, groups, partitions=partitions, offsets=offsets)
-    return table(
-        spark, job, position_items(committed, store, other, topic_prefix=topic_prefix)
-    )
-
-
-def retention(
-    spark: SparkSession,
-    paths: Paths,
-    *,
-    partitions: Collection[AnyPartition] | None = None,
-    config: Mapping[str, object] | LogConfig | None = None,
-    now: int | None = None,
-    version: str = NEWEST_VERSION,
-) -> DataFrame:
-    """Find the segments that a broker would delete, as `kafkastore.retention` does.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
-        Log directories or partition directories of one broker.
-    partitions : collection, optional
-        Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
-    config, now, version
-        As for `kafkastore.retention`; `now` defaults to the driver's clock.
-
-    Returns
-    -------
-    DataFrame
-        A row for each segment; see ``docs/jobs.md``.
-    """
-    job = RetentionJob(config, clock() if now is None else now, version)
-    return table(spark, job, job.items(open_paths(paths), partitions))
-
-
 def sizing(
     spark: SparkSession,
-    paths: Paths,
+    path: Paths,
     *,
     partitions: Collection[AnyPartition] | None = None,
     intervals: Sequence[int] = INTERVALS,
@@ -365,7 +243,7 @@ def sizing(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    paths : path-like or list of path-like
+    path : path-like or list of path-like
         Log directories or partition directories of one broker.
     partitions : collection, optional
         Measure only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
@@ -378,7 +256,7 @@ def sizing(
         A row for each partition and density; see ``docs/jobs.md``.
     """
     job = SizingJob(tuple(intervals), tuple(buckets_ms))
-    return table(spark, job, job.items(open_paths(paths), partitions))
+    return table(spark, job, job.items(open_paths(path), partitions))
 
 
 def _column(severity: Severity) -> str:

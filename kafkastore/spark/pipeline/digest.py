@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.checks.findings import Finding, Severity, kind_of
+from kafkastore.checks.findings import Finding, FindingKind, Severity
 from kafkastore.jobs.compare import AnswerRow
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -85,11 +85,10 @@ class Differences(NamedTuple):
 
 
 class FindingGroup(NamedTuple):
-    """Findings with the same text except for numbers and places."""
+    """Findings of one kind, with the text and the path of the first one."""
 
-    severity: Severity
+    kind: FindingKind
     what: str
-    consequence: str
     before: int
     after: int
     example: Path
@@ -142,7 +141,7 @@ def largest(store: StoreResult, most: int) -> list[PartitionInventory]:
 
 def name_of(row: PartitionInventory) -> str:
     """Return the name of a partition."""
-    return f"{row.place.topic}-{row.place.partition}"
+    return str(row.place.topic_partition)
 
 
 def densities(rows: Iterable[PartitionInventory]) -> tuple[Density, Density]:
@@ -234,27 +233,23 @@ def severities(store: StoreResult) -> list[SeverityRow]:
 
 
 def grouped(store: StoreResult) -> list[FindingGroup]:
-    """Group findings that differ only in numbers and places, worst first.
-
-    A group has the text of its first finding.
-    """
-    groups: dict[tuple[str, str], list[tuple[Finding, bool]]] = {}
+    """Group findings by kind, worst first; a group has the text of its first finding."""
+    groups: dict[FindingKind, list[tuple[Finding, bool]]] = {}
     findings = [(each, False) for each in store.findings_before]
     findings += [(each, True) for each in store.findings_after]
     for finding, is_after in findings:
-        groups.setdefault(kind_of(finding), []).append((finding, is_after))
+        groups.setdefault(finding.kind, []).append((finding, is_after))
     order = list(Severity)
     return sorted(
         (
             FindingGroup(
-                members[0][0].severity,
+                kind,
                 members[0][0].what,
-                members[0][0].consequence,
                 sum(not is_after for _, is_after in members),
                 sum(is_after for _, is_after in members),
                 members[0][0].path,
             )
-            for members in groups.values()
+            for kind, members in groups.items()
         ),
-        key=lambda group: (-order.index(group.severity), -group.before, group.what),
+        key=lambda group: (-order.index(group.kind.severity), -group.before, group.what),
     )

@@ -10,23 +10,22 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkastore import migration
 from kafkastore.changes.apply import apply
-from kafkastore.changes.copy_store import copy_store
-from kafkastore.changes.journal import find_journals
+from kafkastore.changes.areas import find_journals
+from kafkastore.changes.copy_store import check_places, copy_store, is_complete_copy
 from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume
 from kafkastore.jobs import planning
-from kafkastore.jobs.places import Place
+from kafkastore.jobs.partition_paths import PartitionPath
 from kafkastore.paths import to_path
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
-from kafkastore.spark.spread import spread
+from kafkastore.spark.runner import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +56,7 @@ def copy_stores(run: Run) -> None:
 
         def copy() -> int:
             return sum(
-                _copy(store, run.copy_of(store), behind(step.progress, before, total))
+                _copy(run, store, behind(step.progress, before, total))
                 for store, before in zip(stores, accumulate(files, initial=0), strict=False)
             )
 
@@ -66,15 +65,32 @@ def copy_stores(run: Run) -> None:
     run.copied()
 
 
-def _copy(store: StoreResult, target: Path, progress: Progress) -> int:
+def check_copies(run: Run) -> None:
+    """Refuse to copy to a place outside the output where something else is."""
+    for store in run.result.stores if run.saved.read("copy") is None else ():
+        if not run.is_in_output(store) and not _is_copied(run, store):
+            check_places(to_path(store.path), store.migrated)
+
+
+def _is_copied(run: Run, store: StoreResult) -> bool:
+    """Return whether an interrupted run has copied a store; outside, others may write too."""
+    copy = run.copy_of(store)
+    if run.is_in_output(store):
+        return copy.exists()
+    return run.is_resumed and is_complete_copy(to_path(store.path), copy)
+
+
+def _copy(run: Run, store: StoreResult, progress: Progress) -> int:
     """Copy a store unless its copy exists; return the size of the copy."""
-    if target.exists():
+    target = run.copy_of(store)
+    if _is_copied(run, store):
         return sum(
             os.stat(os.path.join(folder, name)).st_size
             for folder, _, names in os.walk(target)
             for name in names
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if run.is_in_output(store):
+        target.parent.mkdir(parents=True, exist_ok=True)
     return copy_store(to_path(store.path), target, progress=progress).bytes
 
 
@@ -106,9 +122,10 @@ def migrate_stores(
 ) -> None:
     """Plan the migration of every store and apply it.
 
-    Undo areas are in `undo_dir`; those of copies are removed again, because the originals exist.
+    Undo areas are in `undo_dir`; those of copies in the output are removed again.
     """
-    if run.is_copied:
+    in_output = run.is_copied and all(map(run.is_in_output, run.result.stores))
+    if in_output:
         undo_dir = run.working / UNDO_FOLDER
         undo_dir.mkdir(exist_ok=True)
     plans = _plan(run, spark, run.saved.read_plans(list(map(run.location, run.result.stores))))
@@ -119,17 +136,17 @@ def migrate_stores(
             return list(_apply(spark, plans, undo_dir, step.progress))
 
         areas: list[str | None] = step.result(work, list)
-        if step.saved is not None and not run.is_copied:
+        if step.saved is not None and not in_output:
             areas = work()  # the change may have been undone meanwhile
         for store, plan, area in zip(run.result.stores, plans, areas, strict=True):
             store.files_made += len(plan.changes)
             store.bytes_made += plan.new_bytes
-            if not run.is_copied:
+            if not in_output:
                 store.undo_area = area or store.undo_area
         files = sum(store.files_made for store in run.result.stores)
         size = sum(store.bytes_made for store in run.result.stores)
         step.summary = f"{files:,} files of {size:,} bytes made"
-    if run.is_copied:
+    if in_output:
         shutil.rmtree(run.working / UNDO_FOLDER)
 
 
@@ -168,8 +185,8 @@ def _plan_of(
     """Plan one store; return the plan, warnings, and the failed partitions with reasons."""
     failures: list[tuple[str, str]] = []
 
-    def failed(place: Place, error: Exception) -> None:
-        failures.append((f"{place.topic}-{place.partition}", str(error)))
+    def failed(place: PartitionPath, error: Exception) -> None:
+        failures.append((str(place.topic_partition), str(error)))
 
     found = planning.survey(
         work,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
 
 MARK = ".kafkastore-pipeline"
@@ -62,23 +62,32 @@ def _check_place(target: Path, inputs: Sequence[Path]) -> None:
         real = Path(os.path.realpath(path))
         if target == real or target in real.parents or real in target.parents:
             raise ChangeRefusedError(
-                f"{target} can't be the output for {path}: one contains the other"
+                f"{target} can't be the output for {path}: one contains the other",
+                RefusalReason.OVERLAP, target,
             )
     for directory in target.parents:
         if (directory / MARK).exists():
             raise ChangeRefusedError(
                 f"{target} lies in {directory}, the output of another run, which goes when that is "
-                "run again: name another directory"
+                "run again: name another directory",
+                RefusalReason.UNSUITABLE_PLACE, target,
             )
     if not os.path.lexists(target):
         return
     if not target.is_dir():
-        raise ChangeRefusedError(f"{target} is a file: name a directory for the output")
+        raise ChangeRefusedError(
+            f"{target} is a file: name a directory for the output",
+            RefusalReason.NOT_A_DIRECTORY, target,
+        )
     if target.is_mount():
-        raise ChangeRefusedError(f"{target} is a mount point: name a directory in it")
+        raise ChangeRefusedError(
+            f"{target} is a mount point: name a directory in it",
+            RefusalReason.UNSUITABLE_PLACE, target,
+        )
     if any(target.iterdir()) and not (target / MARK).exists():
         raise ChangeRefusedError(
-            f"{target} is not empty and no output of an earlier run: name another directory"
+            f"{target} is not empty and not the output of an earlier run: name another directory",
+            RefusalReason.NOT_EMPTY, target,
         )
     _check_only_ours(target)
 
@@ -89,7 +98,8 @@ def _check_only_ours(target: Path) -> None:
     if strangers:
         raise ChangeRefusedError(
             f"{target} is replaced as a whole, and {', '.join(strangers)} in it is not of an "
-            "earlier run: move it elsewhere"
+            "earlier run: move it elsewhere",
+            RefusalReason.NOT_EMPTY, target,
         )
 
 
@@ -105,10 +115,16 @@ def _claimed(working: Path, target: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno != errno.EWOULDBLOCK:
                 raise
-            raise ChangeRefusedError(f"another run is writing {target}") from None
+            raise ChangeRefusedError(
+                f"another run is writing {target}",
+                RefusalReason.OTHER_JOB, target,
+            ) from None
         # A run that ended meanwhile has removed the directory.
         if not mark.exists() or not os.path.samestat(os.stat(mark), os.fstat(descriptor)):
-            raise ChangeRefusedError(f"another run has just written {target}")
+            raise ChangeRefusedError(
+                f"another run has just written {target}",
+                RefusalReason.OTHER_JOB, target,
+            )
         yield
     finally:
         os.close(descriptor)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from kafkastore.jobs.compare import AnswerRow
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.legacy import OffsetTimes, first_offsets_before
-from kafkastore.legacy.staircase import draw_boundaries, draw_steps
+from kafkastore.legacy.answer_plot import draw_boundaries, draw_steps
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.pipeline.digest import (
     LEAST_POWER,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
 from kafkastore.spark.jobs.records import records_of, write
 from kafkastore.spark.pipeline.results import StoreResult
@@ -85,7 +85,7 @@ def rows_in(folder: Path) -> dict[tuple[str, TopicPartition], int]:
 
 def _compare(run: Run, store: StoreResult) -> None:
     for row in store.partitions:
-        written = store.rows_written.get(TopicPartition(row.place.topic, row.place.partition), 0)
+        written = store.rows_written.get(row.place.topic_partition, 0)
         if written != row.records:
             what = "written as it was read"
             run.fail_partition(row.place, f"{written:,} rows of {row.records:,} records", what)

@@ -7,12 +7,12 @@ from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.pipeline import digest, plots
-from kafkastore.spark.pipeline.results import PipelineResult, StoreResult
+from kafkastore.spark.pipeline.results import RULES, PipelineResult, StoreResult
 from kafkastore.time_axes import LAST_DATE_MS
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def render(result: PipelineResult) -> str:
     names = ", ".join(store.name for store in shown[:3])
     more = f" and {len(result.stores) - 3} more" if len(result.stores) > 3 else ""
     return environment.get_template(TEMPLATE).render(
+        version=RULES["broker"],
         title=f"Kafka log directories: {names}{more}",
         result=result,
         problems=result.problems,
@@ -141,7 +142,7 @@ def _section(store: StoreResult, now: int, stores: int) -> Section:
             Drawn(
                 digest.name_of(row),
                 Markup(plots.segments_over_time(row)),
-                Markup(plots.staircase(row, store.before.get(_key(row), ()), now)),
+                Markup(plots.staircase(row, store.before.get(row.place.topic_partition, ()), now)),
             )
             for row in to_draw
         ],
@@ -235,10 +236,6 @@ def _answers(before: AnswerRow, after: AnswerRow) -> set[int | None]:
     return {
         after.correct, after.legacy, before.kip_33, after.kip_33, before.broker, after.broker,
     }
-
-
-def _key(row: PartitionInventory) -> TopicPartition:
-    return TopicPartition(row.place.topic, row.place.partition)
 
 
 def _is_untimed(store: StoreResult) -> bool:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MIN
 from kafkastore.checks.findings import Finding, Severity
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.jobs.verify import finding_row
+from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
     from kafkastore.migration.plan import Mode
@@ -27,7 +28,7 @@ NOTHING = INT64_MIN
 RULES: Mapping[str, str] = {
     "legacy": "legacy",
     "kip_33": "kip-33",
-    "broker": "2.4",
+    "broker": NEWEST_VERSION,
     "correct": "correct",
 }
 
@@ -188,8 +189,8 @@ class StoreResult:
 
     def _is_not_asked(self, row: PartitionInventory) -> bool:
         """Return whether a partition cannot be read, or gave no answers."""
-        key = TopicPartition(row.place.topic, row.place.partition)
-        return row.error is not None or (bool(row.segments) and not self.after.get(key))
+        answers = self.after.get(row.place.topic_partition)
+        return row.error is not None or (bool(row.segments) and not answers)
 
     def summary(self) -> SummaryRow:
         """Return the store in numbers."""
@@ -337,7 +338,7 @@ def _store_to_json(store: StoreResult) -> dict[str, Any]:
 
 
 def _partition_to_json(store: StoreResult, row: PartitionInventory) -> dict[str, Any]:
-    key = TopicPartition(row.place.topic, row.place.partition)
+    key = row.place.topic_partition
     return {
         "topic": row.place.topic,
         "partition": row.place.partition,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kafkastore.changes.runner import Progress
 from kafkastore.jobs.inventory import PartitionInventory
-from kafkastore.jobs.places import Place, places_of
+from kafkastore.jobs.partition_paths import PartitionPath, list_partition_paths
 from kafkastore.paths import to_path
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
@@ -57,6 +57,8 @@ class Run:
         working: Path,
         saved: SavedSteps,
         progress: PipelineProgress | None,
+        *,
+        is_resumed: bool = False,
     ) -> None:
         self.result = result
         self.working = working
@@ -65,6 +67,7 @@ class Run:
         self._stores = {store.name: store for store in result.stores}
         self._failures: dict[tuple[str, str, str], dict[str, None]] = {}
         self.is_copied = False
+        self.is_resumed = is_resumed
 
     @contextmanager
     def step(self, name: str, unit: str, total: int | None = None) -> Iterator[RunningStep]:
@@ -88,7 +91,7 @@ class Run:
         self.result.steps.append(Step(name, seconds, step.summary))
         self.progress.step_finished(name, seconds, step.summary)
 
-    def store(self, place: Place) -> StoreResult:
+    def store(self, place: PartitionPath) -> StoreResult:
         """Return the result of the store that a place belongs to."""
         return self._stores[place.store]
 
@@ -96,29 +99,36 @@ class Run:
         """Return where to read a store now: its copy if there is one, else its source."""
         return self.copy_of(store) if self.is_copied else to_path(store.path)
 
+    def is_in_output(self, store: StoreResult) -> bool:
+        """Return whether a store is migrated within the output directory."""
+        return Path(store.migrated).is_relative_to(self.result.out)
+
     def copy_of(self, store: StoreResult) -> Path:
         """Return the path of a store's copy during the run."""
-        return self.working / Path(store.migrated).relative_to(self.result.out)
+        copy = Path(store.migrated)
+        if self.is_in_output(store):
+            return self.working / copy.relative_to(self.result.out)
+        return copy
 
     def copied(self) -> None:
         """Read stores from their copies from now on."""
         self.is_copied = True
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[PartitionPath]:
         """Return the partitions of all stores."""
         return [
             place
             for store in self.result.stores
-            for place in places_of(store.name, open_store(self.location(store)))
+            for place in list_partition_paths(store.name, open_store(self.location(store)))
         ]
 
     def final(self, text: str) -> str:
         """Replace paths in the working directory by those after the run."""
         return text.replace(f"{self.working}{os.sep}", f"{self.result.out}{os.sep}")
 
-    def fail_partition(self, place: Place, error: str, what: str) -> None:
+    def fail_partition(self, place: PartitionPath, error: str, what: str) -> None:
         """Record a failure of one partition."""
-        self.fail(self.store(place), f"{place.topic}-{place.partition}", error, what)
+        self.fail(self.store(place), str(place.topic_partition), error, what)
 
     def fail(self, store: StoreResult, whose: str, error: str, what: str) -> None:
         """Record a failure; the same fault in the copy is recorded only once."""

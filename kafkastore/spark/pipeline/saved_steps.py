@@ -20,8 +20,8 @@ from typing import Any
 import kafkastore
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo_area import check_own
-from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.json_text import parse_json
+from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.formats.primitives.json_text import parse_json
 from kafkastore.fs import FileSystem
 from kafkastore.paths import to_path
 from kafkastore.segment.small_file import read_own_file
@@ -94,7 +94,8 @@ class SavedSteps:
         plans = [Plan.from_json(text) for text in value["plans"]]
         if [os.path.realpath(plan.root) for plan in plans] != list(map(os.path.realpath, roots)):
             raise ChangeRefusedError(
-                f"{self._path(_PLANS)} has plans of other directories; run without --resume"
+                f"{self._path(_PLANS)} has plans of other directories; run without --resume",
+                RefusalReason.CHANGED, self._path(_PLANS),
             )
         return plans
 
@@ -120,10 +121,14 @@ class SavedSteps:
             return None
         except ValueError as error:
             raise ChangeRefusedError(
-                f"{path} can't be read ({error}); run without --resume, which removes it"
+                f"{path} can't be read ({error}); run without --resume, which removes it",
+                RefusalReason.CHANGED, path,
             ) from error
         if not isinstance(value, dict):
-            raise ChangeRefusedError(f"{path} must be an object; run without --resume")
+            raise ChangeRefusedError(
+                f"{path} must be an object; run without --resume",
+                RefusalReason.CHANGED, path,
+            )
         return value
 
     def _path(self, name: str) -> Path:

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.changes.runner import Progress
-from kafkastore.checks.findings import Finding, Severity
-from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.checks.findings import Finding, FindingKind
+from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
-from kafkastore.jobs.compare import BROKER_RULES, AnswersJob, AskedPartition
+from kafkastore.jobs.compare import AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
-from kafkastore.jobs.places import Place
+from kafkastore.jobs.partition_paths import PartitionPath
 from kafkastore.jobs.verify import VerifyJob, with_topic_ids
 from kafkastore.paths import open_path, to_path
 from kafkastore.spark import register
@@ -32,6 +32,7 @@ from kafkastore.spark.pipeline import report
 from kafkastore.spark.pipeline.migrating import (
     Finished,
     behind,
+    check_copies,
     copy_stores,
     finish_other_plans,
     migrate_stores,
@@ -47,10 +48,11 @@ from kafkastore.spark.pipeline.results import (
 )
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
+from kafkastore.spark.runner import spread
 from kafkastore.spark.session import session
-from kafkastore.spark.spread import spread
 from kafkastore.spark.watch import failures_of_spark, is_connect
 from kafkastore.store.log_store import is_partition_directory, open_store
+from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +67,7 @@ def run_pipeline(
     paths: Sequence[AnyPath] | AnyPath,
     out: AnyPath,
     *,
+    copy_to: AnyPath | None = None,
     in_place: bool = False,
     mode: Mode = "auto",
     master: str = "local[*]",
@@ -83,9 +86,11 @@ def run_pipeline(
     out : path-like
         The output directory: missing, empty, or that of an earlier run, which is replaced when this
         run is done.
+    copy_to : path-like, optional
+        Where to make the copy that is migrated, of a single store. Default: in the output.
     in_place : bool
         Whether to migrate the directories themselves, with replaced files in an undo area, instead
-        of copies in the output.
+        of copies.
     mode : {"auto", "kip-33", "rebuild", "empty"}
         See `kafkastore.migration.plan`.
     master : str
@@ -96,7 +101,8 @@ def run_pipeline(
     resume : bool
         Whether to continue an interrupted run: reuse its copies, or, in place, finish its changes.
     undo_dir : path-like, optional
-        In place: the directory for undo areas. Default: next to each log directory.
+        With `in_place` or `copy_to`: the directory for undo areas. Default: next to each log
+        directory.
     progress : PipelineProgress, optional
         Receives the progress of each step.
     spark : SparkSession, optional
@@ -112,23 +118,36 @@ def run_pipeline(
     NotALogDirectoryError
         If a path is not a log directory.
     ChangeRefusedError
-        If `out` has other files, a broker has a directory open, or files change during the run.
+        If `out` or `copy_to` has other files, a broker has a directory open, files change during
+        the run, or options contradict each other.
     SparkFailedError
         If Spark fails; finished steps are saved for a run with `resume`.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if undo_dir is not None and not in_place:
-        raise ChangeRefusedError("undo_dir goes with in_place: copies are removed, not undone")
+    if copy_to is not None and (in_place or len(listed) != 1):
+        raise ChangeRefusedError(
+            "copy_to takes one path, and contradicts in_place",
+            RefusalReason.UNSUPPORTED,
+        )
+    if undo_dir is not None and not in_place and copy_to is None:
+        raise ChangeRefusedError(
+            "undo_dir goes with in_place or copy_to: copies in the output are removed, not undone",
+            RefusalReason.UNSUPPORTED,
+        )
     sources = [to_path(os.path.abspath(open_path(path))) for path in listed]
     for source in sources:
         open_store(source)
     target = Path(os.path.realpath(out))
+    outside = [] if copy_to is None else [Path(os.path.realpath(copy_to))]
+    names = store_names(sources)
+    migrated = sources if in_place else outside or map(partial(_copy, target), names, sources)
     stores = [
-        StoreResult(name, str(source), str(source if in_place else _copy(target, name, source)))
-        for name, source in zip(store_names(sources), sources, strict=True)
+        StoreResult(name, str(source), str(place))
+        for name, source, place in zip(names, sources, migrated, strict=True)
     ]
     result = PipelineResult(target, mode, time.time_ns() // 1_000_000, stores)
-    with output_directory(target, sources, resume=resume) as working, failures_of_spark():
+    apart = [*sources, *outside]
+    with output_directory(target, apart, resume=resume) as working, failures_of_spark():
         saved, fs = SavedSteps(working), FileSystem()
         options = {
             "stores": [[store.name, store.path, store.migrated] for store in stores],
@@ -137,7 +156,9 @@ def run_pipeline(
             "undo_dir": None if undo_dir is None else os.path.realpath(undo_dir),
         }
         _take_over(result, saved, options, undo_dir, resume=resume)
-        run = Run(result, working, saved, progress)
+        run = Run(result, working, saved, progress, is_resumed=resume)
+        if not in_place:
+            check_copies(run)
         with run.step("start Spark", "session") as step:
             spark = session(master) if spark is None else spark
             register(spark)
@@ -178,7 +199,7 @@ def store_names(paths: Sequence[Path]) -> list[str]:
     real = [to_path(os.path.realpath(path)) for path in paths]
     for path in real:
         if real.count(path) > 1:
-            raise ChangeRefusedError(f"{path} is given twice")
+            raise ChangeRefusedError(f"{path} is given twice", RefusalReason.OVERLAP, path)
     names = [_plain(path.parts[-1:]) for path in real]
     for depth in range(2, max((len(path.parts) for path in real), default=0)):
         names = [
@@ -253,7 +274,7 @@ def _inventory(value: list[Any]) -> PartitionInventory:
     """Rebuild a row from JSON values."""
     row = PartitionInventory(*value)
     return row._replace(
-        place=Place(*row.place),
+        place=PartitionPath(*row.place),
         segments=tuple(SegmentInventory(*segment) for segment in row.segments),
         samples=tuple((timestamp, offset) for timestamp, offset in row.samples),
         times=tuple(row.times),
@@ -308,32 +329,35 @@ def _checked(
         before += len(store.partitions)
 
 
-def _finding(severity: str, path: str, *rest: Any) -> Finding:
+def _finding(kind: str, path: str, *rest: Any) -> Finding:
     """Rebuild a finding from JSON values."""
-    return Finding(Severity(severity), to_path(path), *rest)
+    return Finding(FindingKind(kind), to_path(path), *rest)
 
 
-def _times(run: Run, sample_times: int | Sequence[int]) -> dict[tuple[str, str], Sequence[int]]:
-    """Return the times to look up in each readable partition, by store and partition name."""
+def _times(
+    run: Run, sample_times: int | Sequence[int]
+) -> dict[tuple[str, TopicPartition], Sequence[int]]:
+    """Return the times to look up in each readable partition, by store and partition."""
+    given = None if isinstance(sample_times, int) else sample_times
     return {
-        _key(row.place): row.times if isinstance(sample_times, int) else sample_times
+        (row.place.store, row.place.topic_partition): row.times if given is None else given
         for row in run.surveyed()
         if row.error is None
     }
 
 
-def _key(place: Place) -> tuple[str, str]:
-    return place.store, f"{place.topic}-{place.partition}"
-
-
 def _ask(
-    run: Run, spark: SparkSession, times: dict[tuple[str, str], Sequence[int]], *, after: bool
+    run: Run,
+    spark: SparkSession,
+    times: Mapping[tuple[str, TopicPartition], Sequence[int]],
+    *,
+    after: bool,
 ) -> None:
     """Look up times in each partition, before the migration or after it."""
     asked = [
-        AskedPartition(place, times[_key(place)])
+        AskedPartition(place, chosen)
         for place in run.places()
-        if times.get(_key(place))
+        if (chosen := times.get((place.store, place.topic_partition)))
     ]
     with run.step("offsets again" if after else "offsets", "partitions", len(asked)) as step:
         job = AnswersJob(run.result.now)
@@ -344,16 +368,16 @@ def _ask(
                 for each in job.results(asked, runner)
             ],
             lambda values: [
-                (Place(*place), AnswerColumns(rows), error) for place, rows, error in values
+                (PartitionPath(*place), AnswerColumns(rows), error) for place, rows, error in values
             ],
         )
         for place, rows, error in answers:
-            store, key = run.store(place), TopicPartition(place.topic, place.partition)
-            (store.after if after else store.before)[key] = rows
+            store = run.store(place)
+            (store.after if after else store.before)[place.topic_partition] = rows
             if error is not None:
                 run.fail_partition(place, error, "asked for offsets")
         right = agreement(rows for _, rows, _ in answers)
         step.summary = (
             f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
-            f"{BROKER_RULES} {right.broker:,}"
+            f"{NEWEST_VERSION} {right.broker:,}"
         )

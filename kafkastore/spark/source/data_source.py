@@ -24,7 +24,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkastore.spark.source.filters import Limits, accept_far_times
-from kafkastore.spark.source.options import RECORDS, OptionError, ReadOptions, parse_options
+from kafkastore.spark.source.options import (
+    RECORDS,
+    OptionError,
+    OptionProblem,
+    ReadOptions,
+    parse_options,
+)
 from kafkastore.spark.source.planning import plan
 from kafkastore.spark.source.schema import check_schema, spark_schema
 from kafkastore.spark.source.short_errors import short_errors
@@ -75,8 +81,10 @@ class KafkaStoreDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Raise an error: streams cannot be written."""
         raise OptionError(
-            "kafkastore is no sink of streams, for no log is appended to: write each batch into a "
-            "directory of its own, with foreachBatch and a path that has the batch's number"
+            "streams cannot be written, because existing logs are never appended to: write each "
+            "batch into a directory of its own, with foreachBatch and a path that has the batch's "
+            "number",
+            OptionProblem.UNSUITABLE,
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import VariantVal
 
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

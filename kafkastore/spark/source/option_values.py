@@ -1,10 +1,12 @@
 """Parsers of option values, which come as texts by lower-case names, and their errors."""
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any
 
 from kafkastore.arguments import INT64_MAX
@@ -14,13 +16,70 @@ from kafkastore.errors import KafkaStoreError
 _FOLDER_OF_A_SESSION = re.compile(r"/(userFiles|artifacts)-[0-9a-f-]{36}(/|$)")
 
 
+class OptionProblem(StrEnum):
+    """What is wrong with an option, a column or a schema."""
+
+    UNKNOWN = "unknown"
+    """There is no such option or column."""
+    REFUSED = "refused"
+    """Spark's Kafka source refuses the option too."""
+    VALUE = "value"
+    """The value cannot be parsed, or is not among those allowed."""
+    CONTRADICTION = "contradiction"
+    """Two options, or an option and a schema, contradict each other."""
+    MISSING = "missing"
+    """A needed option, column or value is not given."""
+    NOT_FOUND = "not-found"
+    """The logs do not have what the option names."""
+    UNSUITABLE = "unsuitable"
+    """The option is for another kind of table, read or write."""
+
+
 class OptionError(KafkaStoreError, ValueError):
-    """An option is unknown, cannot be parsed, or contradicts another one."""
+    """An option of the data source that cannot be used.
+
+    Parameters
+    ----------
+    text : str
+        What is wrong, and what to do about it.
+    problem : OptionProblem
+        The kind of problem.
+    *options : str
+        The names of the options, or of the column.
+    """
+
+    def __init__(
+        self, text: str, problem: OptionProblem = OptionProblem.VALUE, *options: str
+    ) -> None:
+        super().__init__(text, problem, *options)
+        self.text, self.problem, self.options = text, problem, options
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def must_be(name: str, like: str, given: str) -> OptionError:
     """Return the error that says what an option's value must look like."""
-    return OptionError(f"option {name} must be {like}, not {given or 'empty'}")
+    return OptionError(
+        f"option {name} must be {like}, got {given or 'empty'}",
+        OptionProblem.VALUE, name,
+    )
+
+
+def unknown(name: str, what: str, known: Iterable[str], there: str) -> OptionError:
+    """Return the error for a name that is not known: the nearest known one, or what is there."""
+    lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), lower, 1)
+    hint = f"did you mean {lower[near[0]]}?" if near else f"there are {there}"
+    return OptionError(f"{what}; {hint}", OptionProblem.UNKNOWN, name)
+
+
+def contradiction(*names: str, advice: str = "give one of them") -> OptionError:
+    """Return the error for options that contradict each other."""
+    return OptionError(
+        f"options {' and '.join(names)} contradict each other: {advice}",
+        OptionProblem.CONTRADICTION, *names,
+    )
 
 
 def absolute(path: str) -> str:
@@ -31,7 +90,8 @@ def absolute(path: str) -> str:
     if not os.path.isabs(path) and _FOLDER_OF_A_SESSION.search(os.getcwd()):
         raise OptionError(
             f"path {path} is relative, and the folder is one that Spark Connect removes at the "
-            "session's end: give an absolute path"
+            "session's end: give an absolute path",
+            OptionProblem.UNSUITABLE, "path",
         )
     return os.path.abspath(path)
 
@@ -55,7 +115,7 @@ def choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> s
     """Return an option that is one of `choices`; the first of them if it is not given."""
     value = options.get(name.lower(), choices[0]).strip().lower()
     if value not in choices:
-        raise OptionError(f"option {name} must be {' or '.join(choices)}, not {value}")
+        raise must_be(name, " or ".join(choices), value)
     return value
 
 
@@ -65,18 +125,26 @@ def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     return choice(options, name, choices) == "true"
 
 
-def integer(options: Mapping[str, str], name: str, *, smallest: int) -> int:
+def integer(
+    options: Mapping[str, str], name: str, *, smallest: int, largest: int = INT64_MAX
+) -> int:
     """Parse an option that is an integer."""
     text = options[name.lower()].strip()
     try:
         value = int(text)
     except ValueError:
         value = smallest - 1
-    if not smallest <= value <= INT64_MAX:
-        raise OptionError(f"option {name} must be an integer of at least {smallest}, not {text}")
+    if not smallest <= value <= largest:
+        is_bounded = largest != INT64_MAX
+        limits = f"from {smallest} to {largest}" if is_bounded else f"of at least {smallest}"
+        raise must_be(name, f"an int {limits}", text)
     return value
 
 
-def at_least_one(options: Mapping[str, str], name: str) -> int | None:
+def at_least_one(
+    options: Mapping[str, str], name: str, largest: int = INT64_MAX
+) -> int | None:
     """Parse an option that is an integer of at least 1; None if it is not given."""
-    return integer(options, name, smallest=1) if name.lower() in options else None
+    if name.lower() not in options:
+        return None
+    return integer(options, name, smallest=1, largest=largest)

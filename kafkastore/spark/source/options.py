@@ -23,7 +23,6 @@ Source: Spark 4.2 ``KafkaSourceProvider``, ``KafkaOffsetReaderAdmin``, ``Consume
 """
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
@@ -31,55 +30,46 @@ from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.lookup.rules import LookupChoice, broker_rules, check_isolation_is_known
 from kafkastore.paths import is_url, to_path
-from kafkastore.segment.checked_times import INDEXES, Indexes, known_indexes
+from kafkastore.segment.index_trust import INDEXES, Indexes, check_indexes
 from kafkastore.spark.source.option_values import (
     OptionError,
+    OptionProblem,
     absolute,
     at_least_one,
     boolean,
     choice,
+    contradiction,
     json_value,
     must_be,
+    unknown,
     words,
 )
 from kafkastore.spark.source.selection import (
     EARLIEST,
     LATEST,
     Bound,
-    Selection,
+    TopicSelection,
     bound_of,
     check_order,
     selection_of,
 )
 from kafkastore.versions import NEWEST_VERSION
 
-__all__ = ["OptionError", "ReadOptions", "at_least_one", "parse_options"]
+__all__ = ["OptionError", "OptionProblem", "ReadOptions", "at_least_one", "parse_options"]
 
-KNOWN = (
-    "path",
-    "paths",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsets",
-    "startingOffsetsByTimestampStrategy",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "endingOffsets",
-    "failOnDataLoss",
-    "onCorrupt",
-    "includeHeaders",
-    "columns",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "isolation",
-    "rules",
-    "indexes",
-    "pushFilters",
-    "table",
+#: Options of every table.
+OF_ANY_TABLE = (
+    "path", "paths", "subscribe", "subscribePattern", "assign", "failOnDataLoss", "onCorrupt",
+    "columns", "minPartitions", "table",
 )
+#: Options that are only for records.
+OF_RECORDS = (
+    "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
+    "startingOffsetsByTimestampStrategy", "endingTimestamp", "endingOffsetsByTimestamp",
+    "endingOffsets", "includeHeaders", "maxRecordsPerPartition", "isolation", "rules", "indexes",
+    "pushFilters",
+)
+KNOWN = OF_ANY_TABLE + OF_RECORDS
 RECORDS = "records"
 #: See `tables`; the first is the default.
 TABLES = (
@@ -90,19 +80,6 @@ TABLES = (
     "offset_index",
     "transactions",
     "committed_offsets",
-)
-#: Options of every table; all others are only for records.
-OF_ANY_TABLE = (
-    "path",
-    "paths",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "failOnDataLoss",
-    "onCorrupt",
-    "columns",
-    "minPartitions",
-    "table",
 )
 OF_A_BROKER = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 #: Options of streams and of writing, which batch reads of the Kafka source ignore.
@@ -122,7 +99,7 @@ class ReadOptions(NamedTuple):
     """The parsed options of a read; see the module's docstring."""
 
     paths: tuple[str, ...]
-    selection: Selection
+    selection: TopicSelection
     start: Bound
     end: Bound
     latest_without_match: bool
@@ -156,9 +133,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
     include_headers = boolean(options, "includeHeaders", default=False)
     headers_differ = columns is not None and include_headers != ("headers" in columns)
     if headers_differ and "includeheaders" in options:
-        raise OptionError(
-            "options columns and includeHeaders contradict each other: name headers in columns"
-        )
+        raise contradiction("columns", "includeHeaders", advice="name headers in columns")
     if is_stream:
         _check_names_for_streams(given)
     start = bound_of(
@@ -188,7 +163,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
         max_records=at_least_one(options, "maxRecordsPerPartition"),
         isolation=(isolation := _isolation(options)),
         rules=_rules(options, isolation),
-        indexes=known_indexes(choice(options, "indexes", INDEXES)),
+        indexes=check_indexes(choice(options, "indexes", INDEXES)),
         # Filters could exclude the corrupt bytes at which a partition must stop.
         push_filters=boolean(options, "pushFilters", default=False) and not stops,
         table=_table(options),
@@ -199,50 +174,62 @@ def _check_names(given: Mapping[str, str]) -> None:
     if {"provider", "owner"} <= {name.lower() for name in given}:
         raise OptionError(
             "Spark gives a catalog's tables no options when they are read: CREATE TEMPORARY VIEW v "
-            "USING kafkastore OPTIONS (path '...') instead"
+            "USING kafkastore OPTIONS (path '...') instead",
+            OptionProblem.UNSUITABLE,
         )
-    known = {name.lower(): name for name in KNOWN}
+    known = {name.lower() for name in KNOWN}
     for name in given:
         if name.lower() in REFUSED:
             raise OptionError(
-                f"option {name} is refused, as Spark's Kafka source does: {REFUSED[name.lower()]}"
+                f"option {name} is refused, as Spark's Kafka source does: {REFUSED[name.lower()]}",
+                OptionProblem.REFUSED, name,
             )
         if name.lower() in known or name.lower() in IGNORED:
             continue
         if name.lower().startswith(OF_A_BROKER):
             continue
-        near = difflib.get_close_matches(name.lower(), known, 1)
-        hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(KNOWN[2:])}"
-        raise OptionError(f"option {name} is not known; {hint}")
+        raise unknown(name, f"option {name} is not known", KNOWN, ", ".join(KNOWN[2:]))
 
 
 def _check_names_for_streams(given: Mapping[str, str]) -> None:
     lower = {name.lower() for name in given}
     for name in KNOWN:
         if name.startswith("ending") and name.lower() in lower:
-            raise OptionError(f"option {name} is not for streams, which have no end")
+            raise OptionError(
+                f"option {name} is not for streams, which have no end",
+                OptionProblem.UNSUITABLE, name,
+            )
         if name in ("pushFilters", "table") and name.lower() in lower:
-            raise OptionError(f"option {name} is not for streams, but for reads")
+            raise OptionError(
+                f"option {name} is not for streams, but for reads",
+                OptionProblem.UNSUITABLE, name,
+            )
 
 
 def _table(options: Mapping[str, str]) -> str:
     table = choice(options, "table", TABLES)
     if table != RECORDS:
-        for name in KNOWN:
-            if name.lower() in options and name not in OF_ANY_TABLE:
-                raise OptionError(f"option {name} is about records, not about the table {table}")
+        for name in OF_RECORDS:
+            if name.lower() in options:
+                raise OptionError(
+                    f"option {name} is about records, not about the table {table}",
+                    OptionProblem.UNSUITABLE, name,
+                )
     return table
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     if "path" in options and "paths" in options:
-        raise OptionError("options path and paths contradict each other: give one of them")
+        raise contradiction("path", "paths")
     like = "a JSON list of paths"
     paths = [options["path"]] if "path" in options else json_value(options, "paths", like, "[]")
     if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
         raise must_be("paths", like, options["paths"])
     if not paths:
-        raise OptionError("no path: load(path) needs a Kafka log directory, or several")
+        raise OptionError(
+            "no path: load(path) needs a Kafka log directory, or several",
+            OptionProblem.MISSING, "path",
+        )
     return tuple(
         path if is_url(path) else absolute(str(to_path(path)).removeprefix("file:"))
         for path in paths
@@ -265,9 +252,7 @@ def _isolation(options: Mapping[str, str]) -> Isolation:
         if name in options
     }
     if len(named) > 1:
-        raise OptionError(
-            f"options isolation and {ISOLATION_LEVEL} contradict each other: give one of them"
-        )
+        raise contradiction("isolation", ISOLATION_LEVEL)
     return next((level for level in levels if level in named), levels[0])
 
 
@@ -277,7 +262,7 @@ def _rules(options: Mapping[str, str], isolation: Isolation) -> str:
     try:
         check_isolation_is_known(LookupChoice(rules, isolation), broker_rules(rules))
     except ValueError as error:
-        raise OptionError(f"option rules: {error}") from None
+        raise OptionError(f"option rules: {error}", OptionProblem.VALUE, "rules") from None
     return rules
 
 

@@ -15,23 +15,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.doubtful_times import find_doubt
-from kafkastore.segment.checked_times import Indexes
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.timestamp_warnings import find_timestamp_warning
+from kafkastore.segment.index_trust import Indexes
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.spark.source.filters import Limits
-from kafkastore.spark.source.options import OptionError, ReadOptions
+from kafkastore.spark.source.options import OptionError, OptionProblem, ReadOptions
 from kafkastore.spark.source.selection import EARLIEST, LATEST, Bound
 from kafkastore.spark.source.slices import (
     END,
     OPENING_BYTES,
     LogSlice,
     SlicePack,
-    at_most,
     cut,
     log_bytes,
-    pack,
-    spread,
+    pack_slices,
     task_bytes,
 )
 from kafkastore.store.log_store import LogStore, open_store
@@ -81,12 +79,7 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     # after corrupt bytes may be read, however many cores there are.
     if options.isolation == "read_committed" or options.stops_partitions:
         largest = END
-    slices = [part for each in ranges for part in _cut(each, largest)]
-    if options.max_records is not None:
-        slices = [part for each in slices for part in at_most(each, options.max_records)]
-    packs = pack(slices, size, options.max_records)
-    if len(packs) < options.min_partitions and not options.stops_partitions:
-        packs = [SlicePack((each,)) for each in spread(slices, options.min_partitions)]
+    packs = pack_slices([part for each in ranges for part in _cut(each, largest)], size, options)
     if GATHERED in os.environ:
         LOG.setLevel(logging.INFO)
     if LOG.isEnabledFor(logging.INFO):
@@ -99,7 +92,7 @@ def tell_doubtful_units(options: ReadOptions) -> None:
     for bound in (options.start, options.end):
         numbers = {bound.everywhere, *bound.each.values()} if bound.by_timestamp else ()
         for number in numbers:
-            unit = None if number is None else find_doubt(number, now=number)
+            unit = None if number is None else find_timestamp_warning(number, now=number)
             if unit is not None:
                 LOG.warning(
                     "option %s: %d is taken as ms since 1970, and looks like %s",
@@ -118,12 +111,16 @@ def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
     where = " and ".join(options.paths)
     for topic in sorted(selection.topics or ()):
         if not any(each.topic == topic for each in store.partitions):
-            raise OptionError(f"option subscribe: no topic {topic} in {where}; there are {there}")
+            raise OptionError(
+                f"option subscribe: no topic {topic} in {where}; there are {there}",
+                OptionProblem.NOT_FOUND, "subscribe",
+            )
     missing = sorted((selection.assigned or frozenset()).difference(store.partitions))
     if missing and options.fail_on_data_loss:
         raise OptionError(
             f"option assign: no partition {missing[0]} in {where}; to read what is there, set "
-            f"failOnDataLoss to false"
+            f"failOnDataLoss to false",
+            OptionProblem.NOT_FOUND, "assign",
         )
     for topic_partition in missing:
         LOG.warning(
@@ -134,7 +131,8 @@ def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
     for bound in (options.start, options.end):
         if more := sorted(set(bound.each).difference(found, missing)):
             raise OptionError(
-                f"option {bound.option} names {more[0]}, which is not among the partitions read"
+                f"option {bound.option} names {more[0]}, which is not among the partitions read",
+                OptionProblem.NOT_FOUND, bound.option,
             )
     return found
 
@@ -150,7 +148,8 @@ def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
             raise OptionError(
                 f"option {options.start.option}: no record of {log.topic_partition} is at or after "
                 f"{options.start.of(log.topic_partition)}; to read nothing of such partitions, set "
-                f"startingOffsetsByTimestampStrategy to latest"
+                f"startingOffsetsByTimestampStrategy to latest",
+                OptionProblem.NOT_FOUND, options.start.option,
             )
         return END
     if start != END and start != log.log_start_offset:
@@ -194,7 +193,8 @@ def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadO
         raise OptionError(
             f"option {bound.option}: {log.topic_partition} has offsets {log.log_start_offset} to "
             f"{latest}{' that are decided' if committed else ''}, not {offset}; to read what "
-            f"is there, set failOnDataLoss to false"
+            f"is there, set failOnDataLoss to false",
+            OptionProblem.NOT_FOUND, bound.option,
         )
 
 

@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkastore.log import records_as_arrow
-from kafkastore.spark.source.options import OptionError
+from kafkastore.spark.source.options import OptionError, OptionProblem
 
 #: All columns, in order.
 COLUMNS: StructType = from_arrow_schema(pa.schema(list(records_as_arrow.COLUMN_TYPES.items())))
@@ -45,7 +45,7 @@ def spark_schema(
     try:
         chosen = records_as_arrow.schema(columns, include_headers=include_headers)
     except ValueError as error:
-        raise OptionError(f"option columns: {error}") from error
+        raise OptionError(f"option columns: {error}", OptionProblem.NOT_FOUND, "columns") from error
     return StructType([COLUMNS[name] for name in chosen.names])
 
 
@@ -60,19 +60,24 @@ def check_schema(
     if asked is not None and {*asked} != {*schema.fieldNames()}:
         raise OptionError(
             f"a schema of {', '.join(schema.fieldNames())} is given, and option columns names "
-            f"{', '.join(asked)}: leave one of them out"
+            f"{', '.join(asked)}: leave one of them out",
+            OptionProblem.CONTRADICTION, "columns",
         )
     known = columns.fieldNames()
     for field in schema.fields:
         if field.name not in known:
             raise OptionError(
-                f"schema: no column {field.name!r}; there are {', '.join(known)}"
+                f"schema: no column {field.name!r}; there are {', '.join(known)}",
+                OptionProblem.NOT_FOUND,
+                field.name,
             )
         ours = columns[field.name].dataType
         if field.dataType != ours or not field.nullable:
             raise OptionError(
                 f"schema: column {field.name} is a nullable {ours.simpleString()}, not a "
                 f"{'' if field.nullable else 'not-null '}{field.dataType.simpleString()}; "
-                f"cast it after reading"
+                f"cast it after reading",
+                OptionProblem.VALUE,
+                field.name,
             )
     return tuple(schema.fieldNames())

@@ -9,8 +9,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkastore.arguments import INT64_MAX
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.source.option_values import OptionError, integer, json_value, must_be, words
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.spark.source.option_values import (
+    OptionError,
+    OptionProblem,
+    contradiction,
+    integer,
+    json_value,
+    must_be,
+    words,
+)
 
 EARLIEST = -2
 LATEST = -1
@@ -20,7 +28,7 @@ INTERNAL_TOPICS = (
 )
 
 
-class Selection(NamedTuple):
+class TopicSelection(NamedTuple):
     """The partitions to read; all if none of the three options is given.
 
     The fields come from `subscribe`, `subscribePattern` and `assign`.
@@ -64,33 +72,40 @@ class Bound(NamedTuple):
         if topic_partition not in self.each:
             raise OptionError(
                 f"option {self.option} says nothing of {topic_partition}, which is read: "
-                f"name every partition, or choose some with the option assign"
+                f"name every partition, or choose some with the option assign",
+                OptionProblem.MISSING, self.option,
             )
         return self.each[topic_partition]
 
 
-def selection_of(options: Mapping[str, str]) -> Selection:
+def selection_of(options: Mapping[str, str]) -> TopicSelection:
     """Parse the options that choose partitions; at most one may be given."""
     chosen = [n for n in ("subscribe", "subscribePattern", "assign") if n.lower() in options]
     if len(chosen) > 1:
-        raise OptionError(f"options {' and '.join(chosen)} contradict each other: give one of them")
+        raise contradiction(*chosen)
     if chosen == ["subscribe"]:
         topics = frozenset(words(options["subscribe"]))
         if not topics:
-            raise OptionError("option subscribe names no topic")
-        return Selection(topics=topics)
+            raise OptionError("option subscribe names no topic", OptionProblem.VALUE, "subscribe")
+        return TopicSelection(topics=topics)
     if chosen == ["subscribePattern"]:
         pattern = options["subscribepattern"].strip()
         if not pattern:
-            raise OptionError("option subscribePattern is empty")
+            raise OptionError(
+                "option subscribePattern is empty",
+                OptionProblem.VALUE, "subscribePattern",
+            )
         try:
             re.compile(pattern)
         except re.error as error:
-            raise OptionError(f"option subscribePattern is not regular: {error}") from None
-        return Selection(pattern=pattern)
+            raise OptionError(
+                f"option subscribePattern is not regular: {error}",
+                OptionProblem.VALUE, "subscribePattern",
+            ) from None
+        return TopicSelection(pattern=pattern)
     if chosen == ["assign"]:
-        return Selection(assigned=frozenset(_assigned(options)))
-    return Selection()
+        return TopicSelection(assigned=frozenset(_assigned(options)))
+    return TopicSelection()
 
 
 def _assigned(options: Mapping[str, str]) -> list[TopicPartition]:
@@ -125,14 +140,18 @@ def bound_of(options: Mapping[str, str], prefix: str, default: int, refused: int
     if name.lower() not in options or value.lower() in named:
         offset = named.get(value.lower(), default)
         if offset == refused:
-            raise OptionError(f"option {name} can't be {value.lower()}: nothing would be read")
+            raise OptionError(
+                f"option {name} can't be {value.lower()}: nothing would be read",
+                OptionProblem.VALUE, name,
+            )
         return Bound(name, offset)
     allowed = " or ".join(word for word, offset in named.items() if offset != refused)
     each = _by_partition(options, name, smallest=EARLIEST, also=f"{allowed}, or ")
     for topic_partition, offset in each.items():
         if offset == refused:
             raise OptionError(
-                f"option {name} can't be {refused} for {topic_partition}: nothing would be read"
+                f"option {name} can't be {refused} for {topic_partition}: nothing would be read",
+                OptionProblem.VALUE, name,
             )
     return Bound(name, each=each)
 
@@ -148,12 +167,16 @@ def check_order(start: Bound, end: Bound) -> None:
         return
     both = f"options {start.option} and {end.option}"
     if unmatched := sorted(start.each.keys() ^ end.each.keys()):
-        raise OptionError(f"{both} name different partitions: {unmatched[0]} is in one alone")
+        raise OptionError(
+            f"{both} name different partitions: {unmatched[0]} is in one alone",
+            OptionProblem.CONTRADICTION, start.option, end.option,
+        )
     for topic_partition, first in start.each.items():
         last = end.each[topic_partition]
         if 0 <= last < first:
             raise OptionError(
-                f"{both}: the start of {topic_partition}, {first}, is behind its end, {last}"
+                f"{both}: the start of {topic_partition}, {first}, is beyond its end, {last}",
+                OptionProblem.CONTRADICTION, start.option, end.option,
             )
 
 

@@ -5,14 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from kafkastore.errors import (
-    CorruptionError,
-    KafkaStoreError,
-    NotALogDirectoryError,
-    SegmentGoneError,
-)
-from kafkastore.formats.record_columns import BATCH_ROWS
+from kafkastore.errors import CorruptionError, NotALogDirectoryError, SegmentGoneError
+from kafkastore.formats.records.record_columns import BATCH_ROWS
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import SkippedBytes
+from kafkastore.spark.source.data_loss import DataLossError, Loss, LossKind
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG, warn
@@ -22,10 +19,6 @@ from kafkastore.store.partition_log import PartitionLog
 #: Batches with fewer rows and bytes are combined before they are sent to the JVM.
 ENOUGH_ROWS = BATCH_ROWS // 2
 ENOUGH_BYTES = 4 << 20
-
-
-class DataLossError(KafkaStoreError):
-    """Records that existed when a read was planned no longer exist."""
 
 
 class Skipped:
@@ -126,7 +119,7 @@ def _check_start(each: LogSlice, log: PartitionLog) -> None:
     first = log.segments[0].base_offset if log.segments else None
     if first is None or first > each.start_offset:
         gone = each.known_end_offset if first is None else min(first, each.known_end_offset)
-        raise _loss(each, each.start_offset, gone)
+        raise _loss(each, LossKind.DELETED, each.start_offset, gone)
 
 
 def _check_end(each: LogSlice) -> None:
@@ -134,13 +127,19 @@ def _check_end(each: LogSlice) -> None:
     log = each.log
     end = log.end_bound.offset
     if end < each.known_end_offset and (end := log.end_offset("skip")) < each.known_end_offset:
-        raise _loss(each, max(end, each.start_offset), each.known_end_offset)
+        start = max(end, each.start_offset)
+        raise _loss(each, LossKind.TRUNCATED, start, each.known_end_offset)
 
 
-def _loss(each: LogSlice, start: int, end: int) -> DataLossError:
+def _loss(each: LogSlice, kind: LossKind, start: int, end: int) -> DataLossError:
     return DataLossError(
-        f"offsets {start} to {end - 1} in {each.path} are gone since the read was planned; "
-        f"load again to read what is there, or set failOnDataLoss to false"
+        "; load again to read what is there, or set failOnDataLoss to false",
+        Loss(
+            kind,
+            TopicPartition(each.topic, each.partition),
+            end,
+            f"offsets {start} to {end - 1} in {each.path} are gone since the read was planned",
+        ),
     )
 
 

@@ -15,10 +15,11 @@ from pyspark.sql.datasource import InputPartition
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.paths import open_path
 from kafkastore.segment.index_file import OffsetIndex
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.spark.source.options import ReadOptions
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -191,6 +192,17 @@ def spread(slices: Iterable[LogSlice], count: int) -> list[LogSlice]:
         for each, here in zip(given, offsets, strict=True)
         for part in _in_parts(each, min(-(-here * count // total), here))
     ]
+
+
+def pack_slices(slices: list[LogSlice], size: int, options: ReadOptions) -> list[SlicePack]:
+    """Combine slices into packs as `maxRecordsPerPartition` and `minPartitions` ask for."""
+    most, wanted = options.max_records, options.min_partitions
+    if most is not None:
+        slices = [part for each in slices for part in at_most(each, most)]
+    packs = pack(slices, size, most)
+    if len(packs) < wanted and not options.stops_partitions:
+        packs = [SlicePack((each,)) for each in spread(slices, wanted)]
+    return packs
 
 
 def pack(

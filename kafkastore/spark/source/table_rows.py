@@ -12,29 +12,30 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptIndexError, CorruptionError
-from kafkastore.formats import batch_header, transaction_index
-from kafkastore.formats.compression import Codec
-from kafkastore.formats.control_records import ControlRecordType, first_control_record
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.formats.group_metadata import NO_LEADER_EPOCH
-from kafkastore.formats.indexes import offset_index, time_index
-from kafkastore.formats.record_batch import RecordBatch
-from kafkastore.kip_33.committed_offsets import committed_in
+from kafkastore.formats.indexes import transaction_index
+from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.records import batch_header
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.formats.topics.group_metadata import NO_LEADER_EPOCH
+from kafkastore.jobs.listing import size_of
 from kafkastore.log.batch_reading import first_timestamp
-from kafkastore.log.damage import Damage
+from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.range_scan import RangeScan
 from kafkastore.paths import open_path
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.regular_file import check_regular
 from kafkastore.segment.transaction_index_file import TransactionIndex
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import warn
 from kafkastore.spark.source.slice_reading import Skipped
 from kafkastore.spark.source.slices import END, LogSlice
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.use_cases.committed_offsets import committed_in
 
 Columns = dict[str, pa.Array]
 
@@ -71,7 +72,7 @@ def of_batches(
     """
     log = segments.log
     skipped = Skipped(segments)
-    damage = Damage(options.on_corrupt, skipped.found)
+    damage = CorruptionHandler(options.on_corrupt, skipped.found)
     start = max(segments.start_offset, segments.log_start_offset)
     scan = RangeScan(log, start, segments.end_offset, damage)
     for segment, run, headers, _ in scan.runs():
@@ -213,23 +214,13 @@ def _segment_row(
             lambda: segment.largest_record_timestamp("trust")
         ),
         "modified": lambda: segment.last_modified_ms,
-        "index": lambda: _size_of(segment.offset_index_path),
-        "timeindex": lambda: _size_of(segment.time_index_path),
+        "index": lambda: size_of(segment.offset_index_path),
+        "timeindex": lambda: size_of(segment.time_index_path),
     }
     row = {name: told[name]() if name in told else getattr(segment, name) for name in names}
     for error in met[:1]:
         warn(segments.path, error)
     return row
-
-
-def _size_of(path: Path) -> int | None:
-    """Return a file's size; None if it does not exist."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    check_regular(path, status)
-    return status.st_size
 
 
 # ---------------------------------------------------------------- entries of indexes

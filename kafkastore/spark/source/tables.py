@@ -25,9 +25,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from kafkastore.kip_33.committed_offsets import CONSUMER_OFFSETS, NoCommittedOffsetsError
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.spark.source.options import OptionError, ReadOptions
+from kafkastore.spark.source.options import OptionError, OptionProblem, ReadOptions
 from kafkastore.spark.source.planning import chosen
 from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.slice_reading import joined
@@ -43,6 +42,7 @@ from kafkastore.spark.source.table_rows import (
 )
 from kafkastore.store.log_store import LogStore, open_store
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.use_cases.committed_offsets import CONSUMER_OFFSETS, NoCommittedOffsetsError
 
 _PLACE = [("topic", pa.string()), ("partition", pa.int32())]
 _SLOT = [*_PLACE, ("segment", pa.int64()), ("slot", pa.int32())]
@@ -131,7 +131,8 @@ def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType
         if name not in known.names:
             raise OptionError(
                 f"option columns: no column {name!r} in the table {table}; there are "
-                f"{', '.join(known.names)}"
+                f"{', '.join(known.names)}",
+                OptionProblem.NOT_FOUND, "columns",
             )
     return from_arrow_schema(pa.schema([field for field in known if field.name in chosen]))
 

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from kafkastore import LogDirWriter
-from kafkastore.formats.record_batch import Record, TimestampType
-from kafkastore.log.log_writer import LogWriter
+from kafkastore.formats.records.record_batch import Record, TimestampType
 from kafkastore.spark import register, session
+from kafkastore.writing.log_writer import LogWriter
 
 
 def record(value: bytes) -> Record:
@@ -165,7 +165,7 @@ def ask_for_cuts(folder: Path, batch: int) -> None:
     unfinished = request.with_suffix(".part")
     unfinished.write_text(json.dumps(bounds))
     unfinished.rename(request)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 300
     while request.exists() and time.monotonic() < until:
         time.sleep(0.005)
 

@@ -42,7 +42,7 @@ class Processes:
         return len(list((self.folder / "checkpoint" / "offsets").glob("[0-9]*")))
 
     def wait_for(self, count, what):
-        until = time.monotonic() + 300
+        until = time.monotonic() + 800
         while what() < count:
             assert self.query.poll() is None, (self.folder / "follow.log").read_text()[-4000:]
             assert time.monotonic() < until
@@ -55,7 +55,7 @@ class Processes:
 
     def stop_writer(self):
         (self.folder / "control" / "stop").touch()
-        assert self.writer.wait(60) == 0, (self.folder / "write.log").read_text()[-4000:]
+        assert self.writer.wait(800) == 0, (self.folder / "write.log").read_text()[-4000:]
 
     def check(self, spark):
         """Let the query read the rest; then the sink must hold what was in the logs, once."""
@@ -122,7 +122,6 @@ def test_a_first_batch_is_the_same_after_a_kill_between_delivery_and_commit(spar
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
 def test_a_query_that_is_killed_again_and_again_delivers_each_record_once(
     spark, processes
 ):

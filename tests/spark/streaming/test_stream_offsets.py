@@ -4,11 +4,11 @@ import random
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
+from spark.refused_options import option_refused
 from spark.streaming.processes import Writer
 from spark.streaming.streams import ALL, append, numbers, read, reader_of
 
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
-from kafkastore.spark.source.options import OptionError
 from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
 
 
@@ -36,13 +36,13 @@ def test_offsets_of_sparks_kafka_source_are_understood(log_dir):
 @pytest.mark.parametrize("offset", [{"orders": 3}, {"orders": {"0": "x"}}, {"@batches": {"o": 1}}])
 def test_other_offsets_are_refused(log_dir, offset):
     append(log_dir.writer("orders", 0), "0")
-    with pytest.raises(OptionError, match="choose another checkpointLocation"):
+    with option_refused("value", "checkpointLocation"):
         reader_of(log_dir.path).latestOffset(offset, ALL)
 
 
 def test_a_first_batch_of_which_the_beginning_is_not_known_is_refused(log_dir):
     append(log_dir.writer("orders", 0), "0")
-    with pytest.raises(OptionError, match="does not say where its first batch begins in orders-0"):
+    with option_refused("missing", "checkpointLocation"):
         reader_of(log_dir.path).partitions({}, {"orders": {"0": 1}})
 
 

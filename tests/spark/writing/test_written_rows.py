@@ -84,12 +84,12 @@ def test_offsets_that_are_given_are_kept(tmp_path_factory, tasks, options, chanc
 
 def test_tasks_that_overlap_in_offsets_or_rows_that_fall_back_are_refused(target):
     one = [[row(b"x", offset=offset) for offset in (0, 4)]]
-    with pytest.raises(OutOfOrderAppendError, match=r"t-0: one task has offsets 0 to 4, another b"):
+    with pytest.raises(OutOfOrderAppendError):
         write(target, [one, [[row(b"y", offset=3)]]], SCHEMA.names)
     for second in (3, 4):
         rows = [[row(b"x", offset=4)], [row(b"x", offset=second)]]
         for batches in (rows, [rows[0] + rows[1]]):
-            with pytest.raises(OutOfOrderAppendError, match=r"t-0: .*; sortWithinPartitions"):
+            with pytest.raises(OutOfOrderAppendError):
                 write(target, [batches], SCHEMA.names)
     write(target, [[[row(b"second", offset=9)]], one], SCHEMA.names)
     assert [each[0] for each in records(target)["t-0"]] == [0, 4, 9]

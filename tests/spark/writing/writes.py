@@ -91,7 +91,7 @@ def faults(target):
         found
         for found in kafkastore.verify(target)
         if found.severity != kafkastore.Severity.STYLE
-        and not found.what.startswith("modification times look lost")
+        and found.kind is not kafkastore.FindingKind.LOST_MODIFICATION_TIMES
     ]
 
 

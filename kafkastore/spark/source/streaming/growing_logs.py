@@ -16,13 +16,14 @@ import numpy as np
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.file_names import CLEANER_CHECKPOINT
-from kafkastore.formats.producer_state import ProducerState
+from kafkastore.formats.state.file_names import CLEANER_CHECKPOINT, TopicPartition
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.log.isolation import newest_snapshot, replay
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import next_batch
-from kafkastore.segment.zeros import is_zero_from
+from kafkastore.segment.zero_tail import is_zero_from
+from kafkastore.spark.source.data_loss import Loss, LossKind
 from kafkastore.store.partition_log import PartitionLog
 
 
@@ -51,7 +52,7 @@ class BatchMark(NamedTuple):
         return cls(int(last_offset), int(leader_epoch), int(crc, 16))
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     """A batch and its position."""
 
     segment: int
@@ -69,17 +70,10 @@ class LogNow(NamedTuple):
 
     start_offset: int
     end_offset: int
-    last: Place | None
+    last: BatchPosition | None
 
 
-class Loss(NamedTuple):
-    """Records that were lost or replaced: what happened, and where the unread records begin."""
-
-    sentence: str
-    resume_offset: int
-
-
-def look(log: PartitionLog, known: Sequence[Place] = ()) -> LogNow:
+def look(log: PartitionLog, known: Sequence[BatchPosition] = ()) -> LogNow:
     """Return where a log, just opened or refreshed, begins and ends now.
 
     `known` are batches that existed before; in the segment of one that still exists, only the bytes
@@ -89,7 +83,7 @@ def look(log: PartitionLog, known: Sequence[Place] = ()) -> LogNow:
     return log.beside_changes(lambda: _look(log, known))
 
 
-def _look(log: PartitionLog, known: Sequence[Place]) -> LogNow:
+def _look(log: PartitionLog, known: Sequence[BatchPosition]) -> LogNow:
     start, segments = log.log_start_offset, log.segments
     for segment in reversed(segments):
         last = _last_batch(segment, [each for each in known if each.segment == segment.base_offset])
@@ -99,7 +93,7 @@ def _look(log: PartitionLog, known: Sequence[Place]) -> LogNow:
     return LogNow(start, max(start, segments[-1].base_offset) if segments else start, None)
 
 
-def _last_batch(segment: LogSegment, known: Sequence[Place]) -> Place | None:
+def _last_batch(segment: LogSegment, known: Sequence[BatchPosition]) -> BatchPosition | None:
     """Find the last whole batch of a segment."""
     with segment.open_as_broker() as log:
         found = _furthest(log, known)
@@ -112,7 +106,7 @@ def _last_batch(segment: LogSegment, known: Sequence[Place]) -> Place | None:
     return last or found
 
 
-def _furthest(log: LogFile, known: Sequence[Place]) -> Place | None:
+def _furthest(log: LogFile, known: Sequence[BatchPosition]) -> BatchPosition | None:
     """Return the last of the places where the known batch still exists."""
     for place in sorted(known, reverse=True):
         header = log.header_at(place.position)
@@ -121,7 +115,7 @@ def _furthest(log: LogFile, known: Sequence[Place]) -> Place | None:
     return None
 
 
-def _last_whole(segment: LogSegment, log: LogFile, position: int) -> Place | None:
+def _last_whole(segment: LogSegment, log: LogFile, position: int) -> BatchPosition | None:
     """Return the last whole batch from a position on, even after corrupt bytes.
 
     Readers report the corrupt bytes.
@@ -154,7 +148,9 @@ def _runs(
         position = next_batch(log, position, next_offset, last_offset)
 
 
-def batch_before(log: PartitionLog, offset: int, known: Sequence[Place] = ()) -> Place | None:
+def batch_before(
+    log: PartitionLog, offset: int, known: Sequence[BatchPosition] = ()
+) -> BatchPosition | None:
     """Find the batch that contains the record before an offset (at most the log end offset).
 
     Batches in `known` may shorten the search from the index. Returns None if there is no such
@@ -163,7 +159,9 @@ def batch_before(log: PartitionLog, offset: int, known: Sequence[Place] = ()) ->
     return log.beside_changes(lambda: _batch_before(log, offset, known))
 
 
-def _batch_before(log: PartitionLog, offset: int, known: Sequence[Place]) -> Place | None:
+def _batch_before(
+    log: PartitionLog, offset: int, known: Sequence[BatchPosition]
+) -> BatchPosition | None:
     for segment in log.segments_between(offset - 1, offset):
         near = [
             each
@@ -191,7 +189,7 @@ class StableEnd:
     def __init__(self) -> None:
         self._producers: ProducerState | None = None
         self._next_offset = 0
-        self._last: Place | None = None
+        self._last: BatchPosition | None = None
 
     def find(self, log: PartitionLog, now: LogNow) -> int:
         """Return the first offset of the oldest open transaction.
@@ -226,7 +224,7 @@ def find_loss(
     now: LogNow,
     offset: int,
     mark: BatchMark | None,
-    known: Sequence[Place] = (),
+    known: Sequence[BatchPosition] = (),
 ) -> Loss | None:
     """Return what prevents reading on from an offset; None if nothing is missing.
 
@@ -239,18 +237,16 @@ def find_loss(
     """
     which = log.topic_partition
     if now.start_offset > offset:
-        return Loss(
-            f"{which} begins at offset {now.start_offset}, and was read up to {offset}: retention "
-            f"has deleted what is between",
-            now.start_offset,
-        )
+        return deleted(which, now.start_offset, f"was read up to {offset}")
     if now.end_offset < offset:
         others = _first_offset_behind_epoch(log, mark)
         resume = now.end_offset if others is None else min(others, now.end_offset)
         return Loss(
+            LossKind.TRUNCATED,
+            which,
+            max(resume, now.start_offset),
             f"{which} ends at offset {now.end_offset}, and was read up to {offset}: the log was "
             f"truncated",
-            max(resume, now.start_offset),
         )
     if mark is None or not log.segments or log.segments[0].base_offset >= offset:
         return None
@@ -262,16 +258,31 @@ def find_loss(
     others = _first_offset_behind_epoch(log, mark)
     if others is not None and others < offset:
         return Loss(
+            LossKind.REWRITTEN,
+            which,
+            max(others, now.start_offset),
             f"{which} has other records from offset {others} on than those that were read, up to "
             f"{offset}: the log was truncated and written anew",
-            max(others, now.start_offset),
         )
     if _may_be_cleaned(log, offset - 1):
         return None
     return Loss(
+        LossKind.REWRITTEN,
+        which,
+        offset,
         f"{which} has other records before offset {offset} than those that were read: the log was "
         f"truncated and written anew",
-        offset,
+    )
+
+
+def deleted(which: TopicPartition, start_offset: int, then: str) -> Loss:
+    """Return the loss of the records before a log's start offset; `then` says what was read."""
+    return Loss(
+        LossKind.DELETED,
+        which,
+        start_offset,
+        f"{which} begins at offset {start_offset}, and {then}: retention has deleted what is "
+        f"between",
     )
 
 
@@ -293,8 +304,8 @@ def _may_be_cleaned(log: PartitionLog, offset: int) -> bool:
     return cleaned.error is not None or log.topic_partition in cleaned.offsets
 
 
-def _place(segment: LogSegment, header: Any) -> Place:
-    return Place(
+def _place(segment: LogSegment, header: Any) -> BatchPosition:
+    return BatchPosition(
         segment.base_offset,
         int(header["position"]),
         int(header["size"]),

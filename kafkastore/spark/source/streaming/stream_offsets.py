@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.source.options import OptionError
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.spark.source.options import OptionError, OptionProblem
 from kafkastore.spark.source.streaming.growing_logs import BatchMark
 
 BATCHES, FROM, LOST = "@batches", "@from", "@lost"
@@ -66,8 +66,9 @@ class StreamOffset:
             )
         except (AttributeError, TypeError, ValueError) as error:
             raise OptionError(
-                f"the checkpoint's offset {value} is none of this source ({error}); "
-                f"choose another checkpointLocation"
+                f"the checkpoint's offset {value} is not of this source ({error}); "
+                f"choose another checkpointLocation",
+                OptionProblem.VALUE, "checkpointLocation",
             ) from error
 
 

@@ -28,16 +28,23 @@ from pyspark.sql.types import StructType
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.spark.source.options import OptionError, ReadOptions, at_least_one, parse_options
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.spark.source.data_loss import Loss, LossKind
+from kafkastore.spark.source.option_values import contradiction, must_be
+from kafkastore.spark.source.options import (
+    OptionError,
+    OptionProblem,
+    ReadOptions,
+    at_least_one,
+    parse_options,
+)
 from kafkastore.spark.source.planning import chosen, starting_offset, tell_doubtful_units
 from kafkastore.spark.source.schema import check_schema
 from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.streaming.growing_logs import (
     BatchMark,
+    BatchPosition,
     LogNow,
-    Loss,
-    Place,
     StableEnd,
     batch_before,
     find_loss,
@@ -82,10 +89,8 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     most = at_least_one(options, "maxOffsetsPerTrigger")
     least = at_least_one(options, "minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
-        raise OptionError(
-            f"options minOffsetsPerTrigger {least} and maxOffsetsPerTrigger {most} contradict each "
-            f"other: the least is more than the most"
-        )
+        advice = f"the least, {least}, is more than the most, {most}"
+        raise contradiction("minOffsetsPerTrigger", "maxOffsetsPerTrigger", advice=advice)
     return StreamOptions(read, most, least, _seconds(options.get("maxtriggerdelay", "15m")))
 
 
@@ -97,7 +102,7 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     unit = _UNITS.get(match[2] or "ms") if match else None
     if match is None or unit is None:
-        raise OptionError(f"option maxTriggerDelay must be a time such as 90s or 15m, not {text}")
+        raise must_be("maxTriggerDelay", "a time such as 90s or 15m", text)
     return float(int(match[1]) * unit)
 
 
@@ -109,8 +114,8 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._latest: dict[TopicPartition, int] = {}
         self._targets: dict[TopicPartition, int] | None = None
         #: Batches from which to continue: the last of each log, and the last that was planned.
-        self._tails: dict[TopicPartition, Place] = {}
-        self._planned: dict[TopicPartition, Place] = {}
+        self._tails: dict[TopicPartition, BatchPosition] = {}
+        self._planned: dict[TopicPartition, BatchPosition] = {}
         self._stable: dict[TopicPartition, StableEnd] = {}
         self._last_trigger = float("-inf")
 
@@ -160,6 +165,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before, after = StreamOffset.from_json(start), StreamOffset()
+        losses: dict[TopicPartition, Loss] = {}
         if not start:
             chosen(open_store(list(self.options.read.paths)), self.options.read)  # may raise
         logs, nows = self._found(before.offsets.keys())
@@ -170,20 +176,23 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             elif begin is None:
                 begin = now.start_offset
                 if begin > 0:
-                    after.losses[which] = f"{which} is new, and begins at offset {begin}, not at 0"
+                    sentence = f"{which} is new, and begins at offset {begin}, not at 0"
+                    losses[which] = Loss(LossKind.DELETED, which, begin, sentence)
             else:
                 now, loss = self._find_loss(log, now, begin, before.marks.get(which))
                 if loss is not None:
-                    after.losses[which] = loss.sentence
+                    losses[which] = loss
                     begin = loss.resume_offset
             if begin != before.offsets.get(which):
                 after.begins[which] = begin
             self._latest[which] = after.offsets[which] = max(begin, self._end(log, now))
         for which in before.offsets.keys() - nows.keys():
-            after.losses[which] = f"{which} is gone, and was read up to {before.offsets[which]}"
+            end = before.offsets[which]
+            losses[which] = _gone(which, end, f"was read up to {end}")
             for known in (self._latest, self._tails, self._planned, self._stable):
                 known.pop(which, None)
-        report(after.losses.values(), self.options.read)
+        report(losses.values(), self.options.read)
+        after.losses = {which: loss.sentence for which, loss in losses.items()}
         begins = {which: after.begins.get(which, before.offsets.get(which, 0)) for which in nows}
         if self._waits(sum(after.offsets.values()) - sum(begins.values()), limit):
             return start
@@ -233,7 +242,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
                     raise
         return nows
 
-    def _known(self, which: TopicPartition) -> list[Place]:
+    def _known(self, which: TopicPartition) -> list[BatchPosition]:
         return [each[which] for each in (self._planned, self._tails) if which in each]
 
     def _look(self, log: PartitionLog) -> LogNow:
@@ -300,14 +309,15 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             if begin is None:
                 raise OptionError(
                     f"the checkpoint does not say where its first batch begins in {which}; "
-                    f"choose another checkpointLocation"
+                    f"choose another checkpointLocation",
+                    OptionProblem.MISSING, "checkpointLocation",
                 )
             if begin >= stop:
                 continue
             if which in store.partitions:
                 ranges.append((store.partitions[which], begin, stop))
             else:
-                gone.append(f"{which} is gone, and was to be read from {begin} to {stop}")
+                gone.append(_gone(which, stop, f"was to be read from {begin} to {stop}"))
         report(gone, self.options.read)
         return list(plan_tasks(ranges, after.marks, self.options.read))
 
@@ -317,6 +327,10 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             with short_errors():
                 columns = check_schema(self.schema, self.options.read.columns)
                 yield from read_task(partition, columns, self.options.read)
+
+
+def _gone(which: TopicPartition, end: int, then: str) -> Loss:
+    return Loss(LossKind.GONE, which, end, f"{which} is gone, and {then}")
 
 
 def _unmoved(answer: Callable[[], AnswerT]) -> AnswerT:

@@ -14,24 +14,23 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from kafkastore.errors import CorruptionError, NotALogDirectoryError, SegmentGoneError
-from kafkastore.formats.file_names import TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.log_dir import LogDir
+from kafkastore.spark.source.data_loss import DataLossError, Loss, LossKind
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG
-from kafkastore.spark.source.slice_reading import DataLossError, read_slices
+from kafkastore.spark.source.slice_reading import read_slices
 from kafkastore.spark.source.slices import (
     END,
     OPENING_BYTES,
     LogSlice,
     SlicePack,
-    at_most,
     cut,
-    pack,
-    spread,
+    pack_slices,
     task_bytes,
 )
-from kafkastore.spark.source.streaming.growing_logs import BatchMark, find_loss, look
+from kafkastore.spark.source.streaming.growing_logs import BatchMark, deleted, find_loss, look
 from kafkastore.store.partition_log import PartitionLog
 
 
@@ -74,18 +73,13 @@ def plan_tasks(
         else:
             where = str(log.path), log.topic, log.partition
             slices.append(LogSlice(*where, begin, stop, weight, stop))
-    if options.max_records is not None:
-        slices = [part for each in slices for part in at_most(each, options.max_records)]
-    packs = pack(slices, size, options.max_records)
-    if len(packs) < wanted and not options.stops_partitions:
-        packs = [SlicePack((each,)) for each in spread(slices, wanted)]
     ends = {
         str(log.path): RangeEnd(stop, marks.get(log.topic_partition), log.log_dir is not None)
         for log, _, stop in ranges
     }
     return [
         StreamPack(each.slices, {one.path: ends[one.path] for one in each.slices})
-        for each in packs
+        for each in pack_slices(slices, size, options)
     ]
 
 
@@ -99,31 +93,27 @@ def read_task(
     """
     try:
         yield from read_slices(task.slices, columns, options, Limits(), are_decided=True)
-    except NotALogDirectoryError as error:
-        report([str(error)], options)
-    except (CorruptionError, DataLossError, SegmentGoneError):
+    except (CorruptionError, DataLossError, NotALogDirectoryError, SegmentGoneError):
         report(_losses(task), options)  # a range gives a more exact reason than a slice
         raise
     report(_losses(task), options)
 
 
-def report(sentences: Iterable[str], options: ReadOptions) -> None:
-    """Raise `DataLossError` for losses, or log a warning if `failOnDataLoss` is false.
-
-    `sentences` describe the losses and may be empty.
-    """
-    lost = list(sentences)
+def report(losses: Iterable[Loss], options: ReadOptions) -> None:
+    """Raise `DataLossError` for losses, or log a warning if `failOnDataLoss` is false."""
+    lost = list(losses)
     if lost and options.fail_on_data_loss:
         raise DataLossError(
-            f"{'; '.join(lost)}. Records may have been missed; to go on with what is there, "
-            f"set failOnDataLoss to false"
+            ". Records may have been missed; to go on with what is there, set failOnDataLoss to "
+            "false",
+            *lost,
         )
-    for sentence in lost:
-        LOG.warning("%s; going on, for failOnDataLoss is false", sentence)
+    for loss in lost:
+        LOG.warning("%s; going on, for failOnDataLoss is false", loss)
 
 
-def _losses(task: StreamPack) -> Iterator[str]:
-    """Yield a description of each loss that may affect the records that a task has read."""
+def _losses(task: StreamPack) -> Iterator[Loss]:
+    """Yield each loss that may affect the records that a task has read."""
     firsts: dict[str, LogSlice] = {}
     for each in task.slices:  # in the order of offsets
         firsts.setdefault(each.path, each)
@@ -139,15 +129,12 @@ def _losses(task: StreamPack) -> Iterator[str]:
             first = log.segments[0].base_offset if log.segments else now.end_offset
             loss = find_loss(log, now, end.offset, end.mark)
         except NotALogDirectoryError as error:
-            yield str(error)
+            yield Loss(LossKind.GONE, which, end.offset, str(error))
             continue
         if first > each.start_offset:
-            yield (
-                f"{which} begins at offset {first}, and was to be read from {each.start_offset}: "
-                f"retention has deleted what is between"
-            )
+            yield deleted(which, first, f"was to be read from {each.start_offset}")
         elif loss is not None:
-            yield loss.sentence
+            yield loss
 
 
 def _cut(log: PartitionLog, start_offset: int, end_offset: int, size: int) -> list[LogSlice]:

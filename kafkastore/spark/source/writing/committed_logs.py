@@ -10,9 +10,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.checkpoints import pack_offset_checkpoint
-from kafkastore.formats.file_names import (
+from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.formats.primitives.json_text import parse_json
+from kafkastore.formats.state.checkpoints import pack_offset_checkpoint
+from kafkastore.formats.state.file_names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -21,7 +22,6 @@ from kafkastore.formats.file_names import (
     TopicPartition,
     is_topic_name,
 )
-from kafkastore.formats.json_text import parse_json
 from kafkastore.fs import FileSystem
 from kafkastore.log.log_dir import CHECKPOINTS, LogDir
 from kafkastore.segment.small_file import read_own_file
@@ -88,7 +88,8 @@ class CommittedLogs:
             if PartitionLog(place, topic_partition).log_end_offset != end:
                 raise ChangeRefusedError(
                     f"{place} is of a write that failed, and has other records by now: it stays, "
-                    f"and the next write moves the rest, which is in {self.path}"
+                    f"and the next write moves the rest, which is in {self.path}",
+                    RefusalReason.CHANGED, place,
                 )
         for topic_partition in moved:
             self._fs.rename(self._place(topic_partition), self._staged(topic_partition))
@@ -100,10 +101,16 @@ class CommittedLogs:
             ends = {TopicPartition(topic, number): end for topic, number, end in committed["ends"]}
             is_new = committed["is_new"]
         except (ValueError, KeyError, TypeError) as error:
-            raise ChangeRefusedError(f"{self._file} is not what a write keeps: {error}") from error
+            raise ChangeRefusedError(
+                f"{self._file} is not what a write keeps: {error}",
+                RefusalReason.CHANGED, self._file,
+            ) from error
         for each, end in ends.items():
             if not is_topic_name(each.topic) or {type(each.partition), type(end)} != {int}:
-                raise ChangeRefusedError(f"{self._file} names {each!r}, which is no partition")
+                raise ChangeRefusedError(
+                    f"{self._file} names {each!r}, which is not a partition",
+                    RefusalReason.CHANGED, self._file,
+                )
         return is_new is True, ends
 
     def _staged(self, topic_partition: TopicPartition) -> Path:
@@ -117,8 +124,9 @@ def check_partition(target: Path, topic_partition: TopicPartition) -> None:
     """Raise `ChangeRefusedError` if the log directory has the partition already."""
     if os.path.lexists(target / str(topic_partition)):
         raise ChangeRefusedError(
-            f"{target} has partition {topic_partition} already, and nothing is written behind its "
-            f"records or in their place: name another directory"
+            f"{target} has partition {topic_partition} already, and nothing is written after its "
+            f"records or in their place: name another directory",
+            RefusalReason.NOT_EMPTY, target,
         )
 
 

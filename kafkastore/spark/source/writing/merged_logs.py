@@ -17,13 +17,13 @@ import numpy as np
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import OutOfOrderAppendError
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_config import LogConfig
-from kafkastore.log.log_dir_writer import LogDirWriter
-from kafkastore.log.log_writer import LogWriter
-from kafkastore.log.side_by_side import SideBySide
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.log_dir_writer import LogDirWriter
+from kafkastore.writing.log_writer import LogWriter
 
 #: Open files of a log while it is written; the process has others open too.
 FILES_OF_A_LOG = 3
@@ -94,7 +94,7 @@ def _merged(root: Path, several: list[list[StagedLog]], config: LogConfig) -> li
             )
             work.append((writer, logs))
         threads = min(len(work), os.cpu_count() or 1)
-        with SideBySide(_append, work, threads, "kafkastore-commit") as appended:
+        with ParallelMap(_append, work, threads, "kafkastore-commit") as appended:
             for _ in appended:
                 pass
         return [

@@ -28,11 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafkastore.errors import ChangeRefusedError, NotAFileError
-from kafkastore.formats.file_names import LOCK_FILE, TopicPartition, parse_segment_file
-from kafkastore.formats.json_text import parse_json
+from kafkastore.errors import ChangeRefusedError, NotAFileError, RefusalReason
+from kafkastore.formats.primitives.json_text import parse_json
+from kafkastore.formats.state.file_names import LOCK_FILE, TopicPartition, parse_segment_file
 from kafkastore.fs import FileSystem, LockFile, lock_holder
-from kafkastore.log.log_config import LogConfig
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.segment.small_file import read_own_file
 from kafkastore.spark.source.writing.committed_logs import (
@@ -43,6 +42,7 @@ from kafkastore.spark.source.writing.committed_logs import (
     write_checkpoints,
 )
 from kafkastore.spark.source.writing.merged_logs import StagedLog, whole_logs
+from kafkastore.writing.log_config import LogConfig
 
 _OWNER, _REMOVED = "owner", "-removed"
 
@@ -67,7 +67,10 @@ class StagedJob:
         """
         fs = FileSystem()
         if not self.path.is_dir():
-            raise ChangeRefusedError(f"{self.path} is gone, with all that was to become of it")
+            raise ChangeRefusedError(
+                f"{self.path} is gone, with all that was to become of it",
+                RefusalReason.CHANGED, self.path,
+            )
         log_dir = self.path / LOG_DIR
         fs.mkdir(log_dir)
         ends = {}
@@ -148,29 +151,44 @@ def check_target(target: Path) -> None:
     if not os.path.lexists(target):
         return
     if not target.is_dir():
-        raise ChangeRefusedError(f"{target} is a file: name a directory for the logs")
+        raise ChangeRefusedError(
+            f"{target} is a file: name a directory for the logs",
+            RefusalReason.NOT_A_DIRECTORY, target,
+        )
     if target.is_mount() and _marks(target):
         raise ChangeRefusedError(
             f"{target} is a log directory and a mount point, into which nothing can be moved that "
-            f"was written beside it: name a directory elsewhere, and move its partitions"
+            f"was written next to it: name a directory elsewhere, and move its partitions",
+            RefusalReason.UNSUITABLE_PLACE, target,
         )
     if target.is_mount():
         raise ChangeRefusedError(
-            f"{target} is a mount point, into which nothing can be moved that was written beside "
-            f"it: name a directory in it"
+            f"{target} is a mount point, into which nothing can be moved that was written next to "
+            f"it: name a directory in it",
+            RefusalReason.UNSUITABLE_PLACE, target,
         )
     if not os.access(target, os.R_OK | os.W_OK | os.X_OK):
-        raise ChangeRefusedError(f"nothing can be written into {target}: no permission")
+        raise ChangeRefusedError(
+            f"nothing can be written into {target}: no permission",
+            RefusalReason.FILE_ACCESS, target,
+        )
     names = os.listdir(target)
     if any(parse_segment_file(name) for name in names):
         raise ChangeRefusedError(
-            f"{target} is a partition's directory: name the log directory around it, or another"
+            f"{target} is a partition's directory: name the log directory around it, or another",
+            RefusalReason.UNSUITABLE_PLACE, target,
         )
     log_dir = LogDir(target)
     if set(names) - {LOCK_FILE} and not (log_dir.partition_paths or _marks(target)):
-        raise ChangeRefusedError(f"{target} is not empty, and no log directory: name another")
+        raise ChangeRefusedError(
+            f"{target} is not empty and not a log directory: name another",
+            RefusalReason.NOT_EMPTY, target,
+        )
     for checkpoint in log_dir.damaged_checkpoints:
-        raise ChangeRefusedError(f"{target} is damaged: {checkpoint.error}")
+        raise ChangeRefusedError(
+            f"{target} is damaged: {checkpoint.error}",
+            RefusalReason.CHANGED, target,
+        )
     _check_around(target)
 
 
@@ -182,7 +200,8 @@ def _check_around(target: Path) -> None:
     ):
         raise ChangeRefusedError(
             f"{target} would lie in the log directory {around}, and no broker starts on one that "
-            f"has other directories than partitions: name one that lies elsewhere"
+            f"has other directories than partitions: name one that lies elsewhere",
+            RefusalReason.UNSUITABLE_PLACE, target,
         )
 
 
@@ -195,8 +214,9 @@ def _settle(path: Path, target: Path) -> None:
                 committed.finish()
         except ChangeRefusedError as error:
             raise ChangeRefusedError(
-                f"what an earlier write, which was killed, has left in {path} can't be moved to "
-                f"its place; remove it, or move it yourself: {error}"
+                f"{path} has the logs of an earlier write that was killed, which cannot be moved "
+                f"into place; remove them, or move them: {error}",
+                RefusalReason.UNFINISHED, path,
             ) from error
     _remove(path)
 
@@ -253,8 +273,9 @@ def _marks(target: Path) -> Iterable[str]:
 
 def _nowhere(target: Path, error: OSError) -> ChangeRefusedError:
     return ChangeRefusedError(
-        f"the logs of {target} are made beside it, in {target.parent}, where nothing can be made: "
-        f"{error}"
+        f"the logs of {target} are made next to it, in {target.parent}, where nothing can be made: "
+        f"{error}",
+        RefusalReason.FILE_ACCESS, target.parent,
     )
 
 
@@ -272,4 +293,7 @@ def _locked(target: Path) -> Iterator[None]:
 
 
 def _in_use(target: Path) -> ChangeRefusedError:
-    return ChangeRefusedError(f"{target} is held by a broker or another writer: stop it first")
+    return ChangeRefusedError(
+        f"{target} is held by a broker or another writer: stop it first",
+        RefusalReason.IN_USE, target,
+    )

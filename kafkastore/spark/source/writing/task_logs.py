@@ -7,17 +7,19 @@ import pyarrow as pa
 
 from kafkastore.errors import (
     ChangeRefusedError,
+    InvalidColumnError,
     InvalidRecordError,
     InvalidTimestampError,
     OutOfOrderAppendError,
+    RefusalReason,
 )
-from kafkastore.formats.file_names import TopicPartition
-from kafkastore.log.log_dir_writer import LogDirWriter
-from kafkastore.log.log_writer import LogWriter
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.spark.source.writing.committed_logs import check_partition
 from kafkastore.spark.source.writing.merged_logs import StagedLog, open_logs_limit
 from kafkastore.spark.source.writing.staged_logs import StagedJob
 from kafkastore.spark.source.writing.write_options import WriteOptions
+from kafkastore.writing.log_dir_writer import LogDirWriter
+from kafkastore.writing.log_writer import LogWriter
 
 
 class TaskLogs:
@@ -49,6 +51,9 @@ class TaskLogs:
                 f"{topic_partition}: {error}; see the options message.timestamp.before.max.ms and "
                 f"message.timestamp.after.max.ms"
             ) from error
+        except InvalidColumnError as error:
+            problem = f"{error.problem}, in rows of {topic_partition}"
+            raise InvalidColumnError(error.column, problem) from error
         except InvalidRecordError as error:
             raise type(error)(f"{topic_partition}: {error}") from error
         except OutOfOrderAppendError as error:
@@ -98,6 +103,7 @@ class TaskLogs:
         if not self._job.path.is_dir():
             raise ChangeRefusedError(
                 f"{self._job.path} is not there, though the driver made it: the log directory must "
-                f"be on a file system that driver and executors share"
+                f"be on a file system that driver and executors share",
+                RefusalReason.UNSUITABLE_PLACE, self._job.path,
             )
         return LogDirWriter(self._job.path / f"{self._name}-{self._roots}")

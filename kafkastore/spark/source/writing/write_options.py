@@ -4,7 +4,6 @@ Source: Spark 4.2 ``KafkaWriter``.
 """
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -21,11 +20,19 @@ from pyspark.sql.types import (
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import InvalidConfigError
-from kafkastore.log.log_config import TOPIC_OPTIONS, LogConfig
-from kafkastore.log.log_writer import BATCH_BYTES
-from kafkastore.spark.source.option_values import absolute
-from kafkastore.spark.source.options import OF_A_BROKER, OptionError
+from kafkastore.spark.source.option_values import (
+    OptionError,
+    OptionProblem,
+    absolute,
+    at_least_one,
+    choice,
+    contradiction,
+    unknown,
+)
+from kafkastore.spark.source.options import OF_A_BROKER
 from kafkastore.spark.source.schema import COLUMNS
+from kafkastore.writing.log_config import TOPIC_OPTIONS, LogConfig
+from kafkastore.writing.log_writer import BATCH_BYTES
 
 #: Options that are not topic configurations.
 OPTIONS = ("path", "topic", "partitions", "compression", "batch.size")
@@ -64,19 +71,15 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     _check_names(topic_options)
     if "compression" in options:
         if "compression.type" in topic_options:
-            raise OptionError(
-                "options compression and compression.type contradict each other: give one of them"
-            )
-        codec = options["compression"].strip().lower()
-        if codec not in CODECS:
-            raise OptionError(f"option compression must be one of {', '.join(CODECS)}, not {codec}")
+            raise contradiction("compression", "compression.type")
+        codec = choice(options, "compression", CODECS)
         topic_options["compression.type"] = "uncompressed" if codec == "none" else codec
     try:
         config = LogConfig.of(topic_options)
     except InvalidConfigError as error:
-        raise OptionError(f"option {error}") from None
-    partitions = _number(options, "partitions", INT32_MAX) if "partitions" in options else None
-    batch_bytes = _number(options, "batch.size", INT32_MAX) if "batch.size" in options else None
+        raise OptionError(f"option {error}", OptionProblem.VALUE, error.option) from None
+    partitions = at_least_one(options, "partitions", INT32_MAX)
+    batch_bytes = at_least_one(options, "batch.size", INT32_MAX)
     return WriteOptions(
         _path(options), options.get("topic"), partitions, batch_bytes or BATCH_BYTES, config
     )
@@ -90,24 +93,35 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     names = schema.fieldNames()
     for field in schema.fields:
         if names.count(field.name) > 1:
-            raise OptionError(f"there is more than one column {field.name!r}")
+            raise OptionError(
+                f"there is more than one column {field.name!r}",
+                OptionProblem.CONTRADICTION,
+                field.name,
+            )
         if field.name not in _TYPES and field.name not in COLUMNS.fieldNames():
-            near = difflib.get_close_matches(field.name.lower(), _TYPES, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_TYPES)}"
-            raise OptionError(f"column {field.name!r} is none of a record; {hint}")
+            what = f"column {field.name!r} is not a column of records"
+            raise unknown(field.name, what, _TYPES, ", ".join(_TYPES))
         if field.name in _TYPES and not _TYPES[field.name].holds(field.dataType):
             raise OptionError(
                 f"column {field.name!r} must be {_TYPES[field.name].text}, not "
-                f"{field.dataType.simpleString()}; cast it before writing"
+                f"{field.dataType.simpleString()}; cast it before writing",
+                OptionProblem.VALUE,
+                field.name,
             )
     if "value" not in names:
-        raise OptionError("there is no column 'value' to make records of")
+        raise OptionError(
+            "there is no column 'value' to make records of", OptionProblem.MISSING, "value"
+        )
     if "topic" not in names and options.topic is None:
-        raise OptionError("there is neither a column 'topic' nor an option topic")
+        raise OptionError(
+            "there is neither a column 'topic' nor an option topic",
+            OptionProblem.MISSING, "topic",
+        )
     if "partition" not in names and options.partitions is None:
         raise OptionError(
             "there is neither a column 'partition' nor an option partitions, which says among how "
-            "many partitions of a topic keys are divided"
+            "many partitions of a topic keys are divided",
+            OptionProblem.MISSING, "partitions",
         )
 
 
@@ -125,7 +139,7 @@ def _is_headers(kind: DataType) -> bool:
 
 
 _BYTES = _Type("string or binary", lambda kind: isinstance(kind, StringType | BinaryType))
-_INTEGER = _Type("a whole number", lambda kind: isinstance(kind, IntegralType))
+_INTEGER = _Type("an int", lambda kind: isinstance(kind, IntegralType))
 _TYPES = {
     "topic": _Type("string", lambda kind: isinstance(kind, StringType)),
     "partition": _INTEGER,
@@ -139,25 +153,21 @@ _TYPES = {
 
 def _check_names(options: Mapping[str, str]) -> None:
     for name in options.keys() - set(OPTIONS) - TOPIC_OPTIONS:
-        near = difflib.get_close_matches(name, [*OPTIONS, *sorted(TOPIC_OPTIONS)], 1)
-        hint = f"did you mean {near[0]}?" if near else (
-            f"there are {', '.join(OPTIONS[1:])}, and those of a Kafka topic"
-        )
-        raise OptionError(f"option {name} is not known; {hint}")
+        known = [*OPTIONS, *sorted(TOPIC_OPTIONS)]
+        there = f"{', '.join(OPTIONS[1:])}, and those of a Kafka topic"
+        raise unknown(name, f"option {name} is not known", known, there)
 
 
 def _path(options: Mapping[str, str]) -> str:
     path = options.get("path", "").removeprefix("file:")
     if not path:
-        raise OptionError("no path: save(path) needs a directory for the logs")
+        raise OptionError(
+            "no path: save(path) needs a directory for the logs",
+            OptionProblem.MISSING, "path",
+        )
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
-        raise OptionError(f"{path} is no path of a file system on which a broker has its logs")
+        raise OptionError(
+            f"{path} is not a path of a local file system, where brokers have their logs",
+            OptionProblem.VALUE, "path",
+        )
     return absolute(path)
-
-
-def _number(options: Mapping[str, str], name: str, largest: int) -> int:
-    text = options[name].strip()
-    number = int(text) if re.fullmatch("[0-9]{1,10}", text) else 0
-    if not 0 < number <= largest:
-        raise OptionError(f"option {name} must be a whole number from 1 to {largest}, not {text}")
-    return number

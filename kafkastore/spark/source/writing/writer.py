@@ -16,11 +16,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.spark.source.writing.buffered_rows import WaitingRows
 from kafkastore.spark.source.writing.merged_logs import StagedLog
 from kafkastore.spark.source.writing.staged_logs import StagedJob, begin_job
 from kafkastore.spark.source.writing.task_logs import TaskLogs
-from kafkastore.spark.source.writing.waiting_rows import WaitingRows
 from kafkastore.spark.source.writing.write_options import (
     WriteOptions,
     check_columns,
@@ -87,7 +87,8 @@ def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
     if overwrite:
         raise ChangeRefusedError(
             f"no log is overwritten: write to a new directory with mode append, or move "
-            f"{options.path} away first"
+            f"{options.path} away first",
+            RefusalReason.NOT_EMPTY, options.path,
         )
     keeps_offsets = "offset" in schema.fieldNames()
     return LogsWriter(options, begin_job(options.path, options.config, keeps_offsets=keeps_offsets))

@@ -1,0 +1,112 @@
+"""Repair leader epochs and producer snapshots from the log.
+
+A broker does not start with a corrupt ``leader-epoch-checkpoint``. It drops a corrupt producer
+snapshot and loads the previous one. Without a previous one, after a clean shutdown, it starts
+without any producer; therefore this module rebuilds the snapshot.
+
+Source: Kafka 2.4.0 ``LeaderEpochFileCache``, ``Log.rebuildProducerState``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from kafkastore.changes.plan import Inline
+from kafkastore.checks.partition_repair import PartitionRepair
+from kafkastore.checks.salvage_repair import RepairedSegment
+from kafkastore.errors import CorruptCheckpointError, NotAFileError
+from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.checkpoints import pack_leader_epoch_checkpoint
+from kafkastore.formats.state.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    segment_file_name,
+)
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
+from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.segment.recovery import batch_runs, replay_run
+from kafkastore.segment.small_file import read_whole
+from kafkastore.versions import BrokerRules
+
+
+def plan_epochs(repair: PartitionRepair, parts: Sequence[RepairedSegment]) -> None:
+    """Plan the leader epoch checkpoint that the batches give; `parts` is the repaired log."""
+    epochs = LeaderEpochs()
+    for part in parts:
+        with part.open() as log:
+            for run in batch_runs(log):
+                epochs.assign_many(run.headers)
+    epochs.truncate_from_start(repair.log.log_start_offset)
+    data = pack_leader_epoch_checkpoint(epochs.entries)
+    like = parts[0].segment.log_path
+    repair.plan_file(LEADER_EPOCH_CHECKPOINT, like, data, Inline(data), "it does not match the log")
+
+
+def truncate_state(repair: PartitionRepair, log_end_offset: int) -> None:
+    """Plan to remove snapshots and epochs beyond the new log end offset of a truncated log."""
+    for offset in repair.log.files.producer_snapshots:
+        if offset > log_end_offset:
+            why = f"it is beyond the new log end offset {log_end_offset}"
+            repair.plan_removal(_name(offset), why)
+    try:
+        epochs = LeaderEpochs(repair.log.leader_epochs)
+    except CorruptCheckpointError:
+        return  # rebuilt by `plan_epochs`
+    if epochs.truncate_from_end(log_end_offset):
+        data = pack_leader_epoch_checkpoint(epochs.entries)
+        like = repair.log.path / LEADER_EPOCH_CHECKPOINT
+        why = f"the log end offset becomes {log_end_offset}"
+        repair.plan_file(LEADER_EPOCH_CHECKPOINT, like, data, Inline(data), why)
+
+
+def plan_snapshot(
+    repair: PartitionRepair,
+    parts: Sequence[RepairedSegment],
+    offset: int,
+    damaged: Collection[int],
+    rules: BrokerRules,
+) -> None:
+    """Plan to rebuild the producer snapshot at `offset`, or to remove it outside the log.
+
+    `damaged` has the offsets of all invalid snapshots, this one included; `parts` is the log as it
+    will be.
+    """
+    if not repair.log.log_start_offset < offset <= repair.log.log_end_offset:
+        repair.plan_removal(_name(offset), "it is outside the log")
+        return
+    before = [each for each in repair.log.files.producer_snapshots if each < offset]
+    state, first = _load_newest(repair, [each for each in before if each not in damaged], rules)
+    for part in _parts_between(parts, first, offset):
+        with part.open() as log:
+            for run in batch_runs(log):
+                last = run.headers["last_offset"]
+                replay_run(state, run, (last >= first) & (last < offset))
+    data = producer_snapshot.pack(state.entries())
+    like = parts[0].segment.log_path
+    repair.plan_file(_name(offset), like, data, Inline(data), "it does not match the log")
+
+
+def _load_newest(
+    repair: PartitionRepair, offsets: Sequence[int], rules: BrokerRules
+) -> tuple[ProducerState, int]:
+    """Load the newest readable snapshot; return it with its offset, or an empty state and 0."""
+    for offset in reversed(offsets):
+        try:
+            data = read_whole(repair.log.path / _name(offset), CorruptCheckpointError)
+            return ProducerState(producer_snapshot.parse(data), rules=rules), offset
+        except (CorruptCheckpointError, NotAFileError, FileNotFoundError):
+            continue
+    return ProducerState(rules=rules), 0
+
+
+def _parts_between(
+    parts: Sequence[RepairedSegment], first: int, end: int
+) -> Iterator[RepairedSegment]:
+    """Yield the parts that may contain offsets from `first` to `end`, exclusive."""
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
+        if part.base_offset < end and (following is None or following.base_offset > first):
+            yield part
+
+
+def _name(offset: int) -> str:
+    return segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)

@@ -1,0 +1,42 @@
+"""The list of commands, and their group."""
+from __future__ import annotations
+
+import click
+
+from kafkastore.cli.command_line import CommandLine
+
+#: Every command and its help line; its module, `cli.commands.<name>`, is imported when it runs.
+COMMANDS = {
+    "ls": "List partitions or segments: offsets, times, sizes, missing indexes.",
+    "dump": "Decode any file of a log directory.",
+    "cat": "Print records of partitions, or write them to a file.",
+    "offsets": "Find the offsets for times, by one or several rules.",
+    "compare": "Compare legacy answers by file times with time index answers.",
+    "verify": "Check the files of a log directory against each other.",
+    "predict": "Show what a broker's next start would truncate, delete or create.",
+    "reindex": "Rebuild indexes that do not match their logs.",
+    "migrate": "Build time indexes for directories of Kafka before 0.10.1.",
+    "repair": "Repair corrupt logs and indexes; removed bytes are kept.",
+    "convert": "Rewrite messages of old formats as record batches.",
+    "changes": "List, resume, undo or remove the changes of other commands.",
+    "lag": "Show consumer lag in records and in time.",
+    "latency": "Show append latency (LogAppendTime - CreateTime) by topic.",
+    "failover": "Translate consumer positions from one cluster to another.",
+    "retention": "Show which segments a broker's retention would delete.",
+    "sizing": "Compute index sizes by interval, for a directory or a broker.",
+    "pipeline": "Run all steps on Spark, from survey to report.",
+    "sample": "Unpack small sample log directories.",
+}
+
+
+@click.command(
+    cls=CommandLine,
+    commands_by_name=COMMANDS,
+    package="kafkastore.cli.commands",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Commands that only read change nothing and need no write permission. "
+    "kafkastore COMMAND --help describes each command.",
+)
+@click.version_option(package_name="kafkastore", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Kafka's log store without the broker: read, search, verify and migrate log directories."""

@@ -1,0 +1,76 @@
+"""``kafkastore convert``: rewrite messages of old formats as record batches."""
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from kafkastore.arguments import INT32_MAX
+from kafkastore.cli.apply_plans import apply_plans, plan_directories
+from kafkastore.cli.options.change_options import (
+    ChangeOptions,
+    change_options,
+    index_interval_option,
+)
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import FOUND_PROBLEMS
+from kafkastore.cli.output.grouped_lines import group_lines
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.formats.records.compression import Codec
+from kafkastore.migration import UNTIMED, ConvertPlan, Untimed, plan_convert
+
+
+@store_command("verbose")
+@click.option(
+    "--codec", type=click.Choice([each.name.lower() for each in Codec]),
+    help="How records are compressed. Default: as they were.",
+)
+@click.option(
+    "--untimed", type=click.Choice(UNTIMED), default="none", show_default=True,
+    help="The timestamp of messages of format 0: none, or their log file's modification time.",
+)
+@click.option(
+    "--leader-epoch", type=click.IntRange(min=0, max=INT32_MAX), metavar="N",
+    help="Give every batch this leader epoch, those of the newest format too: 0 for a new topic. "
+    "Default: as they were.",
+)
+@index_interval_option("The topics' index.interval.bytes.")
+@change_options("convert")
+def command(
+    call: StoreCall,
+    codec: str | None,
+    untimed: Untimed,
+    leader_epoch: int | None,
+    index_interval_bytes: int,
+    options: ChangeOptions,
+) -> int:
+    """Rewrite messages of formats 0 and 1 as record batches, which brokers of 4.x read.
+
+    Offsets, keys, values, timestamps and the files' modification times stay; indexes and leader
+    epochs are made with the logs. What is replaced is kept, and kafkastore changes undo brings it
+    back. No broker should start on a directory before its plan is finished.
+    """
+    options.check(call.paths)
+    make = partial(
+        plan_convert,
+        codec=codec,
+        untimed=untimed,
+        leader_epoch=leader_epoch,
+        index_interval_bytes=index_interval_bytes,
+    )
+    plans: list[ConvertPlan] = []
+    for planned in plan_directories(call, options, make):
+        plans.append(planned)
+        print_plan(planned, as_json=call.as_json, verbose=call.verbose)
+    unconverted = [each for planned in plans for each in planned.unconverted]
+    if call.as_json:
+        for each in unconverted:
+            write_json({"kind": "unconverted", **each._asdict()})
+    else:
+        lines = ((None, f"{each.path} is left as it is: {each.reason}") for each in unconverted)
+        for line in group_lines(lines, verbose=call.verbose):
+            print_text(line)
+    apply_plans(call, options, plans)
+    return FOUND_PROBLEMS if unconverted else 0

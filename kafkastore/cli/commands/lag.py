@@ -1,0 +1,152 @@
+"""``kafkastore lag``: consumer lag in records and in time."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from kafkastore.cli.options.durations import format_duration
+from kafkastore.cli.options.positions import position_options, read_positions
+from kafkastore.cli.options.selection import NotInStoreError
+from kafkastore.cli.output.failures import FOUND_PROBLEMS
+from kafkastore.cli.output.tables import format_count, format_number, print_table
+from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.formats.topics.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.jobs.group_positions import committed_positions, position_items
+from kafkastore.jobs.lag import LagJob
+from kafkastore.log.isolation import Isolation
+from kafkastore.use_cases.committed_offsets import NoCommittedOffsetsError
+from kafkastore.use_cases.lag import OffsetPlace, PartitionLag
+
+Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
+
+
+@store_command("tz", "on-corrupt", "spark")
+@position_options
+@click.option(
+    "--now", "now", metavar="TIME",
+    help="Until when lag in time counts: now, ms since 1970, ISO 8601 or -2h. Default: the newest "
+    "record of the partition that was not read.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed counts no aborted records, and up to the last stable offset.",
+)
+def command(
+    call: StoreCall,
+    groups: tuple[str, ...],
+    offsets: Sequence[tuple[OffsetCommitKey, int]],
+    offsets_file: Path | None,
+    now: str | None,
+    isolation: Isolation,
+) -> int:
+    """Show the lag of consumer groups in offsets, records and time.
+
+    Committed offsets are those of the __consumer_offsets partitions in PATH, or given. The exit
+    code is 1 if a committed offset is below the log start or beyond the log end, or if one was
+    given for a missing partition.
+    """
+    moments = [] if now is None else [call.parse_moment(now)]
+    given = read_positions(offsets, offsets_file)
+    until = next(iter(call.resolve_times(moments)), None)
+    committed = read_committed_offsets(call, groups, given)
+    places: set[OffsetPlace] = set()
+    job = LagJob(until, isolation, call.problems.on_corrupt)
+    items = position_items(committed, call.selection.store, is_weighed=call.is_weighed)
+    shown = call.run(job, items, "reading", see=lambda each: places.add(each.place))
+    if not call.as_json:
+        _print(call, shown)
+    # A broker's own __consumer_offsets also have partitions of other brokers, so NO_PARTITION is a
+    # problem only for offsets that the user gave.
+    odd = {OffsetPlace.BELOW_START, OffsetPlace.BEYOND_END}
+    if given:
+        odd.add(OffsetPlace.NO_PARTITION)
+    return FOUND_PROBLEMS if places & odd else call.problems.exit_code
+
+
+def read_committed_offsets(
+    call: StoreCall, groups: Sequence[str], given: Mapping[OffsetCommitKey, int] | None
+) -> Committed:
+    """Return the committed offsets to report: `given`, or those of ``__consumer_offsets``.
+
+    Raises NotInStoreError if none is left, NoCommittedOffsetsError if the store or group has none.
+    """
+    unreadable: dict[TopicPartition, CorruptionError] = {}
+    try:
+        committed = committed_positions(
+            call.selection.store, groups, offsets=given, unreadable=unreadable
+        )
+    except NoCommittedOffsetsError as error:
+        raise NoCommittedOffsetsError(
+            f"{error}; give offsets by --offsets or --offsets-file"
+        ) from error
+    finally:
+        for partition, each in unreadable.items():
+            call.problems.add(partition, each)
+    chosen = set(call.selection.topic_partitions)
+    kept = {
+        key: each
+        for key, each in committed.items()
+        if not call.is_narrowed or (key.topic, key.partition) in chosen
+    }
+    if not kept:
+        of = f" of group {', '.join(groups)}" if groups else ""
+        raise NotInStoreError(
+            f"no committed offset{of} for the selected partitions"
+            if committed
+            else f"no committed offset{of}"
+        )
+    return kept
+
+
+def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
+    print_table(
+        ["group", "partition", "committed", "log end", "offsets", "records", "lag",
+         "first not read", "note"],
+        (
+            [
+                each.group or "-",
+                str(each.topic_partition),
+                str(each.committed.offset),
+                format_number(each.log_end_offset),
+                format_number(each.offsets),
+                format_number(each.records),
+                format_duration(each.lag_ms),
+                call.format_time(None if each.unread is None else each.unread.first_timestamp),
+                _note(each),
+            ]
+            for each in found
+        ),
+        right="committed,log end,offsets,records,lag",
+        prose="note",
+    )
+    groups = len({each.group for each in found})
+    records = sum(each.records or 0 for each in found)
+    print(
+        f"{format_count(groups, 'group')}, {format_count(len(found), 'committed offset')}: "
+        f"{format_count(records, 'record')} not read"
+    )
+
+
+def _note(found: PartitionLag) -> str:
+    """Describe an unusual position of a group; empty for any other."""
+    if found.place is OffsetPlace.NO_PARTITION:
+        return found.place.value
+    notes = []
+    if found.place is OffsetPlace.BELOW_START:
+        notes.append(
+            f"{format_count(found.lost_offsets, 'offset')} deleted unread, the log starts at "
+            f"{found.log_start_offset}"
+        )
+    elif found.place is OffsetPlace.BEYOND_END:
+        notes.append(found.place.value)
+    unread = found.unread
+    if unread is not None and unread.untimed_records:
+        notes.append(f"{format_count(unread.untimed_records, 'record')} without timestamp")
+    return "; ".join(notes)

@@ -1,0 +1,229 @@
+"""``kafkastore ls``: list the partitions or segments of log directories."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from kafkastore.arguments import INT64_MAX
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import format_error
+from kafkastore.cli.output.grouped_lines import group_lines
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.tables import format_count, format_number, format_size, print_table
+from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
+from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.errors import (
+    OffsetOutOfRangeError,
+    SegmentGoneError,
+)
+from kafkastore.jobs.listing import ListJob
+from kafkastore.jobs.partition_paths import PartitionPath
+from kafkastore.jobs.runner import Failed
+from kafkastore.log.log_dir import LogDir
+from kafkastore.store.partition_log import PartitionLog
+
+Row = dict[str, Any]
+
+
+@store_command("tz", "spark", "verbose")
+@click.option("--segments", is_flag=True, help="One row for each segment.")
+@click.option(
+    "--offset",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Show the segment and batch of the selected partition that contain an offset.",
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Names and sizes only: no file is opened, so no end offsets and no times.",
+)
+def command(call: StoreCall, segments: bool, offset: int | None, quick: bool) -> int:
+    """List the partitions of log directories, or of partition directories.
+
+    Times are those of the first and of the newest record. They come from the time indexes; if those
+    are missing or wrong, batch headers are read. Values that a corrupt log hides are left out, and
+    the partition is reported; verify reads everything.
+    """
+    log_dirs = call.selection.store.log_dirs
+    print_unfinished_changes(call.paths)
+    if offset is not None:
+        if call.master is not None:
+            raise click.UsageError("--offset and --spark contradict each other")
+        _print_place(call.selection.only_log("--offset"), offset, call.as_json)
+        return 0
+    job, shown = ListJob(segments, quick), []
+    items = call.items(job)
+    if call.as_json:
+        for row in _directories(log_dirs):
+            write_json(row)
+    with call.executor("listing") as runner:
+        for (path, *_), found in job.outcomes(items, runner):
+            rows = [] if isinstance(found, Failed) else [*found.rows]
+            if not call.as_json:
+                shown += rows
+            elif found.error is not None:
+                rows.append(_failure(path, found.error))
+            if found.error is not None:
+                call.problems.add(path.topic_partition, found.error)
+            for row in rows if call.as_json else ():
+                write_json(row)
+    if not call.as_json:
+        _print_rows(call, shown, segments=segments)
+    return call.problems.exit_code
+
+
+def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
+    """Describe log directories, and their files and directories that are not read."""
+    for log_dir in log_dirs:
+        yield {
+            "kind": "log_dir",
+            "path": str(log_dir.path),
+            "is_clean": log_dir.is_clean,
+            "partitions": len(log_dir.partition_paths),
+        }
+        for skipped in log_dir.skipped:
+            yield {"kind": "skipped", "path": str(skipped.path), "reason": skipped.reason}
+        for damaged in log_dir.damaged_checkpoints:
+            yield {"kind": "damaged", "path": str(damaged.path), "error": str(damaged.error)}
+
+
+def _failure(path: PartitionPath, error: BaseException) -> Row:
+    """Describe a partition that cannot be read."""
+    return {
+        "kind": "error",
+        "topic": path.topic,
+        "partition": path.partition,
+        "error": format_error(error),
+    }
+
+
+def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None:
+    """Print the rows as tables."""
+    log_dirs = call.selection.store.log_dirs
+    for log_dir in log_dirs:
+        state = "clean shutdown" if log_dir.is_clean else "no clean shutdown"
+        partitions = format_count(len(log_dir.partition_paths), "partition")
+        print_text(f"{log_dir.path}: {partitions}, {state}")
+    leftovers = [row for row in rows if row["kind"] == "leftover"]
+    listed = [row for row in rows if row["kind"] != "leftover"]
+    if segments:
+        _print_segments(call, listed)
+    else:
+        _print_partitions(call, listed)
+    kinds = ((row, (row["what"], row["at_next_start"])) for row in leftovers)
+    lines = (
+        (kind, f"left over: {row['path']}, {': '.join(kind)}") for row, kind in kinds
+    )
+    for line in group_lines(lines, verbose=call.verbose):
+        print_text(line)
+    skipped = (each for log_dir in log_dirs for each in log_dir.skipped)
+    unread = ((each.reason, f"not read: {each.path}, {each.reason}") for each in skipped)
+    for line in group_lines(unread, verbose=call.verbose):
+        print_text(line)
+    for log_dir in log_dirs:
+        for damaged in log_dir.damaged_checkpoints:
+            print_text(f"damaged: {damaged.error}")
+
+
+def _print_partitions(call: StoreCall, rows: Sequence[Row]) -> None:
+    print_table(
+        ["partition", "segments", "start", "end", "first record", "newest record", "size",
+         "missing"],
+        (
+            [
+                f"{row['topic']}-{row['partition']}",
+                f"{row['segments']:,}",
+                format_number(row.get("log_start_offset")),
+                format_number(row.get("log_end_offset")),
+                call.format_time(row.get("first_timestamp")),
+                call.format_time(row.get("largest_timestamp")),
+                format_size(row["size"]),
+                _missing(row),
+            ]
+            for row in rows
+        ),
+        right="segments,start,end,size",
+    )
+
+
+def _missing(row: Row) -> str:
+    """Return which kinds of index files are missing, and for how many segments."""
+    missing = [f"{count} .{kind}" for kind, count in row["missing"].items() if count]
+    return ", ".join(missing) or "-"
+
+
+def _print_segments(call: StoreCall, rows: Sequence[Row]) -> None:
+    print_table(
+        ["partition", "base", "next", "first record", "newest record", "modified", "size",
+         ".index", ".timeindex"],
+        (
+            [
+                f"{row['topic']}-{row['partition']}",
+                str(row["base_offset"]),
+                format_number(row.get("next_offset")),
+                call.format_time(row.get("first_timestamp")),
+                call.format_time(row.get("largest_timestamp")),
+                call.format_time(row["modified"]),
+                format_size(row["size"]),
+                *("missing" if row[kind] is None else format_size(row[kind])
+                  for kind in ("index", "timeindex")),
+            ]
+            for row in rows
+        ),
+        right="base,next,size,.index,.timeindex",
+    )
+
+
+def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
+    """Print the batch and the segment that hold an offset."""
+    row = log.beside_changes(lambda: _place(log, offset))
+    if as_json:
+        write_json(row)
+    else:
+        _print_batch(row)
+
+
+def _place(log: PartitionLog, offset: int) -> Row:
+    """Describe the batch that holds an offset, or the first batch after it."""
+    start, end = log.log_start_offset, log.log_end_offset
+    if not start <= offset < end:
+        there = f"it has {start} to {end - 1}" if start < end else "it has no records"
+        raise OffsetOutOfRangeError(f"{log.topic_partition} has no offset {offset}; {there}")
+    for segment in log.segments_between(offset, INT64_MAX):
+        found = segment.translate_offset(offset)
+        if found is None:
+            continue  # the gap extends to the end of the segment
+        with segment.open_log() as file:
+            batch = next(file.batches(found.position), None)
+        if batch is None:
+            raise SegmentGoneError(segment.log_path)  # truncated meanwhile
+        return {
+            "kind": "batch",
+            "topic": log.topic,
+            "partition": log.partition,
+            "offset": offset,
+            "path": str(segment.log_path),
+            "segment": segment.base_offset,
+            "position": found.position,
+            "size": found.size,
+            "base_offset": batch.base_offset,
+            "last_offset": found.offset,
+            "is_within": batch.base_offset <= offset,
+        }
+    raise OffsetOutOfRangeError(
+        f"{log.topic_partition} has no batch at or after offset {offset}: it lies in the gap "
+        f"before the log end offset {end}"
+    )
+
+
+def _print_batch(row: Row) -> None:
+    offsets = f"offsets {row['base_offset']} to {row['last_offset']}"
+    if row["base_offset"] == row["last_offset"]:
+        offsets = f"offset {row['last_offset']} alone"
+    what = f"in the batch of {offsets}" if row["is_within"] else f"in a gap before {offsets}"
+    place = f"{format_count(row['size'], 'byte')} at byte {row['position']} of {row['path']}"
+    partition = f"{row['topic']}-{row['partition']}"
+    print_text(f"{partition} offset {row['offset']} lies {what}, {place}")

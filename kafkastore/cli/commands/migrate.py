@@ -1,0 +1,302 @@
+"""``kafkastore migrate``: add time indexes to directories that have none."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from kafkastore.changes.plan import Plan
+from kafkastore.cli.apply_plans import apply_plans, list_unfinished, resume_plan, undo_plan
+from kafkastore.cli.options.change_options import (
+    ChangeOptions,
+    change_options,
+    index_interval_option,
+)
+from kafkastore.cli.options.mtimes import (
+    load_mtimes,
+    mtimes_option,
+    print_unused_mtimes,
+    save_mtimes_option,
+    write_mtimes,
+)
+from kafkastore.cli.options.on_spark import executor, open_session
+from kafkastore.cli.options.selection import ANY_PATH, select
+from kafkastore.cli.options.times import format_time
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
+from kafkastore.cli.output.grouped_lines import MAX_SHOWN, group_lines
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.output_file import check_output
+from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.progress import progress, to_progress_callback
+from kafkastore.cli.output.tables import format_count, print_table
+from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.migration import (
+    ENTRY_OFFSETS,
+    MODES,
+    READING_MODES,
+    SAMPLES,
+    AnswersSummary,
+    LeftSegment,
+    MigrationAnswers,
+    SampleAnswer,
+    Survey,
+    answers,
+    left_segments,
+    plan,
+    survey,
+)
+from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
+from kafkastore.paths import refuse_remote
+
+
+@store_command("spark", "verbose", paths_required=False)
+@click.option(
+    "--mode", type=click.Choice(MODES), default="auto", show_default=True,
+    help="rebuild: from the records' timestamps. kip-33: one entry by modification time. empty: "
+    "as brokers do. auto: rebuild where there are timestamps, else kip-33.",
+)
+@click.option(
+    "--entry-offset", type=click.Choice(ENTRY_OFFSETS), default="next", show_default=True,
+    help="Offset of an entry by modification time: the next segment's first, or the segment's.",
+)
+@index_interval_option("Kafka's setting of that name, for rebuilt indexes.")
+@mtimes_option("When segments were last appended to, for directories that lost it")
+@save_mtimes_option
+@click.option(
+    "--samples", type=click.IntRange(min=0), default=SAMPLES, show_default=True, metavar="N",
+    help="The number of times to look up in each partition before and after, to compare brokers' "
+    "answers; of many partitions, some.",
+)
+@change_options("migrate", copies_to_urls=True)
+@click.option("--resume", is_flag=True, help="Finish what was interrupted in PATH.")
+@click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
+              help="Put everything back that lies in this undo area.")
+def command(
+    call: StoreCall,
+    mode: Mode,
+    entry_offset: EntryOffset,
+    index_interval_bytes: int,
+    mtimes_file: Path | None,
+    save_mtimes: Path | None,
+    samples: int,
+    options: ChangeOptions,
+    resume: bool,
+    undo_area: Path | None,
+) -> int:
+    """Build time indexes for log directories of Kafka versions before 0.10.1.
+
+    Log files and modification times stay as they are. Each index file is wholly old or wholly new
+    at any instant; what is replaced is kept, and --undo brings it back.
+    """
+    if undo_area is not None:
+        return undo_plan(undo_area, leave_changed=False, as_json=call.as_json)
+    if not call.paths:
+        raise click.UsageError("Missing argument 'PATH...'")
+    if resume:
+        if options.dry_run or options.copy_to is not None:
+            raise click.UsageError("--resume cannot be combined with --dry-run or --copy-to")
+        return _resume(call, options.undo_dir)
+    options.check(call.paths)
+    chosen = call.selection  # raises before anything is read or copied
+    if save_mtimes is not None:
+        check_output(save_mtimes, chosen.store)
+        write_mtimes(save_mtimes, chosen.logs())
+    mtimes = load_mtimes(mtimes_file, chosen)
+    work = options.directories(call.paths, as_json=call.as_json)
+    how = _MigrationSettings(mode, entry_offset, index_interval_bytes, mtimes, samples, call.master)
+    with nullcontext() if call.master is None else open_session(call.master):
+        found = [_plan_directory(path, chosen.topic_partitions, how) for path in work]
+        if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
+            print_unused_mtimes(mtimes_file)
+        found = [each._replace(plan=options.rooted(each.plan)) for each in found]
+        for each in found:
+            _show(each, mode, as_json=call.as_json, verbose=call.verbose)
+        plans = [each.plan for each in found]
+        apply_plans(call, options, plans, mtimes_are_kept=save_mtimes is not None)
+    left = [segment for each in found for segment in left_segments(each.survey, mode)]
+    if not options.is_plan_only and not call.as_json:
+        _print_left_segments(left)
+    return FOUND_PROBLEMS if any(each.reason is LeftReason.UNREAD for each in left) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _MigrationSettings:
+    """The options that are the same for all directories."""
+
+    mode: Mode
+    entry_offset: EntryOffset
+    index_interval_bytes: int
+    mtimes: Mapping[str, int] | None
+    samples: int
+    master: str | None
+
+
+class _Found(NamedTuple):
+    """The survey and plan of one directory, and sample answers before and after."""
+
+    survey: Survey
+    plan: Plan
+    answers: MigrationAnswers | None
+
+    @property
+    def has_given_mtimes(self) -> bool:
+        """Return whether a given modification time is of a segment in this directory."""
+        return any(each.mtime_is_given for part in self.survey.partitions for each in part.segments)
+
+
+def _plan_directory(
+    path: Path, chosen: Collection[TopicPartition], how: _MigrationSettings
+) -> _Found:
+    """Survey the selected partitions of a directory, make the plan, and compute sample answers."""
+    here = [each for each in select([path]).topic_partitions if each in chosen]
+    surveyed = _survey(path, here, how)
+    planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
+    if not how.samples or not planned.changes:
+        return _Found(surveyed, planned, None)
+    with progress("asking for sample times", None) as advance:
+        found = answers(surveyed, planned, how.samples, progress=to_progress_callback(advance))
+    return _Found(surveyed, planned, found)
+
+
+def _survey(path: Path, here: Collection[TopicPartition], how: _MigrationSettings) -> Survey:
+    """Survey partitions of a directory, in threads or on Spark."""
+    read_logs = how.mode in READING_MODES
+    if how.master is not None:
+        from kafkastore.jobs import planning
+
+        with executor(how.master, f"reading {path.name}") as run:
+            return planning.survey(
+                run,
+                path,
+                how.mtimes,
+                index_interval_bytes=how.index_interval_bytes,
+                read_logs=read_logs,
+                partitions=here,
+            )
+    with progress(f"reading {path.name}", len(here)) as advance:
+        found: Survey = survey(
+            path,
+            how.mtimes,
+            index_interval_bytes=how.index_interval_bytes,
+            read_logs=read_logs,
+            partitions=here,
+            progress=to_progress_callback(advance),
+        )
+    return found
+
+
+def _show(found: _Found, mode: Mode, *, as_json: bool, verbose: bool) -> None:
+    """Print the survey, the plan, and the answers before and after."""
+    warnings = ((each.kind, str(each)) for each in found.survey.warnings)
+    for line in group_lines(warnings, verbose=verbose or as_json):
+        print_note(line)
+    if not as_json:
+        segments = [each for part in found.survey.partitions for each in part.segments]
+        without = sum(each.time_index != "present" for each in segments)
+        partitions = format_count(len(found.survey.partitions), "partition")
+        print_text(
+            f"{found.survey.root}: {format_count(len(segments), 'segment')} of {partitions}, "
+            f"{without:,} without time index entries"
+        )
+    print_plan(found.plan, as_json=as_json, verbose=verbose)
+    for segment in left_segments(found.survey, mode) if as_json else ():
+        write_json({"kind": "unmigrated", "root": found.plan.root, **segment._asdict()})
+    if found.answers is not None:
+        if as_json:
+            _write_answers(found.answers, found.plan.root)
+        else:
+            _print_answers(found.answers, verbose=verbose)
+
+
+def _write_answers(found: MigrationAnswers, root: str) -> None:
+    """Write answers as JSON: a line for each, and a summary for each broker version."""
+    for partition in found.partitions:
+        place = {"topic": partition.topic_partition.topic,
+                 "partition": partition.topic_partition.partition}
+        if partition.problem is not None:
+            write_json({"kind": "unanswered", **place, "problem": partition.problem})
+        for timestamp, *rest in partition.answers:
+            rules, correct, before, after = rest
+            write_json({
+                "kind": "answer", **place, "asked_timestamp": timestamp, "rules": rules,
+                "correct": correct, "before": before, "after": after,
+            })
+    for each in found.summaries:
+        write_json({
+            "kind": "answers", "root": root, **each._asdict(), "partitions": len(found.partitions),
+            "changed_partitions": found.changed_partitions,
+        })
+
+
+def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
+    """Print how many answers are correct, and those that change or are wrong."""
+    problems = (
+        (None, f"{each.topic_partition} is not asked for times: {each.problem}")
+        for each in found.partitions
+        if each.problem is not None
+    )
+    for line in group_lines(problems, verbose=verbose):
+        print_note(line)
+    changed = format_count(found.changed_partitions, "partition")
+    asked = f"{len(found.partitions):,} of {changed} asked"
+    if not found.summaries:
+        print(f"answers: no record has a timestamp to ask for; {asked}")
+    alike: dict[AnswersSummary, list[str]] = {}
+    for each in found.summaries:
+        alike.setdefault(each._replace(rules=""), []).append(each.rules)
+    for each, brokers in alike.items():
+        print(
+            f"answers of {' and '.join(brokers)}: {each.right_before:,} of "
+            f"{format_count(each.times, 'sample time')} right before, "
+            f"{each.right_after:,} after; {asked}"
+        )
+    rows = [*_rows(found)]
+    if rows:
+        columns = ["partition", "time", "brokers", "correct", "before", "after"]
+        shown = rows if verbose else rows[:MAX_SHOWN]
+        print_table(columns, shown, right="correct,before,after")
+        if len(rows) > len(shown):
+            print(f"... and {len(rows) - len(shown):,} more like these; --verbose lists all")
+
+
+def _rows(found: MigrationAnswers) -> Iterable[list[str]]:
+    """Yield answers that change or are wrong; broker versions with equal answers share a row."""
+    for partition in found.partitions:
+        alike: dict[SampleAnswer, list[str]] = {}
+        for each in partition.answers:
+            if each.before != each.correct or each.after != each.correct:
+                alike.setdefault(each._replace(rules=""), []).append(each.rules)
+        for each, brokers in alike.items():
+            offsets = (each.correct, each.before, each.after)
+            yield [
+                str(partition.topic_partition),
+                format_time(each.timestamp),
+                ", ".join(brokers),
+                *("none" if offset is None else str(offset) for offset in offsets),
+            ]
+
+
+def _print_left_segments(left: Iterable[LeftSegment]) -> None:
+    """Print how many segments stay without a time index, and why; warnings have named them."""
+    for reason, count in Counter(each.reason for each in left).items():
+        print_text(f"not done: {format_count(count, 'segment')}: {reason}")
+
+
+def _resume(call: StoreCall, undo_dir: Path | None) -> int:
+    """Finish the interrupted plans of some directories."""
+    for path in call.paths:
+        refuse_remote(path)
+    for path in call.paths:
+        journals = list_unfinished(path, undo_dir)
+        if not journals:
+            print_note(f"nothing was interrupted in {path}")
+        for journal in journals:
+            resume_plan(journal.area, root=journal.root, as_json=call.as_json, master=call.master)
+    return 0

@@ -1,0 +1,335 @@
+"""``kafkastore offsets``: find the offset for a time, by one or several rules."""
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkastore.cli.options.durations import format_duration, parse_duration
+from kafkastore.cli.options.mtimes import load_mtimes, mtimes_options, note_unused_mtimes
+from kafkastore.cli.options.selection import Selection
+from kafkastore.cli.options.times import format_time, indexes_option
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import print_note
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.tables import format_count, format_number, print_table
+from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.jobs.offsets import LEGACY, REFUSED, OffsetAnswer, OffsetsJob, TimeOffsets
+from kafkastore.log.isolation import Isolation
+from kafkastore.lookup.rules import (
+    CORRECT,
+    KIP_33,
+    LookupChoice,
+    broker_rules,
+    check_isolation_is_known,
+)
+from kafkastore.segment.index_trust import Indexes
+from kafkastore.use_cases.clock_skew import earliest_timestamp
+from kafkastore.versions import NEWEST_VERSION, UnknownVersionError, rules_of
+
+#: Special values besides times; the names are those of Kafka's GetOffsetShell.
+SPECIAL_TIMESTAMPS = {
+    "latest": -1,
+    "earliest": -2,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
+_SPECIAL_NAMES = {timestamp: name for name, timestamp in SPECIAL_TIMESTAMPS.items()}
+#: The rules of ``--rules all``, in historical order.
+ALL_RULES = (LEGACY, KIP_33, NEWEST_VERSION, CORRECT)
+
+def check_rules(name: str) -> str:
+    """Return the name of rules; raise click.BadParameter if it is unknown."""
+    if name in (CORRECT, KIP_33, LEGACY, "all"):
+        return name
+    try:
+        # "4" would mean another broker version when a newer 4.x is added.
+        rules = rules_of(name) if "." in name else None
+    except UnknownVersionError:
+        rules = None
+    if rules is None:
+        raise click.BadParameter(
+            f"unknown rules {name!r}; use correct, kip-33, legacy, all, or a Kafka version such "
+            f"as {NEWEST_VERSION}"
+        )
+    if not rules.has_time_indexes:
+        raise click.BadParameter(f"Kafka {name} has no time indexes; use legacy for how it answers")
+    return name
+
+
+def _check_all_rules(
+    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple(map(check_rules, names))
+
+
+@store_command("relative-to", "tz", "on-corrupt", "spark")
+@click.option(
+    "--at", "times", multiple=True, required=True, metavar="TIME",
+    help="The time: ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or -2h; or earliest, latest, "
+    "max-timestamp (-2, -1, -3) and Kafka's other special timestamps; may be repeated.",
+)
+@click.option(
+    "--rules",
+    "names",
+    multiple=True,
+    callback=_check_all_rules,
+    default=(CORRECT,),
+    metavar="RULES",
+    help="correct (default), a Kafka version such as 2.4 or 3.9, kip-33, legacy, or all; "
+    "may be repeated.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed: only offsets below the last stable offset; with correct rules, no "
+    "records of aborted transactions.",
+)
+@indexes_option
+@click.option("--explain", is_flag=True, help="Show the steps of each search.")
+@mtimes_options
+@click.option(
+    "--clock-skew", "clock_skew_ms", callback=parse_duration, default="0", metavar="DURATION",
+    help="Search from this much earlier, to find records of producers whose clocks are late by up "
+    "to that much: 5m, 90s or ms.",
+)
+def command(
+    call: StoreCall,
+    times: tuple[str, ...],
+    names: tuple[str, ...],
+    isolation: Isolation,
+    indexes: Indexes,
+    explain: bool,
+    clock_skew_ms: int,
+    mtimes_file: Path | None,
+    whole_seconds: bool,
+) -> int:
+    """Find the first offset at or after a time.
+
+    Rules: correct is the first record at or after the time, even if indexes are wrong. A Kafka
+    version is the answer of that broker, kip-33 the answer by the proposal's text, legacy the
+    answer to OffsetRequest v0 by modification times. all is legacy, kip-33, the newest version and
+    correct.
+    """
+    rules = _without_repetitions(names)
+    _check_isolation(rules, isolation)
+    specials = {
+        text: special for text in times if (special := parse_special_timestamp(text)) is not None
+    }
+    moments = [call.parse_moment(text) for text in times if text not in specials]
+    asked = call.resolve_times(moments, indexes)
+    resolved = iter([earliest_timestamp(each, clock_skew_ms) for each in asked])
+    job = OffsetsJob(
+        tuple(specials[text] if text in specials else next(resolved) for text in times),
+        rules,
+        isolation,
+        indexes,
+        explain,
+        time.time_ns() // 1_000_000,
+        load_mtimes(mtimes_file, call.selection),
+        whole_seconds,
+        call.problems.on_corrupt,
+    )
+    if not call.as_json:
+        _note_broker_state(call.selection, rules)
+        if clock_skew_ms:
+            print_note(
+                f"searched from {format_duration(clock_skew_ms)} before each time, to find records "
+                "of producers whose clocks were late by up to that much"
+            )
+    shown: list[tuple[TopicPartition, TimeOffsets]] = []
+    items = call.items(job)
+    with call.executor("times", is_streamed=call.as_json or explain) as runner:
+        for _, found in call.readable(job, items, runner):
+            answered = [*call.problems.answered(found.topic_partition, found.times)]
+            if call.as_json:
+                for row in _rows(found.topic_partition, answered, explains=explain):
+                    write_json(row)
+            elif explain:
+                _print_explanations(call, found.topic_partition, answered)
+            else:
+                shown += [(found.topic_partition, each) for each in answered]
+    note_unused_mtimes(call.selection, mtimes_file, job.mtimes)
+    if not call.as_json and not explain:
+        if len(rules) == 1:
+            _print_one_rule(call, shown)
+        else:
+            _print_side_by_side(call, shown, rules)
+    return call.problems.exit_code
+
+
+def parse_special_timestamp(text: str) -> int | None:
+    """Parse a special timestamp by name or number; return None for any other text.
+
+    >>> [parse_special_timestamp(text) for text in ("earliest", "-3", "-2h")]
+    [-2, -3, None]
+    """
+    name = text.strip().lower()
+    if re.fullmatch(r"-[0-9]{1,19}", name):
+        return int(name)
+    return SPECIAL_TIMESTAMPS.get(name)
+
+
+def _check_isolation(rules: Sequence[str], isolation: Isolation) -> None:
+    """Refuse read_committed for brokers without isolation levels; legacy brokers have none."""
+    for name in rules:
+        if name != LEGACY:
+            try:
+                check_isolation_is_known(LookupChoice(name, isolation), broker_rules(name))
+            except ValueError as error:
+                raise click.BadParameter(str(error), param_hint="'--isolation'") from None
+
+
+def _without_repetitions(names: Sequence[str]) -> list[str]:
+    """Expand ``all`` and remove duplicates."""
+    expanded = [each for name in names for each in (ALL_RULES if name == "all" else (name,))]
+    return list(dict.fromkeys(expanded))
+
+
+def _note(found: TimeOffsets) -> str:
+    """Describe how answers differ from the correct one; empty if all agree."""
+    refused = [f"{each.rules} refuses it" for each in found.answers if each.is_refused]
+    if not found.is_agreed and found.correct is None and found.asked_timestamp >= 0:
+        return "no record is at or after this time"
+    if found.is_agreed or found.correct is None:
+        return ", ".join(refused)
+    notes = [
+        f"{answer.rules} {_difference(answer.offset, found.correct)}"
+        for answer in found.answers
+        if answer.offset != found.correct and not answer.is_refused
+    ]
+    return ", ".join([*notes, *refused])
+
+
+def _difference(offset: int | None, right: int) -> str:
+    if offset is None:
+        return "finds nothing"
+    if offset < right:
+        return f"begins {format_count(right - offset, 'offset')} early"
+    return f"skips {format_count(offset - right, 'offset')}"
+
+
+def _rows(
+    partition: TopicPartition, times: Iterable[TimeOffsets], *, explains: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the JSON of each answer."""
+    for each in times:
+        for answer in each.answers:
+            row = {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "asked_timestamp": each.asked_timestamp,
+                "rules": answer.rules,
+                "offset": answer.offset,
+                "timestamp": answer.timestamp,
+                "time": None if answer.timestamp is None else format_time(answer.timestamp),
+                "leader_epoch": answer.leader_epoch,
+                "error": REFUSED if answer.is_refused else None,
+                "note": _note(each) or None,
+            }
+            if explains:
+                row["explanation"] = answer.explanation and answer.explanation.as_json()
+            yield row
+
+
+def _format_asked(call: StoreCall, asked: int) -> str:
+    """Format the requested time, or the name of a special timestamp."""
+    return call.format_time(asked) if asked >= 0 else _SPECIAL_NAMES.get(asked, str(asked))
+
+
+def _print_explanations(
+    call: StoreCall, partition: TopicPartition, times: Iterable[TimeOffsets]
+) -> None:
+    """Print each answer with its explanation, a paragraph for each time."""
+    for each in times:
+        print_text(f"{partition} at {_format_asked(call, each.asked_timestamp)}")
+        for answer in each.answers:
+            if answer.explanation is not None:
+                first, *others = answer.explanation.lines()
+                print_text("\n".join((f"  {first}", *(f"    {line}" for line in others))))
+            else:
+                print(f"  {answer.rules}: {_printed(answer)}{_LEGACY_NOTE.get(answer.rules, '')}")
+
+
+_LEGACY_NOTE = {LEGACY: ", by the modification times of the .log files"}
+
+
+def _printed(answer: OffsetAnswer) -> str:
+    if answer.is_refused:
+        return f"refused ({REFUSED})"
+    return "none" if answer.offset is None else f"offset {answer.offset}"
+
+
+def _note_broker_state(selection: Selection, rules: Sequence[str]) -> None:
+    """Print which broker state the answers assume, if the directory does not show it."""
+    by_broker = [name for name in rules if name != CORRECT]
+    if by_broker and any(log.log_dir is None for log in selection.logs()):
+        print_note(
+            "a partition directory by itself has no clean-shutdown marker and no checkpoints; "
+            "answers are those of a broker that was running"
+        )
+
+
+def _print_one_rule(
+    call: StoreCall, found: Sequence[tuple[TopicPartition, TimeOffsets]]
+) -> None:
+    print_table(
+        ["partition", "asked", "offset", "timestamp", "time of the record", "epoch"],
+        (
+            [
+                str(partition),
+                _format_asked(call, each.asked_timestamp),
+                _offset_of(answer),
+                format_number(answer.timestamp),
+                call.format_time(answer.timestamp),
+                format_number(answer.leader_epoch),
+            ]
+            for partition, each in found
+            for answer in each.answers
+        ),
+        right="offset,timestamp,epoch",
+    )
+
+
+def _print_side_by_side(
+    call: StoreCall, found: Sequence[tuple[TopicPartition, TimeOffsets]], rules: Sequence[str]
+) -> None:
+    """Print a column of offsets for each set of rules, then the record that the last one found."""
+    print_table(
+        ["partition", "asked", *rules, "time of the record", "epoch", "note"],
+        (
+            [
+                str(partition),
+                _format_asked(call, each.asked_timestamp),
+                *(_offset_of(answer) for answer in each.answers),
+                *_record_of(call, each.answers),
+                _note(each),
+            ]
+            for partition, each in found
+        ),
+        right=",".join([*rules, "epoch"]),
+        prose="note",
+    )
+
+
+def _record_of(call: StoreCall, answers: Sequence[OffsetAnswer]) -> tuple[str, str]:
+    """Return time and epoch of the record found by the last rules that look up records."""
+    by_record = [each for each in answers if each.rules != LEGACY]
+    if not by_record:
+        return "-", "-"
+    return call.format_time(by_record[-1].timestamp), format_number(by_record[-1].leader_epoch)
+
+
+def _offset_of(answer: OffsetAnswer) -> str:
+    if answer.is_refused:
+        return "refused"
+    return "none" if answer.offset is None else str(answer.offset)

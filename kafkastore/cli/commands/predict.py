@@ -1,0 +1,156 @@
+"""``kafkastore predict``: show what a broker's next start would do to the directories."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kafkastore.checks.predict import Outcome, Prediction
+from kafkastore.cli.options.change_options import index_interval_option
+from kafkastore.cli.options.kafka_version import kafka_version_option
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import FOUND_PROBLEMS
+from kafkastore.cli.output.grouped_lines import group_items
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.tables import format_count
+from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
+from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.jobs.predict import PredictionSummary, PredictJob
+
+_TEXT_FOR_ONE = {
+    Outcome.STOPS_THE_START: "stops the start",
+    Outcome.LOSES_RECORDS: "loses bytes of its log",
+    Outcome.IS_DELETED: "is deleted",
+    Outcome.IS_NOT_READ: "is not read",
+    Outcome.IS_CHANGED: "loads with all records; index or snapshot files are rewritten",
+    Outcome.IS_LOADED: "loads unchanged",
+}
+_TEXT_FOR_MANY = {
+    Outcome.STOPS_THE_START: "stop the start",
+    Outcome.LOSES_RECORDS: "lose bytes of logs",
+    Outcome.IS_DELETED: "are deleted",
+    Outcome.IS_NOT_READ: "are not read",
+    Outcome.IS_CHANGED: "load with all records; index or snapshot files are rewritten",
+    Outcome.IS_LOADED: "load unchanged",
+}
+#: How many files of a list are named; --json has all of them.
+_MAX_NAMES = 3
+_PROBLEMS = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS)
+
+
+@store_command("spark", "verbose")
+@kafka_version_option("The version of the broker that starts.")
+@index_interval_option("The topics' index.interval.bytes.")
+def command(call: StoreCall, version: str, index_interval_bytes: int) -> int:
+    """Show what the next start of a broker would do to log directories; nothing is changed.
+
+    Shows from which offset it recovers, which bytes it truncates, which files it deletes or
+    creates, and what stops the start. The exit code is 1 if records would be lost or the broker
+    would not start.
+    """
+    job = PredictJob(version, index_interval_bytes)
+    items = call.items(job)
+    print_unfinished_changes(call.paths)
+    total = PredictionSummary()
+    with call.executor("predicting", is_streamed=call.as_json or call.verbose) as runner:
+        found = _count_outcomes(job.results(items, runner), total)
+        if call.as_json:
+            for each in found:
+                for row in job.rows(each):
+                    write_json({**_place(each), **row})
+        else:
+            _print(found, verbose=call.verbose)
+    if not call.as_json:
+        print(_summary(version, total))
+    return FOUND_PROBLEMS if any(total.outcomes[each] for each in _PROBLEMS) else 0
+
+
+def _count_outcomes(found: Iterable[Prediction], total: PredictionSummary) -> Iterator[Prediction]:
+    """Yield predictions and count them."""
+    for each in found:
+        total.add(each)
+        yield each
+
+
+def _place(each: Prediction) -> dict[str, Any]:
+    named = each.topic_partition
+    return {
+        "path": str(each.path),
+        "topic": None if named is None else named.topic,
+        "partition": None if named is None else named.partition,
+    }
+
+
+def _print(found: Iterable[Prediction], *, verbose: bool) -> None:
+    """Print what happens to directories that a broker does not load unchanged."""
+    shown = (each for each in found if each.outcome is not Outcome.IS_LOADED)
+    if verbose:
+        for each in shown:
+            print_text("\n".join(_lines(each)))
+        return
+    groups = group_items(shown, lambda each: each.outcome, verbose=False)
+    order = list(Outcome)
+    for group in sorted(groups, key=lambda group: order.index(group.shown[0].outcome)):
+        for each in group.shown:
+            print_text("\n".join(_lines(each)))
+        if group.more:
+            are = _TEXT_FOR_MANY[group.shown[0].outcome]
+            print(f"... and {group.more:,} more {are}; --verbose lists all")
+
+
+def _lines(each: Prediction) -> Iterator[str]:
+    """Describe what happens to one directory, step by step."""
+    why = f": {each.why}" if each.why else ""
+    yield f"{each.path} {_TEXT_FOR_ONE[each.outcome]}{why}"
+    recovered = each.recovered
+    if recovered is None:
+        return
+    gone_over = [segment for segment in recovered.segments if segment.is_recovered]
+    if gone_over and each.recovered_from is not None:
+        yield (
+            f"    recovers {format_count(len(gone_over), 'segment')}, from offset "
+            f"{each.recovered_from} on: there is no clean-shutdown marker"
+        )
+    elif gone_over:
+        bases = ", ".join(str(segment.base_offset) for segment in gone_over)
+        yield f"    recovers because an index is missing: segment {bases}"
+    for segment in recovered.segments:
+        if segment.cut_bytes:
+            yield (
+                f"    cuts {segment.base_offset:020}.log at byte {segment.valid_bytes}, "
+                f"{format_count(segment.cut_bytes, 'byte')} off: {segment.reason}"
+            )
+    reasons: dict[str, list[str]] = {}
+    for name, reason in recovered.deleted.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        yield f"    deletes {_named(names)}: {reason}"
+    if recovered.renamed:
+        yield f"    takes the place of what it replaces: {_named(list(recovered.renamed))}"
+    if each.made_bytes:
+        yield f"    writes {_named(list(each.made_bytes))}"
+    yield (
+        f"    then has {format_count(len(recovered.segments), 'segment')}, log start offset "
+        f"{recovered.log_start_offset}, log end offset {recovered.log_end_offset}"
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    """Format the number of files and the first names."""
+    if len(names) == 1:
+        return names[0]
+    more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+    return f"{len(names):,} files ({', '.join(names[:_MAX_NAMES])}{more})"
+
+
+def _summary(version: str, total: PredictionSummary) -> str:
+    parts = []
+    for outcome in Outcome:
+        if count := total.outcomes[outcome]:
+            said = f"{count:,} {(_TEXT_FOR_ONE if count == 1 else _TEXT_FOR_MANY)[outcome]}"
+            is_lossy = outcome is Outcome.LOSES_RECORDS
+            parts.append(f"{said} ({format_count(total.lost_bytes, 'byte')})" if is_lossy else said)
+    many = "directory" if total.outcomes.total() == 1 else "directories"
+    return (
+        f"a broker of {version} and {total.outcomes.total():,} {many}: "
+        f"{'; '.join(parts) or 'nothing'}"
+    )

@@ -1,0 +1,177 @@
+"""``kafkastore repair``: repair damaged logs and indexes; all removed bytes are kept."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+import click
+
+from kafkastore.checks.partition_repair import NotRepaired, RemovedBytes
+from kafkastore.checks.repair import OnCorruptLog, RepairPlan, plan_repair
+from kafkastore.cli.apply_plans import apply_plans, plan_directory
+from kafkastore.cli.options.change_options import (
+    ChangeOptions,
+    change_options,
+    index_interval_option,
+)
+from kafkastore.cli.options.kafka_version import kafka_version_option
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import FOUND_PROBLEMS, UNREADABLE, format_error, print_problem
+from kafkastore.cli.output.grouped_lines import group_lines
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.tables import format_count, print_table
+from kafkastore.cli.store_command import StoreCall, store_command
+
+
+class _RepairOutcome(NamedTuple):
+    """The plans for all directories under one way of repair."""
+
+    on_corrupt: OnCorruptLog
+    plans: list[RepairPlan]
+
+    @property
+    def damages(self) -> list[RemovedBytes]:
+        """Bytes that are removed from logs."""
+        return [each for plan in self.plans for each in plan.removed]
+
+    @property
+    def left_alone(self) -> list[NotRepaired]:
+        """Problems that are not repaired."""
+        return [each for plan in self.plans for each in plan.not_repaired]
+
+    @property
+    def files(self) -> int:
+        """Number of changed files."""
+        return sum(len(planned.changes) for planned in self.plans)
+
+    @property
+    def lost_bytes(self) -> int:
+        """Number of bytes that are removed from logs."""
+        return sum(each.size for each in self.damages)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code: not 0 if some problems are not repaired."""
+        if any(isinstance(each.error, OSError) for each in self.left_alone):
+            return UNREADABLE
+        return FOUND_PROBLEMS if self.left_alone else 0
+
+
+@store_command("verbose")
+@click.option(
+    "--on-corrupt", type=click.Choice(get_args(OnCorruptLog)),
+    help="truncate: end each corrupt log where a broker would end it. skip: remove only the "
+    "corrupt bytes. Required if a log is corrupt; without it, both results are shown.",
+)
+@kafka_version_option("The version of the broker that truncate follows.")
+@index_interval_option("The topics' index.interval.bytes.")
+@change_options("repair")
+def command(
+    call: StoreCall,
+    on_corrupt: OnCorruptLog | None,
+    version: str,
+    index_interval_bytes: int,
+    options: ChangeOptions,
+) -> int:
+    """Repair corrupt logs, and files that do not match them; removed bytes are kept.
+
+    With --on-corrupt skip only the corrupt bytes are removed from a log, and the batches after
+    them become a segment of their own. With --on-corrupt truncate a log ends before its first
+    corrupt batch, and later segments are removed. Without --on-corrupt, if a log is corrupt, both
+    results are shown and nothing is changed. Old files are kept; kafkastore changes undo restores
+    them.
+    """
+    options.check(call.paths)
+
+    def planned(directories: Sequence[Path], on_corrupt: OnCorruptLog) -> _RepairOutcome:
+        make = partial(
+            plan_repair,
+            version=version,
+            on_corrupt=on_corrupt,
+            index_interval_bytes=index_interval_bytes,
+        )
+        plans = (plan_directory(call, path, make, by_segment=False) for path in directories)
+        return _RepairOutcome(on_corrupt, [*map(options.rooted, plans)])
+
+    if on_corrupt is None:
+        outcome = planned(call.paths, "skip")
+        if outcome.damages:
+            choices = [outcome, planned(call.paths, "truncate")]
+            _show_choice(choices, as_json=call.as_json, verbose=call.verbose)
+            return max(FOUND_PROBLEMS, outcome.exit_code)
+    work = options.directories(call.paths, as_json=call.as_json)
+    if on_corrupt is not None or work is not call.paths:
+        outcome = planned(work, on_corrupt or "skip")
+    if call.as_json:
+        for damage in outcome.damages:
+            write_json({"kind": "damage", **damage._asdict()})
+    else:
+        _print_damages(outcome, verbose=call.verbose)
+    for plan in outcome.plans:
+        print_plan(plan, as_json=call.as_json, verbose=call.verbose)
+    _print_left_alone(outcome, as_json=call.as_json)
+    apply_plans(call, options, outcome.plans)
+    return outcome.exit_code
+
+
+def _show_choice(outcomes: list[_RepairOutcome], *, as_json: bool, verbose: bool) -> None:
+    """Print what each way of repair costs."""
+    for outcome in outcomes:
+        if as_json:
+            write_json(
+                {
+                    "kind": "choice",
+                    "on_corrupt": outcome.on_corrupt,
+                    "files": outcome.files,
+                    "lost_bytes": outcome.lost_bytes,
+                    "damages": [each._asdict() for each in outcome.damages],
+                }
+            )
+            continue
+        print(f"--on-corrupt {outcome.on_corrupt}")
+        _print_damages(outcome, "    ", verbose=verbose)
+    if as_json:
+        _print_left_alone(outcomes[0], as_json=True)
+        return
+    print_table(
+        ["choice", "bytes that leave logs", "files to change"],
+        (
+            [f"--on-corrupt {each.on_corrupt}", f"{each.lost_bytes:,}", f"{each.files:,}"]
+            for each in outcomes
+        ),
+        right="bytes that leave logs,files to change",
+    )
+    for outcome in outcomes:
+        _print_left_alone(outcome, as_json=False)
+    print("nothing was changed; choose with --on-corrupt; removed bytes are kept in an undo area")
+
+
+def _print_left_alone(outcome: _RepairOutcome, *, as_json: bool) -> None:
+    """Print what is not repaired."""
+    for each in outcome.left_alone:
+        reason = format_error(each.error)
+        if as_json:
+            write_json({"kind": "left-alone", "path": str(each.path), "reason": reason})
+        else:
+            print_problem(f"{each.path} is left alone: {reason}")
+
+
+def _print_damages(outcome: _RepairOutcome, indent: str = "", *, verbose: bool) -> None:
+    """Print what is corrupt, and what the repair does with it."""
+    lines = ((None, _line(each)) for each in outcome.damages)
+    for line in group_lines(lines, verbose=verbose):
+        print_text(f"{indent}{line}")
+
+
+def _line(damage: RemovedBytes) -> str:
+    missing = damage.end_offset - damage.first_offset
+    offsets = (
+        f", {format_count(missing, 'offset')} from {damage.first_offset} on" if missing else ""
+    )
+    return (
+        f"{damage.path}: {format_count(damage.size, 'byte')} from byte {damage.position:,} on"
+        f"{offsets}: {damage.what}"
+    )

@@ -1,0 +1,308 @@
+"""``kafkastore retention``: which segments a broker would delete, and what keeps the others."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from kafkastore.cli.options.durations import parse_duration
+from kafkastore.cli.options.kafka_version import kafka_version_option
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
+from kafkastore.cli.output.grouped_lines import group_lines
+from kafkastore.cli.output.tables import format_count, format_size, print_table
+from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.formats.state.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kafkastore.jobs.retention import RetentionJob, segment_row
+from kafkastore.log.timestamp_warnings import TimestampWarning
+from kafkastore.use_cases.retention import DatedBy, PartitionRetention, SegmentFate
+from kafkastore.versions import rules_of
+from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.retention import RetentionRule, StopReason
+
+Options = dict[str, str]
+
+
+def _parse_options(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> Options:
+    """Parse ``key=value`` pairs."""
+    options = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{text!r} is not key=value, such as retention.ms=3600000")
+        options[key.strip()] = value.strip()
+    return options
+
+
+def _parse_retention_ms(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> str | None:
+    """Parse retention.ms: a number, -1 for no limit, or a duration with units."""
+    if text is None or text.strip().startswith("-"):
+        return text
+    return str(parse_duration(context, parameter, text))
+
+
+@store_command("relative-to", "tz", "spark", "verbose")
+@click.option(
+    "--config",
+    "options",
+    multiple=True,
+    callback=_parse_options,
+    metavar="KEY=VALUE",
+    help="A topic configuration by Kafka's name; may be repeated. Default: Kafka's defaults.",
+)
+@click.option(
+    "--retention-ms", metavar="DURATION", callback=_parse_retention_ms,
+    help="The same as --config retention.ms=N; also such as 7d or 36h.",
+)
+@click.option("--retention-bytes", metavar="N", help="The same as --config retention.bytes=N.")
+@click.option(
+    "--now", "now", default="now", metavar="TIME",
+    help="The broker's current time: ms since 1970, ISO 8601 or -2h. Default: this clock.",
+)
+@kafka_version_option("The version of the broker.")
+@click.option("--segments", is_flag=True, help="One row for each segment.")
+def command(
+    call: StoreCall,
+    options: Options,
+    retention_ms: str | None,
+    retention_bytes: str | None,
+    now: str,
+    version: str,
+    segments: bool,
+) -> int:
+    """Show which segments a broker's retention would delete; nothing is changed.
+
+    The exit code is 1 if the time of a segment is doubtful (in the future, in the wrong unit, or
+    zeros in its time index), or if a partition can't be read.
+    """
+    for name, value in (("retention.ms", retention_ms), ("retention.bytes", retention_bytes)):
+        if value is not None:
+            options[name] = value
+    config = LogConfig.of(options)  # checked once, not for each partition
+    rules_of(version)
+    moment = call.parse_moment(now)
+    selection = call.selection
+    (at,) = call.resolve_times([moment])
+    job = RetentionJob(options, at, version)
+    items = call.items(job)
+    if any(log.log_dir is None for log in selection.logs()):
+        print_note(
+            "a partition directory by itself has no checkpoints and no clean-shutdown marker; its "
+            "log starts with its first segment, and the active one counts as recovered"
+        )
+    metadata = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+    if not options and metadata in selection.store.partitions:
+        print_note(
+            f"the topics' own configurations are in {metadata}, which is not read for them: these "
+            "are Kafka's defaults; give a topic's own with --config KEY=VALUE"
+        )
+    doubtful: list[SegmentFate] = []
+    shown = call.run(
+        job, items, "judging", _rows, lambda each: doubtful.extend(filter(_is_wrong, each.segments))
+    )
+    if not call.as_json:
+        print(
+            f"a broker of Kafka {version} at {call.format_time(at)}, "
+            f"retention.ms={config.retention_ms}{_format_interval(config.retention_ms)}, "
+            f"retention.bytes={config.retention_bytes}"
+        )
+        _print(call, shown, segments=segments)
+    return call.problems.exit_code or (FOUND_PROBLEMS if doubtful else 0)
+
+
+def _is_wrong(fate: SegmentFate) -> bool:
+    """Return whether a segment's time is doubtful and affects retention."""
+    is_doubtful = fate.doubt is not None or fate.dated_by is DatedBy.ZEROS
+    return is_doubtful and fate.expires_at is not None
+
+
+def _rows(found: PartitionRetention) -> Iterator[dict[str, Any]]:
+    """Yield the row of a partition, then those of its segments."""
+    of = {"topic": found.topic_partition.topic, "partition": found.topic_partition.partition}
+    blocker = found.blocker
+    yield {
+        "kind": "partition",
+        **of,
+        "path": str(found.path),
+        "now": found.now,
+        "cleanup_policy": sorted(found.config.cleanup_policy),
+        "retention_ms": found.config.retention_ms,
+        "retention_bytes": found.config.retention_bytes,
+        "segments": len(found.segments),
+        "size": sum(each.size for each in found.segments),
+        "deleted_segments": len(found.going),
+        "deleted_size": sum(each.size for each in found.going),
+        "blocked_segments": len(found.blocked),
+        "blocker": None if blocker is None else blocker.base_offset,
+        "rolls": found.outcome.rolls,
+        "rolls_after": found.rolls_after,
+        "log_start_offset": found.log_start_offset,
+        "new_log_start_offset": found.outcome.log_start_offset,
+    }
+    for each in found.segments:
+        yield {"kind": "segment", **of, "path": str(each.path), **segment_row(each)}
+
+
+def _print(call: StoreCall, found: Sequence[PartitionRetention], *, segments: bool) -> None:
+    """Print a table, remarks and a summary."""
+    if segments:
+        _print_segments(call, found)
+    else:
+        _print_partitions(found)
+    remarks = (
+        (kind, f"{each.topic_partition}: {remark}")
+        for each in found
+        for kind, remark in _remarks(call, each)
+    )
+    for line in group_lines(remarks, verbose=call.verbose):
+        print_text(line)
+    fates = [fate for each in found for fate in each.segments]
+    going = [fate for fate in fates if fate.goes_by is not None]
+    print(
+        f"{format_count(len(going), 'segment')} of {len(fates):,} would go, {_size(going)} of "
+        f"{_size(fates)}"
+    )
+
+
+def _size(fates: Sequence[SegmentFate]) -> str:
+    return format_size(sum(fate.size for fate in fates))
+
+
+def _print_partitions(found: Sequence[PartitionRetention]) -> None:
+    print_table(
+        ["partition", "segments", "go", "by", "size", "start", "new start", "blocked"],
+        (
+            [
+                str(each.topic_partition),
+                f"{len(each.segments):,}",
+                f"{len(each.going):,}",
+                ", ".join(sorted({_rule(fate) for fate in each.going})) or "-",
+                _size(each.going),
+                str(each.log_start_offset),
+                str(each.outcome.log_start_offset),
+                f"{len(each.blocked):,}",
+            ]
+            for each in found
+        ),
+        right="segments,go,size,start,new start,blocked",
+    )
+
+
+def _print_segments(call: StoreCall, found: Sequence[PartitionRetention]) -> None:
+    print_table(
+        ["partition", "base", "size", "largest timestamp", "dated by", "time is over", "what"],
+        (
+            [
+                str(each.topic_partition),
+                str(fate.base_offset),
+                format_size(fate.size),
+                call.format_time(fate.largest_timestamp),
+                fate.dated_by.value,
+                call.format_time(fate.expires_at),
+                _verdict(fate),
+            ]
+            for each in found
+            for fate in each.segments
+        ),
+        right="base,size",
+    )
+
+
+def _rule(fate: SegmentFate) -> str:
+    """Return the Kafka option by which a segment is deleted."""
+    return {
+        RetentionRule.TIME: "retention.ms",
+        RetentionRule.SIZE: "retention.bytes",
+        RetentionRule.START: "log start",
+        None: "-",
+    }[fate.goes_by]
+
+
+def _verdict(fate: SegmentFate) -> str:
+    if fate.goes_by is not None:
+        return f"goes by {_rule(fate)}"
+    if fate.blocked_by == fate.base_offset:
+        return "stays: high watermark"
+    if fate.blocked_by is not None:
+        return f"stays behind {fate.blocked_by}"
+    return "stays"
+
+
+def _remarks(
+    call: StoreCall, found: PartitionRetention
+) -> Iterator[tuple[tuple[object, ...], str]]:
+    """Yield remarks on doubtful times and blocked segments, each after its kind."""
+    doubtful: dict[tuple[object, ...], list[SegmentFate]] = {}
+    for fate in filter(_is_wrong, found.segments):
+        doubtful.setdefault((fate.dated_by, fate.doubt), []).append(fate)
+    for kind, alike in doubtful.items():
+        behind = sum(each.base_offset > alike[0].base_offset for each in found.segments)
+        yield kind, _doubt(call, alike[0], len(alike) - 1, behind)
+    blocker = found.blocker
+    if blocker is None:
+        return
+    over = [each for each in found.blocked if each is not blocker]
+    stop = next(each for each in found.outcome.stops if each.rule is RetentionRule.TIME)
+    if stop.reason is StopReason.HIGH_WATERMARK:
+        until = f"which has records at or above the high watermark, {found.high_watermark}"
+    else:
+        until = f"which stays until {call.format_time(blocker.expires_at)}"
+    if over:
+        yield (stop.reason, True), (
+            f"{format_count(len(over), 'segment')} ({_size(over)}) expired, but nothing "
+            f"goes before segment {blocker.base_offset}, {until}"
+        )
+    else:
+        yield (stop.reason, False), f"the time of segment {blocker.base_offset} is over, {until}"
+
+
+def _doubt(call: StoreCall, fate: SegmentFate, more: int, behind: int) -> str:
+    """Describe what is doubtful about a segment's time, and the effect."""
+    which = f"segment {fate.base_offset}" + (f" (and of {more:,} more)" if more else "")
+    others = "the one" if behind == 1 else f"any of the {behind:,}"
+    never = f"neither it nor {others} behind it"
+    if fate.dated_by is DatedBy.ZEROS:
+        return (
+            f"the time index of {which} ends in zeros: a broker takes 0 for the largest timestamp "
+            f"and {_deletion_note(fate)}, although the newest record is of "
+            f"{call.format_time(fate.record_timestamp)}; rebuild it with kafkastore reindex"
+        )
+    if fate.doubt is TimestampWarning.FUTURE:
+        what = "modification time" if fate.dated_by is DatedBy.MODIFICATION_TIME else (
+            "largest timestamp"
+        )
+        until = call.format_time(fate.expires_at)
+        goes = f"{never} goes before {until}" if behind else f"it does not go before {until}"
+        return (
+            f"the {what} of {which}, {call.format_time(fate.largest_timestamp)}, lies in the "
+            f"future: by time {goes}"
+        )
+    meant = (
+        f"the largest timestamp of {which}, {fate.largest_timestamp}, is in {fate.doubt}, if it "
+        f"means {call.format_time(fate.meant_timestamp)}"
+    )
+    if fate.doubt is TimestampWarning.SECONDS:
+        as_ms = call.format_time(fate.largest_timestamp)
+        return f"{meant}; as ms it is {as_ms}, and a broker {_deletion_note(fate)}"
+    goes = f"{never} ever goes" if behind else "it never goes"
+    return f"{meant}; as ms it lies more than 10,000 years ahead, and by time {goes}"
+
+
+def _deletion_note(fate: SegmentFate) -> str:
+    """Describe what happens to a segment whose time is taken for 1970."""
+    if fate.goes_by is not None:
+        return "deletes it at once"
+    return "deletes it as soon as it is the oldest"
+
+
+def _format_interval(duration_ms: int) -> str:
+    """Format a duration in its largest exact unit, to append to the number of ms."""
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if duration_ms > 0 and duration_ms % length == 0:
+            return f" ({duration_ms // length}{unit})"
+    return ""

@@ -1,0 +1,193 @@
+"""``kafkastore verify``: find problems, their severity, and the command that repairs them."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import click
+
+from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.partition_check import CheckedPartition
+from kafkastore.cli.options.on_spark import executor
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import (
+    FOUND_PROBLEMS,
+    UNREADABLE,
+    flush_output,
+    format_error,
+    print_problem,
+)
+from kafkastore.cli.output.grouped_lines import ItemGroup, ItemGroups
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.tables import format_count
+from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
+from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.jobs.runner import in_threads
+from kafkastore.jobs.verify import VerifyJob, VerifySummary, finding_row, with_topic_ids
+from kafkastore.log.parallel_map import StopFlag
+
+
+def parse_fraction(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """Parse a fraction such as ``5%`` or ``0.05``, above 0 and up to 1; a callback of options.
+
+    Raises click.BadParameter for any other text.
+    """
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = 0
+    if not 0 < share <= 1:
+        raise click.BadParameter(f"{text} must be a fraction such as 5% or 0.05, up to 100%")
+    return share
+
+
+@store_command("spark", "verbose")
+@click.option(
+    "--sample",
+    callback=parse_fraction,
+    default="100%",
+    metavar="FRACTION",
+    help="Read the logs of only this fraction of segments, such as 5%, and of the last segment "
+    "of each partition. All other files are checked.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Partitions checked at once.  [default: as many as there are processors]",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice([severity.value for severity in Severity]),
+    default=Severity.WRONG_ANSWERS.value,
+    show_default=True,
+    help="Exit with 1 if a finding has this severity or a worse one.",
+)
+def command(call: StoreCall, sample: float, threads: int | None, fail_on: str) -> int:
+    """Check the files of log directories against each other; nothing is changed.
+
+    Severities: data-loss-risk (a broker would truncate or delete records), wrong-answers (a lookup
+    or a read returns wrong results), slow, style.
+    """
+    if threads is not None and call.master is not None:
+        raise click.UsageError("--threads and --spark contradict each other")
+    selection = call.selection
+    print_unfinished_changes(call.paths)
+    stop, total = StopFlag(), len(selection.topic_partitions)
+    job = VerifyJob(sample, stop)
+    chosen = set(selection.topic_partitions) if call.is_narrowed else None
+    items = job.items(selection.store, chosen, is_weighed=call.is_weighed)
+    summary = VerifySummary()
+    failures: list[str] = []
+    groups = ItemGroups(attrgetter("kind"))
+    here = in_threads(1 if total == 1 else threads or os.cpu_count() or 1, stop)
+    with (
+        _printed(groups),
+        executor(
+            call.master,
+            "verifying",
+            here=here,
+            total=total,
+            while_printing=call.as_json or call.verbose,
+        ) as runner,
+    ):
+        found = _findings(job.results(items, runner), summary, failures)
+        if call.as_json:
+            for finding in found:
+                write_json({"kind": "finding", **finding_row(finding)})
+            write_json(_summary_as_json(summary))
+        elif call.verbose:
+            _print_findings(found)
+        else:
+            for finding in found:
+                groups.add(finding)
+    if not call.as_json:
+        print(_summary(summary))
+    for failure in failures:
+        print_problem(failure)
+    if failures:
+        return UNREADABLE
+    failed_on = any(each.is_at_least(Severity(fail_on)) for each in summary.findings)
+    return FOUND_PROBLEMS if failed_on else 0
+
+
+def _findings(
+    checked: Iterable[CheckedPartition], summary: VerifySummary, failures: list[str]
+) -> Iterator[Finding]:
+    """Yield the findings of all partitions; count them, and collect what could not be opened."""
+    for each in with_topic_ids(checked):
+        summary.add(each)
+        yield from each.findings
+        whose = "" if each.topic_partition is None else f"{each.topic_partition}: "
+        failures += (f"{whose}{format_error(error)}" for error in each.failures)
+
+
+def _summary_as_json(summary: VerifySummary) -> dict[str, Any]:
+    return {
+        "kind": "summary",
+        "partitions": summary.partitions,
+        "segments": summary.segments,
+        "segments_read": summary.segments_read,
+        "findings": {each.value: summary.findings[each] for each in reversed(Severity)},
+        "failures": summary.failures,
+    }
+
+
+def _print_findings(findings: Iterator[Finding]) -> None:
+    """Print findings one by one; common parts of consecutive files only once."""
+    for (kind, what, remedy), group in groupby(findings, key=attrgetter("kind", "what", "remedy")):
+        print_text(f"{kind.severity}: {what}\n    {kind.consequence}\n    remedy: {remedy}")
+        for finding in group:
+            at = "" if finding.position is None else f" at byte {finding.position}"
+            print_text(f"      {finding.path}{at}")
+
+
+@contextmanager
+def _printed(groups: ItemGroups[Finding]) -> Iterator[None]:
+    """Print findings when the work ends, also after Ctrl-C or an error; the worst first."""
+    try:
+        yield
+    finally:
+        order = [*reversed(Severity)]
+        for group in sorted(groups, key=lambda each: order.index(each.shown[0].severity)):
+            _print_group(group)
+        flush_output()  # an error may discard what is still buffered
+
+
+def _print_group(group: ItemGroup[Finding]) -> None:
+    """Print findings of one kind: the first one's text, and where the others are."""
+    first = group.shown[0]
+    times = f", {group.count:,} times" if group.more else ""
+    # Include the last one: the first ones may all be of one partition.
+    remedies = {each.remedy for each in (*group.shown, group.last) if each is not None}
+    likewise = ", and likewise for the others" if len(remedies) > 1 else ""
+    shown = f"{first.severity.value}{times}: {first.what}\n    {first.consequence}\n"
+    print_text(f"{shown}    remedy: {first.remedy}{likewise}")
+    for each in group.shown:
+        at = "" if each.position is None else f" at byte {each.position}"
+        what = "" if each.what == first.what else f": {each.what}"
+        print_text(f"      {each.path}{at}{what}")
+    if group.more:
+        print(f"      ... and {group.more:,} more like these; --verbose lists all")
+
+
+def _summary(counts: VerifySummary) -> str:
+    read = (
+        ""
+        if counts.segments_read == counts.segments
+        else f" ({counts.segments_read:,} of {format_count(counts.segments, 'segment')} read)"
+    )
+    found = [
+        f"{counts.findings[each]:,} {each.value}"
+        for each in reversed(Severity)
+        if counts.findings[each]
+    ]
+    checked = format_count(counts.partitions, "partition")
+    nothing = "no problems found"
+    if counts.failures:
+        nothing = "no problems found in the files that could be opened"
+    return f"{checked} checked{read}, {', '.join(found) or nothing}"

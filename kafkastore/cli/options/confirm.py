@@ -1,0 +1,23 @@
+"""Ask for confirmation before anything is changed."""
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kafkastore.cli.output.control_characters import escape_control_characters
+from kafkastore.errors import ChangeRefusedError
+
+
+def check_can_confirm(option: str) -> None:
+    """Refuse an option that needs confirmation if stdin is not a terminal."""
+    if not sys.stdin.isatty():
+        raise ChangeRefusedError(
+            f"nothing was changed: not a terminal, so that {option} needs --yes"
+        )
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Ask a question; raise with the message `otherwise` if the answer is no."""
+    if not click.confirm(escape_control_characters(question), err=True):
+        raise ChangeRefusedError(otherwise)

@@ -1,0 +1,62 @@
+"""Parse and format durations."""
+from __future__ import annotations
+
+import re
+
+import click
+
+from kafkastore.arguments import INT64_MAX
+
+_UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdw]))+")
+_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
+_NUMBER = re.compile(r"[0-9]+")
+
+
+def parse_duration(
+    context: click.Context | None, parameter: click.Parameter | None, text: str | None
+) -> int | None:
+    """Parse a duration to ms; a callback of options. None stays None.
+
+    The text is in ms, or has units: ``90s``, ``1h30m``. Raises click.BadParameter if it is not a
+    duration or needs more than 64 bits of ms.
+
+    >>> parse_duration(None, None, "1h30m")
+    5400000
+    """
+    if text is None:
+        return None
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        duration = int(text[:20])
+    elif _DURATION.fullmatch(text):
+        duration = sum(int(count[:20]) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
+    else:
+        raise click.BadParameter(
+            f"{text!r} is not a duration; use ms, or units such as 90s, 5m or 1h30m "
+            f"(units: ms s m h d w)"
+        )
+    if duration > INT64_MAX:
+        raise click.BadParameter(f"{text} is longer than 64 bits of ms")
+    return duration
+
+
+def format_duration(duration_ms: int | None) -> str:
+    """Format a duration in ms with its two largest units; None is unknown.
+
+    >>> [format_duration(each) for each in (None, 0, 999, 1250, 61_000, 5_400_000, 90_061_000)]
+    ['-', '0 ms', '999 ms', '1.250 s', '1m 1s', '1h 30m', '1d 1h']
+    """
+    if duration_ms is None:
+        return "-"
+    sign, left = ("-", -duration_ms) if duration_ms < 0 else ("", duration_ms)
+    if left < 1000:
+        return f"{sign}{left} ms"
+    if left < 60_000:
+        return f"{sign}{left / 1000:.3f} s"
+    parts: list[str] = []
+    for unit in ("d", "h", "m", "s"):
+        count, left = divmod(left, _UNITS_MS[unit])
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return sign + " ".join(part for part in parts[:2] if not part.startswith("0"))

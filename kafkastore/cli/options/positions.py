@@ -1,0 +1,106 @@
+"""Consumer positions from the user: options, and a file of JSON lines."""
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kafkastore.arguments import INT32_MAX, INT64_MAX
+from kafkastore.cli.options.selection import ANY_PATH
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+_NUMBER = re.compile(r"[0-9]{1,100}")  # ASCII only; Python refuses to parse very long numbers
+
+
+class InvalidPositionError(KafkaStoreError, ValueError):
+    """An invalid position in a file."""
+
+
+def position_options(function: FunctionT) -> FunctionT:
+    """Add ``--group``, ``--offsets`` and ``--offsets-file``."""
+    options = (
+        click.option(
+            "--group", "groups", multiple=True, metavar="NAME",
+            help="Only this consumer group; may be repeated.",
+        ),
+        click.option(
+            "--offsets", "offsets", multiple=True, metavar="GROUP:TOPIC:PARTITION:OFFSET",
+            callback=_parse_positions,
+            help="A committed offset, instead of those of __consumer_offsets; may be repeated.",
+        ),
+        click.option(
+            "--offsets-file", type=ANY_PATH, metavar="FILE",
+            help="JSON lines with group, topic, partition and offset, such as lag --json writes.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def read_positions(
+    given: Sequence[tuple[OffsetCommitKey, int]], file: Path | None
+) -> dict[OffsetCommitKey, int] | None:
+    """Combine the given positions; None if there are none, then ``__consumer_offsets`` is used.
+
+    `file` has JSON lines. Raises InvalidPositionError for an invalid line, OSError if the file
+    cannot be read.
+    """
+    if file is None:
+        return dict(given) if given else None
+    return dict([*_of_file(file), *given])
+
+
+def _parse_positions(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> list[tuple[OffsetCommitKey, int]]:
+    """Parse positions; a group's name may contain colons."""
+    found = []
+    for text in texts:
+        parts = text.rsplit(":", 3)
+        if len(parts) != 4 or not all(map(_NUMBER.fullmatch, parts[2:])):
+            raise click.BadParameter(
+                f"{text!r} is not GROUP:TOPIC:PARTITION:OFFSET, such as billing:orders:3:1200"
+            )
+        group, topic, partition, offset = parts
+        if int(partition) > INT32_MAX or int(offset) > INT64_MAX:
+            raise click.BadParameter(f"{text!r} has a number that is too large for Kafka")
+        found.append((OffsetCommitKey(group, topic, int(partition)), int(offset)))
+    return found
+
+
+def _of_file(file: Path) -> Iterator[tuple[OffsetCommitKey, int]]:
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield _of_line(line, f"line {number} of {file}")
+
+
+def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int]:
+    """Parse one position; unknown fields are ignored."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InvalidPositionError(f"{place} is not JSON") from None
+    if not isinstance(row, dict):
+        raise InvalidPositionError(f"{place} is not a JSON object")
+    group, topic = row.get("group", ""), row.get("topic")
+    partition, offset = row.get("partition"), row.get("offset")
+    if not isinstance(group, str) or not isinstance(topic, str):
+        raise InvalidPositionError(f"{place} has no topic, or no name of a group")
+    number = _whole(partition, INT32_MAX, f"{place} has no partition")
+    position = _whole(offset, INT64_MAX, f"{place} has no offset")
+    return OffsetCommitKey(group, topic, number), position
+
+
+def _whole(value: object, largest: int, refusal: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest:
+        return value
+    raise InvalidPositionError(f"{refusal}: {value!r}")

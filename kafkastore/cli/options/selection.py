@@ -1,0 +1,184 @@
+"""Select partitions: the same arguments and options for every command."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.paths import is_url, open_path
+from kafkastore.store.log_store import LogStore, open_store
+from kafkastore.store.partition_log import PartitionLog
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class _LocalPath(click.Path):
+    """A local path as given; refuses a URL, of which ``pathlib`` would drop a slash."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path."""
+        if is_url(value):
+            self.fail(
+                f"{value} is a URL, and a place on a local disk is needed: name one, and upload "
+                "what becomes of it",
+                param,
+                context,
+            )
+        return super().convert(open_path(value), param, context)
+
+
+class _StorePath(click.Path):
+    """A path as given, or the local directory that represents a URL."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path; a URL is listed here."""
+        return super().convert(open_path(value), param, context)
+
+
+class _DestinationPath(click.Path):
+    """A local path to create, or a URL as text."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path, or the URL."""
+        return value if is_url(value) else super().convert(open_path(value), param, context)
+
+
+#: A local path. The layers below check that it exists and is readable.
+ANY_PATH = _LocalPath(path_type=Path, readable=False)
+#: The same, or a URL, for a path that is only read.
+STORE_PATH = _StorePath(path_type=Path, readable=False)
+#: The destination of a copy: a local path, or a URL as text.
+DESTINATION = _DestinationPath(path_type=Path, readable=False)
+
+
+class NotInStoreError(KafkaStoreError, LookupError):
+    """A topic or partition that is not in the given directories."""
+
+
+class Selection(NamedTuple):
+    """The selected partitions, ordered by topic and partition; `logs` opens them one by one."""
+
+    store: LogStore
+    topic_partitions: tuple[TopicPartition, ...]
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Open the selected partitions one by one."""
+        for topic_partition in self.topic_partitions:
+            yield self.store.partitions[topic_partition]
+
+    def only_log(self, option: str) -> PartitionLog:
+        """Return the only selected partition, for an option that needs exactly one.
+
+        Raises NotInStoreError, which names `option`, if several or none are selected.
+        """
+        if len(self.topic_partitions) != 1:
+            raise NotInStoreError(
+                f"{option} needs one partition and {len(self.topic_partitions)} are chosen; "
+                f"name one by --topic and --partition, or give its directory"
+            )
+        return self.store.partitions[self.topic_partitions[0]]
+
+
+def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds ``PATH…``, passed as `paths`."""
+    return click.argument(
+        "paths", metavar="PATH...", nargs=-1, required=required, type=STORE_PATH
+    )
+
+
+def selection_options(function: FunctionT) -> FunctionT:
+    """Add ``PATH…``, ``--topic`` and ``--partition``: `paths`, `topics`, `partitions`."""
+    return paths_argument()(topic_options(function))
+
+
+def topic_options(function: FunctionT) -> FunctionT:
+    """Add ``--topic`` and ``--partition``, passed as `topics` and `partitions`."""
+    options = (
+        click.option(
+            "--topic",
+            "topics",
+            multiple=True,
+            metavar="NAME",
+            help="Only this topic (or this one partition, as topic-partition); may be repeated.",
+        ),
+        click.option(
+            "--partition",
+            "partitions",
+            multiple=True,
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Only this partition of each topic; may be repeated.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def select(
+    paths: Sequence[Path], topics: Sequence[str] = (), partitions: Sequence[int] = ()
+) -> Selection:
+    """Open log.dirs roots or partition directories, and select partitions in them.
+
+    No topics or numbers: all. A name such as ``orders-3`` that is not a topic selects that
+    partition. Raises NotALogDirectoryError or NotInStoreError.
+    """
+    store = open_store([*paths])
+    chosen = list(store.partitions)
+    if topics:
+        wanted = [_of_topic(name, chosen, paths) for name in topics]
+        kept = {each for group in wanted for each in group}
+        chosen = [each for each in chosen if each in kept]
+    if partitions:
+        for number in partitions:
+            if not any(each.partition == number for each in chosen):
+                raise NotInStoreError(_no_partition(number, topics, chosen, paths))
+        chosen = [each for each in chosen if each.partition in partitions]
+    return Selection(store, tuple(chosen))
+
+
+def _of_topic(
+    name: str, there: Sequence[TopicPartition], paths: Sequence[Path]
+) -> list[TopicPartition]:
+    """Return the partitions that a name selects."""
+    found = [each for each in there if each.topic == name]
+    found = found or [each for each in there if str(each) == name]
+    if found:
+        return found
+    topics = sorted({each.topic for each in there})
+    close = get_close_matches(name, [*topics, *map(str, there)], n=1, cutoff=0.6)
+    if close:
+        hint = f"did you mean {close[0]}?"
+    elif topics:
+        shown = ", ".join(topics[:5]) + (", ..." if len(topics) > 5 else "")
+        hint = f"there are {shown}"
+    else:
+        hint = "it has no partitions at all"
+    raise NotInStoreError(f"no topic {name} in {_names(paths)}; {hint}")
+
+
+def _no_partition(
+    number: int,
+    topics: Sequence[str],
+    there: Sequence[TopicPartition],
+    paths: Sequence[Path],
+) -> str:
+    numbers = sorted({each.partition for each in there})
+    of = f" of {', '.join(topics)}" if topics else ""
+    shown = ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
+    return f"no partition {number}{of} in {_names(paths)}; there are {shown or 'none'}"
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths[:3])) + (", ..." if len(paths) > 3 else "")

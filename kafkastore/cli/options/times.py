@@ -1,0 +1,216 @@
+"""Parse and format times: ms since 1970, ISO 8601, or relative (``-2h``)."""
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, NamedTuple, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from kafkastore.arguments import INT64_MAX
+from kafkastore.cli.options.selection import NotInStoreError, Selection
+from kafkastore.cli.output.failures import print_note
+from kafkastore.log.timestamp_warnings import (
+    TimestampWarning,
+    find_timestamp_warning,
+    meant_timestamp,
+)
+from kafkastore.segment.index_trust import DEFAULT_INDEXES, INDEXES, Indexes
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_UNITS_MS = {
+    "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+}
+# ASCII digits only: digits of other scripts may be mistaken for another number.
+_DURATION = re.compile(r"-((?:[0-9]{1,15}(?:ms|[smhdw]))+)")
+_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
+_NUMBER = re.compile(r"[0-9]{1,19}")
+LARGEST_TIMESTAMP = INT64_MAX
+
+
+class Moment(NamedTuple):
+    """A time from the user, and its original `text`.
+
+    `timestamp` is ms since 1970; for a relative time, ms to add to the reference time, 0 or less.
+    """
+
+    text: str
+    timestamp: int
+    is_relative: bool = False
+
+
+def _zone(
+    context: click.Context, parameter: click.Parameter, name: str | None
+) -> tzinfo | None:
+    """Look up a zone in the time zone database."""
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise click.BadParameter(
+            f"{name!r} is not a time zone; use one such as Europe/Berlin or UTC"
+        ) from None
+
+
+def zone_option(function: FunctionT) -> FunctionT:
+    """Add ``--tz``, passed as `zone`."""
+    return click.option(
+        "--tz",
+        "zone",
+        callback=_zone,
+        metavar="ZONE",
+        help="Time zone of times written without one, and of times shown. Default: shown in UTC.",
+    )(function)
+
+
+def relative_option(function: FunctionT) -> FunctionT:
+    """Add ``--relative-to``."""
+    return click.option(
+        "--relative-to",
+        type=click.Choice(["now", "newest"]),
+        default="now",
+        show_default=True,
+        help="What a time such as -2h counts from: the clock, or the newest record chosen.",
+    )(function)
+
+
+def indexes_option(function: FunctionT) -> FunctionT:
+    """Add ``--indexes``."""
+    return click.option(
+        "--indexes",
+        type=click.Choice(INDEXES),
+        default=DEFAULT_INDEXES,
+        show_default=True,
+        help="How far time indexes are trusted. check reads all segments up to what is found, and "
+        "is right whatever indexes say; trust reads little, and checks only the first entry of "
+        "each index and the last; ignore uses no time index.",
+    )(function)
+
+
+def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
+    """Parse ms since 1970, ISO 8601, ``now``, or a duration before now, as ``-1d12h``.
+
+    `zone` applies to ISO 8601 without a zone. Fractions of a ms are rounded up: no record lies
+    between the two. Raises click.UsageError for any other text or an unknown zone.
+
+    >>> parse_moment("2017-07-14T02:40:00Z").timestamp
+    1500000000000
+    >>> parse_moment("-1h30m")[1:]
+    (-5400000, True)
+    """
+    text = text.strip()
+    if _NUMBER.fullmatch(text) and int(text) <= LARGEST_TIMESTAMP:
+        return Moment(text, int(text))
+    if text == "now":
+        return Moment(text, 0, is_relative=True)
+    duration = _DURATION.fullmatch(text)
+    if duration is not None:
+        back = sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(duration[1]))
+        return Moment(text, -back, is_relative=True)
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"{text!r} is not a time; use ms since 1970, ISO 8601 such as 2024-03-01T14:05:00Z, or "
+            f"a time ago such as -2h (units: ms s m h d w)"
+        ) from None
+    return Moment(text, _timestamp(text, parsed, zone))
+
+
+def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:
+    """Return a date and time in ms since 1970."""
+    if parsed.tzinfo is None:
+        if zone is None:
+            raise click.UsageError(
+                f"{text} has no time zone; write {text}Z for UTC, {text}+01:00, or give --tz ZONE"
+                if "T" in text or " " in text
+                else f"{text} has no time zone; write {text}T00:00:00Z, or give --tz ZONE"
+            )
+        parsed = parsed.replace(tzinfo=zone)
+        if parsed.utcoffset() != parsed.replace(fold=1).utcoffset():
+            raise click.UsageError(
+                f"{text} exists twice or not at all in {zone}, where clocks change then; "
+                f"write the offset from UTC, such as {text}+01:00"
+            )
+    timestamp = -((_EPOCH - parsed) // _MILLISECOND)
+    if timestamp < 0:
+        raise click.UsageError(f"{text} lies before 1970; timestamps count from 1970 on")
+    return timestamp
+
+
+def find_unit_warning(moment: Moment) -> TimestampWarning | None:
+    """Return the unit that a number probably has, if that is not ms."""
+    if moment.is_relative or moment.text != str(moment.timestamp):
+        return None
+    return find_timestamp_warning(moment.timestamp, now=moment.timestamp)
+
+
+def resolve_times(
+    moments: Iterable[Moment],
+    selection: Selection,
+    relative_to: str,
+    indexes: Indexes = DEFAULT_INDEXES,
+) -> list[int]:
+    """Convert times to timestamps in ms since 1970, at least 0.
+
+    `relative_to` is ``now`` or ``newest``, the newest record of the selection. Raises
+    NotInStoreError if that is needed and no record has a timestamp.
+    """
+    moments = list(moments)
+    base = 0
+    if any(moment.is_relative for moment in moments):
+        is_now = relative_to == "now"
+        base = time.time_ns() // 1_000_000 if is_now else find_newest_timestamp(selection, indexes)
+    for moment in moments:
+        unit = find_unit_warning(moment)
+        meant = meant_timestamp(moment.timestamp, unit)
+        if unit is not None and meant is not None:
+            print_note(
+                f"{moment.text} is taken as ms since 1970; as {unit.value} it is "
+                f"{format_time(meant)}, and in ms {meant}"
+            )
+    return [
+        max(base + moment.timestamp, 0) if moment.is_relative else moment.timestamp
+        for moment in moments
+    ]
+
+
+def find_newest_timestamp(selection: Selection, indexes: Indexes) -> int:
+    """Return the largest timestamp of the selected partitions."""
+    found = [
+        largest
+        for log in selection.logs()
+        for segment in log.segments
+        if (largest := segment.largest_record_timestamp(indexes)) is not None
+    ]
+    if not found:
+        raise NotInStoreError(
+            "no record chosen has a timestamp, so that no time can be relative to the newest; "
+            "give an absolute time"
+        )
+    return max(found)
+
+
+def format_time(timestamp: int | None, zone: tzinfo | None = None) -> str:
+    """Format a timestamp in ms since 1970 as ISO 8601, by default in UTC.
+
+    A negative number or None is ``-``; a number beyond the calendar is printed in ``ms``.
+
+    >>> format_time(1500000000123)
+    '2017-07-14T02:40:00.123Z'
+    """
+    if timestamp is None or timestamp < 0:
+        return "-"
+    try:
+        moment = (_EPOCH + timestamp * _MILLISECOND).astimezone(zone or UTC)
+    except OverflowError:
+        return f"{timestamp} ms"
+    text = moment.isoformat(timespec="milliseconds")
+    return text.removesuffix("+00:00") + "Z" if zone is None else text

@@ -1,0 +1,119 @@
+"""Output files of commands: a file appears when it is complete, or not at all.
+
+Output to a pipe or a device is written directly.
+"""
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from kafkastore.cli import interrupts
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.store.log_store import LogStore
+
+if TYPE_CHECKING:
+    from pyarrow import Schema
+    from pyarrow.ipc import RecordBatchFileWriter
+    from pyarrow.parquet import ParquetWriter
+
+#: Names of standard output.
+STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
+
+
+def is_stdout(path: Path | None) -> bool:
+    """Return whether a path is standard output."""
+    return str(path) in STDOUT
+
+
+def check_output(path: Path, store: LogStore) -> None:
+    """Raise ChangeRefusedError if an output file is in a directory of `store`, or not writable."""
+    if is_stdout(path):
+        raise ChangeRefusedError(f"{path} is standard output; choose a file")
+    if _is_stream(path):
+        return
+    target = Path(os.path.realpath(path))
+    roots = [log_dir.path for log_dir in store.log_dirs]
+    roots += [log.path for log in store if log.log_dir is None]
+    for root in roots:
+        if Path(os.path.realpath(root)) in target.parents:
+            raise ChangeRefusedError(
+                f"{path} lies in {root}, which is only read; choose a file outside of it"
+            )
+    if not target.parent.is_dir():
+        raise ChangeRefusedError(f"{path}: {target.parent} is not a directory")
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise ChangeRefusedError(f"{path} exists and is not a regular file; choose another one")
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path is a pipe or a character device."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that appears under its name when the `with` block ends without an error.
+
+    An existing file is replaced. The temporary file is next to it, and removed after an error. A
+    pipe or a device is written directly.
+    """
+    if _is_stream(path):
+        with open(path, "wb") as stream:
+            yield stream
+        return
+    target = Path(os.path.realpath(path))
+    name = str(target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial"))
+    # Added before the file exists: an interrupt may come at any moment.
+    interrupts.temporary_files.add(name)
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            os.fchmod(descriptor, _mode(target))
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(name, target)
+    except BaseException as error:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # name the user's file, not the temporary one
+        raise
+    finally:
+        interrupts.temporary_files.discard(name)
+
+
+def open_columns_writer(
+    file: BinaryIO, form: str, columns: Schema, *, dated: Sequence[str] | bool = True
+) -> RecordBatchFileWriter | ParquetWriter:
+    """Open a writer for an Arrow IPC file or for Parquet; `dated` columns get statistics there."""
+    if form == "arrow":
+        from pyarrow.ipc import new_file
+
+        return new_file(file, columns)
+    from pyarrow.parquet import ParquetWriter
+
+    return ParquetWriter(file, columns, compression="zstd", write_statistics=dated)
+
+
+def _mode(target: Path) -> int:
+    """Return the mode of the file to replace, or the default mode of a new file."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

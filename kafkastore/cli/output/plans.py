@@ -1,0 +1,75 @@
+"""Print plans, for people and as JSON."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from kafkastore.changes.plan import FileChange, Plan, change_to_json
+from kafkastore.cli.output.grouped_lines import ItemGroup, group_items
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.tables import format_count, format_size, print_table
+
+
+def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
+    """Print a plan's changes: all files if `verbose`, else a few of each kind.
+
+    As JSON: a line for the plan, and a line for each change as in the plan's own JSON.
+    """
+    if as_json:
+        write_json(
+            {
+                "kind": "plan",
+                "id": plan.id,
+                "root": plan.root,
+                "job": plan.job,
+                "files": len(plan.changes),
+                "new_bytes": plan.new_bytes,
+            }
+        )
+        for change in plan.changes:
+            write_json({"kind": "change", **change_to_json(change)})
+        return
+    if not plan.changes:
+        print(f"{plan.job}: nothing to change")
+        return
+    print(
+        f"{plan.job}: {format_count(len(plan.changes), 'file')}, "
+        f"{format_size(plan.new_bytes)} of new bytes"
+    )
+    groups = group_items(plan.changes, _kind, verbose=verbose)
+    rows = _rows(plan, groups)
+    print_table(["change", "file", "bytes", "why"], rows, right="bytes", prose="why")
+    if any(group.more for group in groups):
+        print("--verbose lists every file")
+
+
+def _rows(plan: Plan, groups: Sequence[ItemGroup[FileChange]]) -> Iterator[list[str]]:
+    """Yield a row for each file to show, in the plan's order, then one for the others."""
+    shown = {each.path for group in groups for each in group.shown}
+    for each in plan.changes:
+        if each.path in shown:
+            yield [action(each), each.path, _sizes(each), each.reason]
+    for group in groups:
+        if group.more:
+            first = group.shown[0]
+            what, suffix, _ = _kind(first)
+            yield [what, f"{group.more:,} more {suffix}", "", first.reason]
+
+
+def _kind(change: FileChange) -> tuple[str, str, str]:
+    """Return the kind of a change; reasons that differ only in numbers are of one kind."""
+    path = PurePosixPath(change.path)
+    return action(change), path.suffix or path.name, re.sub(r"\d+", "#", change.reason)
+
+
+def action(change: FileChange) -> str:
+    """Return in one word what a change does to its file."""
+    if change.before is None:
+        return "create"
+    return "remove" if change.after is None else "replace"
+
+
+def _sizes(change: FileChange) -> str:
+    sizes = [str(state.size) for state in (change.before, change.after) if state is not None]
+    return " -> ".join(sizes)

@@ -1,0 +1,20 @@
+"""Notes on interrupted changes, for commands that only read a directory."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kafkastore.changes.areas import find_unfinished
+from kafkastore.cli.output.changes_command import changes_command
+from kafkastore.cli.output.failures import print_note
+
+
+def print_unfinished_changes(paths: Iterable[Path]) -> None:
+    """Print how to resume or undo each unfinished change of some directories."""
+    areas = {area: (phase, path) for path in paths for area, phase in find_unfinished(path)}
+    for area, (phase, path) in areas.items():
+        resume, undo = (changes_command(verb, area, path) for verb in ("resume", "undo"))
+        print_note(
+            f"a change of this log directory is unfinished (interrupted while {phase}, or still at "
+            f"work): {resume} finishes it, {undo} goes back"
+        )

@@ -1,0 +1,121 @@
+"""Control records, which brokers write into a log between the records of producers.
+
+A control batch (attribute bit 5) has one record, big-endian::
+
+    key    0         2      4              value   0         2                   6
+           +---------+------+                      +---------+-------------------+
+           | version | type |                      | version | coordinator_epoch |
+           +---------+------+                      +---------+-------------------+
+             int16     int16                         int16     int32
+
+The value shown is that of ABORT and COMMIT, the markers that end a transaction. The other types are
+KRaft's and have values of their own.
+
+``docs/formats/control_records.md`` has the odd cases and a worked example.
+
+Source: Kafka 3.9.0 ``ControlRecordType``, ``EndTransactionMarker``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkastore.errors import ArgumentValueError, CorruptBatchError
+
+if TYPE_CHECKING:
+    from kafkastore.formats.records.record_batch import Record, RecordBatch
+
+KEY_VERSION_AT = 0
+KEY_TYPE_AT = KEY_VERSION_AT + 2
+KEY_SIZE = KEY_TYPE_AT + 2
+
+MARKER_VERSION_AT = 0
+MARKER_COORDINATOR_EPOCH_AT = MARKER_VERSION_AT + 2
+MARKER_SIZE = MARKER_COORDINATOR_EPOCH_AT + 4
+
+
+class ControlRecordType(enum.IntEnum):
+    """The purpose of a control record."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_KNOWN_TYPES = {int(kind): kind for kind in ControlRecordType}
+_MARKERS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+
+
+class ControlRecord(NamedTuple):
+    """A control record; an unknown `type` is a plain int, and `version` is that of the key.
+
+    `coordinator_epoch` is the transaction coordinator's epoch in an ABORT or COMMIT marker, else
+    None.
+    """
+
+    type: ControlRecordType | int
+    version: int
+    coordinator_epoch: int | None = None
+
+
+def parse_control_record(record: Record, *, position: int | None = None) -> ControlRecord:
+    """Parse the key of a control record, and its value if it ends a transaction.
+
+    `position` is that of the batch in the log, for errors. As in Kafka, versions above 0 are read
+    like 0, and extra bytes are ignored. Raises `CorruptBatchError` if the key or the value is too
+    short or has a negative version.
+
+    Source: Kafka 3.9.0 ``ControlRecordType.parseTypeId``,
+    ``EndTransactionMarker.deserializeValue``.
+    """
+    key = _checked(record, "key", record.key, KEY_SIZE, position)
+    version = _int(key, KEY_VERSION_AT, KEY_TYPE_AT)
+    number = _int(key, KEY_TYPE_AT, KEY_SIZE)
+    kind = _KNOWN_TYPES.get(number, number)
+    if kind not in _MARKERS:
+        return ControlRecord(kind, version)
+    value = _checked(record, "value", record.value, MARKER_SIZE, position)
+    return ControlRecord(kind, version, _int(value, MARKER_COORDINATOR_EPOCH_AT, MARKER_SIZE))
+
+
+def first_control_record(batch: RecordBatch) -> ControlRecord | None:
+    """Parse the first record of a control batch, the only one that Kafka reads.
+
+    Returns None if compaction has emptied the batch. Raises `CorruptBatchError` if the batch or the
+    record is corrupt, and `ArgumentValueError` if it is not a control batch.
+    """
+    if not batch.is_control:
+        raise ArgumentValueError("batch", "a control batch", batch)
+    for record in batch.records():
+        return parse_control_record(record, position=batch.position)
+    return None
+
+
+def _checked(
+    record: Record, what: str, content: bytes | None, size: int, position: int | None
+) -> bytes:
+    """Return a key or value after checking its length and version."""
+    if content is None or len(content) < size:
+        found = "null" if content is None else len(content)
+        raise CorruptBatchError(
+            f"control record at offset {record.offset}: the {what} must be at least {size} bytes, "
+            f"got {found}",
+            position=position,
+        )
+    version = _int(content, 0, 2)
+    if version < 0:
+        raise CorruptBatchError(
+            f"control record at offset {record.offset}: impossible version {version} of the {what}",
+            position=position,
+        )
+    return content
+
+
+def _int(data: bytes, start: int, end: int) -> int:
+    """Load a signed number."""
+    return int.from_bytes(data[start:end], "big", signed=True)

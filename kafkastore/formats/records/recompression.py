@@ -1,0 +1,45 @@
+"""Recompress record batches with another codec, as a leader does for ``compression.type``.
+
+Source: Kafka 2.4.0 and 3.9.0 ``LogValidator.buildRecordsAndAssignOffsets``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkastore.errors import InvalidRecordError
+from kafkastore.formats.records.compression import Codec
+from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.records.record_builder import build_batch
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+def recompress(
+    batch: ReadableBuffer, codec: Codec, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> bytes:
+    """Return a record batch (magic 2) with its records compressed with another codec.
+
+    The batch must have CreateTime and must not be a control batch. Offsets, records, leader epoch,
+    producer, sequence and the transactional flag stay; the largest timestamp becomes that of the
+    records. Raises `CorruptBatchError` if the batch can't be read, and `InvalidRecordError` if a
+    broker's builder refuses its producer fields.
+    """
+    old = RecordBatch(batch)
+    records = old.records(max_decompressed_bytes=max_decompressed_bytes)
+    try:
+        return build_batch(
+            records,
+            base_offset=old.base_offset,
+            last_offset=old.last_offset,
+            codec=codec,
+            leader_epoch=-1 if old.leader_epoch is None else old.leader_epoch,
+            producer_id=old.producer_id,
+            producer_epoch=old.producer_epoch,
+            base_sequence=old.base_sequence,
+            is_transactional=old.is_transactional,
+        )
+    except ValueError as error:
+        raise InvalidRecordError(f"a batch can't be recompressed: {error}") from error

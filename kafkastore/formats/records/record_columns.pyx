@@ -1,0 +1,680 @@
+"""Decode records into the buffers of Arrow arrays, without a Python object for each record.
+
+`RecordColumns` is filled batch by batch from the bytes of a log, and hands over its buffers on
+request; `log.records_as_arrow` turns them into Arrow arrays without a copy. Values of columns that
+were not requested are skipped, never copied.
+
+Layout: https://arrow.apache.org/docs/format/Columnar.html
+"""
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memset
+
+cimport cython
+
+from kafkastore.formats.records.arrow_column cimport (
+    QUICK_COPY,
+    VIEW_SIZE,
+    Binary,
+    Nulls,
+    add_binary,
+    add_null,
+    begin_places,
+    copy_bytes,
+    fill_i32,
+    fill_i64,
+    forget_nulls,
+    free_binary,
+    grow_nulls,
+    write_view,
+)
+from kafkastore.formats.records.arrow_memory cimport Block, Lender, Spares, grow
+from kafkastore.formats.records.batch_header cimport (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    RECORDS_AT,
+    SMALLEST_MESSAGE_V0,
+    SMALLEST_MESSAGE_V1,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+from kafkastore.formats.records.record_batch cimport broken, records_of
+from kafkastore.formats.records.record_cursor cimport (
+    HeaderView,
+    RecordCursor,
+    RecordView,
+    next_record,
+    open_cursor,
+    read_header,
+    timestamp_type,
+)
+from kafkastore.formats.primitives.varint cimport Cursor
+
+from kafkastore.errors import ArgumentValueError, ChecksumError
+from kafkastore.formats.records.batch_header import bytes_of
+from kafkastore.formats.records.decompression import (
+    CODECS_WITH_ROOM,
+    MAX_DECOMPRESSED_BYTES,
+    Decompressor,
+    decompress,
+)
+
+#: Columns in the order of Spark's Kafka source; our own follow.
+KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS_COLUMN = "headers"
+OTHER_COLUMNS = ("leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control")
+
+cdef object KNOWN_COLUMNS = frozenset((*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS))
+
+#: Rows of one Arrow batch: as many as Spark's own Arrow paths use.
+BATCH_ROWS = 10_000
+#: Columns of this size are handed over before the next batch is decoded: data in a core's own cache
+#: is copied twice as fast as other data. A little less than four large reads.
+BATCH_BYTES = 7 * 256 * 1024
+
+cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
+
+cdef enum:
+    SMALLEST_RECORD = 7      # v2: seven one-byte fields
+    # Room for the result of a decompression; a larger result is copied.
+    SMALLEST_DECOMPRESSED = 128 * 1024
+    LARGEST_DECOMPRESSED = 4 * 1024 * 1024
+
+
+cdef inline int64_t wrapping_difference(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t> (<uint64_t> a - <uint64_t> b)
+
+
+cdef inline Py_ssize_t smallest_size(int magic) noexcept nogil:
+    if magic == 2:
+        return RECORDS_AT
+    return SMALLEST_MESSAGE_V1 if magic == 1 else SMALLEST_MESSAGE_V0
+
+
+cdef inline bint fits_micros(int64_t millis) noexcept nogil:
+    return -(INT64_MAX // 1000) <= millis <= INT64_MAX // 1000
+
+
+cdef enum Outcome:
+    APPENDED
+    COMPRESSED
+    BROKEN
+    NO_MEMORY
+
+
+@cython.final
+@cython.no_gc_clear   # `__dealloc__` asks `values`
+cdef class RecordColumns:
+    """Columns of records, for one thread at a time.
+
+    `columns` is a subset of `KAFKA_COLUMNS`, `HEADERS_COLUMN`, `OTHER_COLUMNS`; the caller adds
+    `topic` and `partition`. Start offset and timestamp (ms) are inclusive, end offset and timestamp
+    exclusive; timestamps may be None. `include_control` includes transaction markers. With
+    `binary_view` keys and values are Arrow views of the bytes they were decoded from, which are
+    kept alive and must not change; otherwise copies. Columns are full before a batch that, by its
+    header, would make them longer than `max_rows`, unless they are empty, and after a batch that
+    made them hold `max_bytes`. `max_decompressed_bytes` is the size limit of a decompressed batch.
+    """
+
+    cdef bint want_key, want_value, want_headers, want_offset, want_timestamp, want_type
+    cdef bint want_per_batch, include_control, as_views, copy_key, copy_value
+    cdef bint is_special     # bounds, headers or views are requested: records are not just copied
+    cdef int64_t start_offset, end_offset, start_timestamp, end_timestamp
+    cdef bint has_end_timestamp
+    cdef int64_t max_decompressed_bytes
+    cdef Py_ssize_t max_rows, max_bytes
+    cdef readonly Py_ssize_t rows
+    # The capacity of every column, and an upper bound of the bytes each one holds.
+    cdef Py_ssize_t row_capacity, byte_capacity, header_capacity, bytes_bound
+    cdef Binary key, value, header_name, header_value
+    cdef Py_ssize_t header_count
+    cdef Nulls timestamp_nulls, headers_nulls
+    cdef Block offsets, timestamps, timestamp_types, header_offsets
+    cdef Block epochs, producers, producer_epochs, transactional, control
+    cdef Spares spares
+    cdef list view_buffers
+    cdef object viewed
+    cdef int32_t view_buffer
+    cdef const char* error
+    cdef object columns, decompress, decompressor
+    cdef Py_ssize_t decompressed_bytes   # room for a decompressed batch
+    cdef Lender values       # lends room after the values, in `value.bytes`
+    cdef bint is_read_into   # bytes of the log may lie in that room
+    cdef bint is_compressed  # the last appended bytes were compressed: useless in that room
+    cdef object apart        # room for compressed bytes
+    cdef bint is_busy        # a thread decodes into the columns, without the GIL
+
+    def __cinit__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
+                  start_timestamp=-INT64_MAX - 1, end_timestamp=None, include_control=False,
+                  binary_view=False, max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES,
+                  max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
+        self.spares = Spares()
+        self.view_buffers = []
+        self.values = Lender(self.spares)
+        self.apart = bytearray()
+        self.columns = frozenset(columns)
+        if unknown := self.columns - KNOWN_COLUMNS:
+            raise ArgumentValueError("columns", "known names", sorted(unknown))
+        self.want_key = "key" in self.columns
+        self.want_value = "value" in self.columns
+        self.want_headers = HEADERS_COLUMN in self.columns
+        self.want_offset = "offset" in self.columns
+        self.want_timestamp = "timestamp" in self.columns
+        self.want_type = "timestampType" in self.columns
+        self.want_per_batch = not self.columns.isdisjoint(OTHER_COLUMNS)
+        self.start_offset, self.end_offset = start_offset, end_offset
+        self.start_timestamp = start_timestamp
+        self.has_end_timestamp = end_timestamp is not None
+        if self.has_end_timestamp:
+            self.end_timestamp = end_timestamp
+        self.include_control = include_control
+        self.as_views = binary_view
+        self.copy_key = self.want_key and not binary_view
+        self.copy_value = self.want_value and not binary_view
+        self.is_special = (self.want_headers or self.as_views or self.has_end_timestamp
+                           or self.start_timestamp > -INT64_MAX - 1)
+        # Views keep the memory that they refer to, so that each batch needs memory of its own.
+        self.decompressor = Decompressor()
+        self.decompress = decompress if binary_view else self.decompressor.decompress
+        self.decompressed_bytes = SMALLEST_DECOMPRESSED
+        self.max_rows, self.max_bytes = max_rows, max_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes
+        if not (self._reserve(1, 1) and self._reserve_headers(1)
+                and grow(&self.value.bytes, QUICK_COPY)):
+            raise MemoryError
+        begin_places(&self.key.places)
+        begin_places(&self.value.places)
+        begin_places(&self.header_name.places)
+        begin_places(&self.header_value.places)
+        begin_places(&self.header_offsets)
+
+    def __dealloc__(self):
+        if self.values.has_lent:
+            self.value.bytes.data = NULL
+        free_binary(&self.key)
+        free_binary(&self.value)
+        free_binary(&self.header_name)
+        free_binary(&self.header_value)
+        free(self.timestamp_nulls.bits.data)
+        free(self.headers_nulls.bits.data)
+        free(self.offsets.data)
+        free(self.timestamps.data)
+        free(self.timestamp_types.data)
+        free(self.header_offsets.data)
+        free(self.epochs.data)
+        free(self.producers.data)
+        free(self.producer_epochs.data)
+        free(self.transactional.data)
+        free(self.control.data)
+
+    def room(self, Py_ssize_t size):
+        """Lend memory to read the next bytes of a log into, as a memoryview of `size` bytes.
+
+        `append` moves values from there instead of copying them to memory of their own. The room is
+        valid until the next call of `room`; the bytes that `append` decoded are overwritten.
+        """
+        self._check_idle()
+        if size < 0:
+            raise ArgumentValueError("size", "at least 0", size)
+        self.is_read_into = self.copy_value and not self.is_compressed
+        if self.is_read_into:
+            return self._lend(size)
+        if len(self.apart) < size:
+            self.apart = bytearray(size)
+        return memoryview(self.apart)[:size]
+
+    cdef object _lend(self, Py_ssize_t size):
+        """Lend room after the values, in a block for as many values as will come.
+
+        Memory that is never touched costs nothing.
+        """
+        cdef Py_ssize_t at = self.value.size + QUICK_COPY, more
+        if size > self.value.bytes.capacity - at - QUICK_COPY:
+            more = max(min(max(64 * size, at), self.max_bytes - at), 0)
+            self.values.move(&self.value.bytes, self.value.size, at + size + more + QUICK_COPY)
+        return self.values.lend(&self.value.bytes, at, size)
+
+    cdef int _move_values(self, Py_ssize_t capacity) except -1:
+        """Move the values to memory in which nothing else lies."""
+        self.values.move(&self.value.bytes, self.value.size, capacity)
+        self.is_read_into = False
+        return 0
+
+    cdef bint _reserve_values(self, Py_ssize_t size) noexcept nogil:
+        """Reserve `size` bytes in all for values that lie elsewhere."""
+        cdef Py_ssize_t capacity = self.value.bytes.capacity
+        if size > capacity - QUICK_COPY:
+            capacity = max(size + QUICK_COPY, min(2 * capacity, self.max_bytes))
+        if not self.values.has_lent:
+            return grow(&self.value.bytes, capacity)
+        with gil:
+            try:
+                self._move_values(capacity)
+            except MemoryError:
+                return False
+        return True
+
+    cdef bint _lies_in_room(self, const uint8_t* records, Py_ssize_t size) noexcept nogil:
+        """Return whether records lie so far after the values that these never overtake them."""
+        cdef size_t start = <size_t> self.value.bytes.data
+        return (self.values.has_lent
+                and <size_t> records >= start + self.value.size + QUICK_COPY
+                and <size_t> records + size <= start + self.value.bytes.capacity)
+
+    cdef bint _is_full(self, const BatchHeader* next_header) noexcept nogil:
+        return self.rows > 0 and (self.rows + max(next_header.count, 1) > self.max_rows
+                                  or self.bytes_bound >= self.max_bytes)
+
+    def append(self, const uint8_t[::1] data not None, headers not None, Py_ssize_t first=0, *,
+               position=None):
+        """Decode batches until all are decoded or the columns are full.
+
+        `headers` (BATCH_HEADER) are results of `batch_header.scan` for `data`; decoding starts with
+        header `first`. `position` is the byte position of `data` in its file, by default that of
+        the first header. Returns the first header not decoded: ``len(headers)`` if all are;
+        otherwise call `take` before the next `append`. Raises `CorruptBatchError` for a wrong
+        checksum (`crc_valid` 0) or corrupt records; whole batches before are kept.
+        """
+        cdef const uint8_t[::1] header_bytes = bytes_of(headers)
+        cdef Py_ssize_t i = first, count = len(headers), rows, viewed
+        cdef int64_t origin
+        cdef const BatchHeader* first_header
+        cdef Outcome outcome
+        if first < 0:
+            raise ArgumentValueError("first", "at least 0", first)
+        self._check_idle()
+        if count == 0:
+            return 0
+        self.is_compressed = False
+        first_header = <const BatchHeader*> &header_bytes[0]
+        origin = first_header.position if position is None else position
+        rows, viewed = self.rows, len(self.view_buffers)
+        if self.as_views:
+            self._view(data.base)
+        self.is_busy = True
+        try:
+            outcome = self._append(data, first_header, origin, count, &i)
+        finally:
+            self.is_busy = False
+        if self.rows == rows:
+            self._unview(viewed)
+        if outcome == NO_MEMORY:
+            raise MemoryError
+        if outcome == BROKEN and self.error == NULL:
+            raise ChecksumError("the checksum is wrong", position=first_header[i].position)
+        if outcome == BROKEN:
+            raise broken(self.error.decode(), first_header + i)
+        return i
+
+    cdef int _check_idle(self) except -1:
+        if self.is_busy:
+            raise RuntimeError("another thread uses these RecordColumns")
+        return 0
+
+    cdef Outcome _append(self, const uint8_t[::1] data, const BatchHeader* headers, int64_t origin,
+                         Py_ssize_t count, Py_ssize_t* first) except *:
+        """Decode batches; `first` becomes the first header that was not decoded."""
+        cdef Py_ssize_t i = first[0], at = 0, size = data.shape[0]
+        cdef const uint8_t* start = &data[0] if size else NULL
+        cdef const BatchHeader* header = NULL
+        cdef Outcome outcome = APPENDED
+        while True:
+            with nogil:
+                while i < count:
+                    header = headers + i
+                    if self._is_full(header):
+                        break
+                    at = wrapping_difference(header.position, origin)
+                    if (header.position < origin or at < 0 or at > size or header.size > size - at
+                            or header.size < smallest_size(header.magic)):
+                        self.error = "the bytes of the batch were not given"
+                        outcome = BROKEN
+                        break
+                    outcome = self._append_batch(header, start, start + at, start + size)
+                    if outcome != APPENDED:
+                        break
+                    i += 1
+            if outcome != COMPRESSED:
+                break
+            outcome = self._append_compressed(header, data[at:at + header.size])
+            if outcome != APPENDED:
+                break
+            i += 1
+        first[0] = i
+        return outcome
+
+    cdef Outcome _append_compressed(self, const BatchHeader* header,
+                                    const uint8_t[::1] batch) except *:
+        cdef const uint8_t[::1] records
+        cdef const uint8_t* start
+        cdef int32_t view_buffer = self.view_buffer
+        cdef Py_ssize_t rows = self.rows, viewed = len(self.view_buffers)
+        cdef Outcome outcome
+        self.is_compressed = True
+        if self.copy_value and header.attributes & CODEC_MASK in CODECS_WITH_ROOM:
+            if self.is_read_into:
+                self._move_values(self.value.bytes.capacity)
+            self.decompressor.room = self._lend(self.decompressed_bytes)
+        records = records_of(batch, header, self.max_decompressed_bytes, self.decompress)
+        start = &records[0] if records.shape[0] else NULL
+        self.decompressed_bytes = min(max(self.decompressed_bytes, 2 * records.shape[0]),
+                                      LARGEST_DECOMPRESSED)
+        if self.as_views:
+            self._view(records.base)
+        with nogil:
+            outcome = self._decode(header, start, start, start + records.shape[0],
+                                   start + records.shape[0])
+        self.view_buffer = view_buffer
+        if self.rows == rows:
+            self._unview(viewed)
+        return outcome
+
+    cdef void _view(self, object buffer):
+        """Let the following views refer to a buffer."""
+        if not self.view_buffers or self.viewed is not buffer:
+            self.viewed = buffer
+            self.view_buffers.append(buffer)
+        self.view_buffer = <int32_t> len(self.view_buffers) - 1
+
+    cdef void _unview(self, Py_ssize_t count):
+        """Drop all buffers after the first `count`, to which no row refers."""
+        if len(self.view_buffers) > count:
+            del self.view_buffers[count:]
+            self.viewed = None
+
+    cdef bint _is_in_range(self, const BatchHeader* header) noexcept nogil:
+        """Return whether a batch may hold requested offsets; True if that is unknown."""
+        return (header.last_offset < header.base_offset or header.last_offset < 0
+                or (header.last_offset >= self.start_offset
+                    and header.base_offset < self.end_offset))
+
+    cdef bint _is_in_time(self, int64_t timestamp) noexcept nogil:
+        return timestamp >= self.start_timestamp and not (
+            self.has_end_timestamp and timestamp >= self.end_timestamp)
+
+    cdef bint _is_wanted(self, const BatchHeader* header) noexcept nogil:
+        """Return whether a batch may hold requested records, by fields that its checksum covers."""
+        if header.attributes & CONTROL_FLAG and header.magic == 2 and not self.include_control:
+            return False
+        # A record without a timestamp has -1, whatever its wrapper says.
+        return self.start_timestamp < 0 or header.max_timestamp >= self.start_timestamp
+
+    cdef Outcome _append_batch(self, const BatchHeader* header, const uint8_t* buffer,
+                               const uint8_t* batch, const uint8_t* readable_end) noexcept nogil:
+        """Decode one batch from the log's bytes, unless it is compressed."""
+        if not self._is_in_range(header):
+            return APPENDED
+        if header.crc_valid == 0:
+            self.error = NULL
+            return BROKEN
+        if not self._is_wanted(header):
+            return APPENDED
+        if header.attributes & CODEC_MASK:
+            return COMPRESSED
+        return self._decode(header, buffer, batch + RECORDS_AT if header.magic == 2 else batch,
+                            batch + header.size, readable_end)
+
+    cdef Outcome _decode(self, const BatchHeader* header, const uint8_t* buffer,
+                         const uint8_t* records, const uint8_t* end, const uint8_t* readable_end
+                         ) noexcept nogil:
+        """Decode a batch's records, which lie in `buffer`; no rows of a corrupt batch are kept."""
+        cdef RecordCursor cursor
+        cdef RecordView record
+        cdef int got
+        cdef Py_ssize_t row = self.rows, size = end - records, most_rows
+        # Local copies of fields that every record needs: the compiler keeps them in registers.
+        cdef int64_t start_offset = self.start_offset, end_offset = self.end_offset
+        cdef bint copy_key = self.copy_key, copy_value = self.copy_value
+        cdef bint is_special = self.is_special
+        cdef bint in_room = self._lies_in_room(records, size)
+        cdef uint8_t* key_to
+        cdef uint8_t* value_to
+        cdef uint8_t* key_bytes
+        cdef uint8_t* value_bytes
+        cdef int32_t* key_places
+        cdef int32_t* value_places
+        cdef int64_t* offsets
+        cdef int64_t* timestamps
+        if not open_cursor(&cursor, header, records, size):
+            self.error = cursor.error
+            return BROKEN
+        if header.magic == 2:
+            most_rows = header.count
+            if most_rows * SMALLEST_RECORD > size:
+                self.error = "the record count is larger than the bytes allow"
+                return BROKEN
+        else:
+            most_rows = size // SMALLEST_MESSAGE_V0
+        if self.bytes_bound + size > LARGEST_BINARY:
+            self.error = "more than 2 GiB of records can't be one Arrow batch"
+            return BROKEN
+        if ((row + most_rows > self.row_capacity or self.bytes_bound + size > self.byte_capacity)
+                and not self._reserve(row + most_rows, self.bytes_bound + size)):
+            return NO_MEMORY
+        if self.want_headers and not self._reserve_headers(self.header_count + size // 2):
+            return NO_MEMORY
+        if copy_value and not in_room:
+            if ((self.is_read_into
+                    or self.bytes_bound + size > self.value.bytes.capacity - QUICK_COPY)
+                    and not self._reserve_values(self.bytes_bound + size)):
+                return NO_MEMORY
+        key_bytes, value_bytes = self.key.bytes.data, self.value.bytes.data
+        key_places = <int32_t*> self.key.places.data
+        value_places = <int32_t*> self.value.places.data
+        offsets = <int64_t*> self.offsets.data
+        timestamps = <int64_t*> self.timestamps.data
+        key_to, value_to = key_bytes + self.key.size, value_bytes + self.value.size
+        while True:
+            got = next_record(&cursor, &record)
+            if got <= 0:
+                break
+            if record.offset < start_offset or record.offset >= end_offset:
+                continue
+            if is_special:
+                if not self._is_in_time(record.timestamp):
+                    continue
+                if self.want_headers and not self._add_headers(record, row):
+                    cursor.error = "a record's headers do not end where it ends"
+                    got = -1
+                    break
+                if self.as_views:
+                    self._add_views(record, row, buffer)
+            if copy_key:
+                if record.key_size > 0:
+                    copy_bytes(key_to, record.key, record.key_size, readable_end)
+                    key_to += record.key_size
+                elif record.key_size < 0:
+                    add_null(&self.key.nulls, row)
+                key_places[row + 1] = <int32_t> (key_to - key_bytes)
+            if copy_value:
+                if record.value_size > 0:
+                    copy_bytes(value_to, record.value, record.value_size, readable_end)
+                    value_to += record.value_size
+                elif record.value_size < 0:
+                    add_null(&self.value.nulls, row)
+                value_places[row + 1] = <int32_t> (value_to - value_bytes)
+            offsets[row] = record.offset
+            if fits_micros(record.timestamp):
+                timestamps[row] = record.timestamp * 1000
+            else:
+                timestamps[row] = 0
+                add_null(&self.timestamp_nulls, row)
+            row += 1
+        if got < 0:
+            self.error = cursor.error
+            return self._forget_rows()
+        if row > self.rows:
+            self.bytes_bound += size
+            self.key.size, self.value.size = key_to - key_bytes, value_to - value_bytes
+            self._fill_per_batch(header, row)
+            self.rows = row
+        return APPENDED
+
+    cdef bint _reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
+        """Reserve rows and bytes in all, so that adding a record needs no check."""
+        cdef Py_ssize_t place = VIEW_SIZE if self.as_views else 4
+        if rows > self.row_capacity:
+            rows = max(rows, 2 * self.row_capacity)
+            if not (grow_nulls(&self.key.nulls, rows) and grow_nulls(&self.value.nulls, rows)
+                    and grow(&self.key.places, place * (rows + 1))
+                    and grow(&self.value.places, place * (rows + 1))
+                    and grow_nulls(&self.timestamp_nulls, rows)
+                    and grow(&self.offsets, 8 * rows) and grow(&self.timestamps, 8 * rows)
+                    and grow(&self.timestamp_types, 4 * rows)):
+                return False
+            if not (grow_nulls(&self.headers_nulls, rows)
+                    and grow(&self.header_offsets, 4 * (rows + 1))):
+                return False
+            if self.want_per_batch and not (
+                    grow(&self.epochs, 4 * rows) and grow(&self.producers, 8 * rows)
+                    and grow(&self.producer_epochs, 4 * rows)
+                    and grow(&self.transactional, rows) and grow(&self.control, rows)):
+                return False
+            self.row_capacity = rows
+        if size > self.byte_capacity:
+            size = max(size, 2 * self.byte_capacity)
+            if self.copy_key and not grow(&self.key.bytes, size + QUICK_COPY):
+                return False
+            if self.want_headers and not (grow(&self.header_name.bytes, size)
+                                          and grow(&self.header_value.bytes, size)):
+                return False
+            self.byte_capacity = size
+        return True
+
+    cdef bint _reserve_headers(self, Py_ssize_t count) noexcept nogil:
+        """Reserve `count` headers in all."""
+        if count <= self.header_capacity:
+            return True
+        count = max(count, 2 * self.header_capacity)
+        if not (grow_nulls(&self.header_value.nulls, count)
+                and grow(&self.header_name.places, 4 * (count + 1))
+                and grow(&self.header_value.places, 4 * (count + 1))):
+            return False
+        self.header_capacity = count
+        return True
+
+    cdef void _add_views(self, RecordView record, Py_ssize_t row, const uint8_t* buffer
+                         ) noexcept nogil:
+        if self.want_key:
+            write_view(self.key.places.data + VIEW_SIZE * row, record.key, record.key_size,
+                       self.view_buffer, record.key - buffer)
+            if record.key_size < 0:
+                add_null(&self.key.nulls, row)
+        if self.want_value:
+            write_view(self.value.places.data + VIEW_SIZE * row, record.value, record.value_size,
+                       self.view_buffer, record.value - buffer)
+            if record.value_size < 0:
+                add_null(&self.value.nulls, row)
+
+    cdef bint _add_headers(self, RecordView record, Py_ssize_t row) noexcept nogil:
+        """Add a record's headers: null, not an empty list, if it has none."""
+        cdef Cursor fields
+        cdef HeaderView header
+        cdef int32_t _
+        fields.at = record.headers
+        fields.end = record.end
+        fields.failed = False
+        for _ in range(record.headers_count):
+            if not read_header(&fields, &header):
+                return False
+            add_binary(&self.header_name, self.header_count, header.name, header.name_size)
+            add_binary(&self.header_value, self.header_count, header.value, header.value_size)
+            self.header_count += 1
+        if fields.at != fields.end:
+            return False
+        if record.headers_count == 0:
+            add_null(&self.headers_nulls, row)
+        (<int32_t*> self.header_offsets.data)[row + 1] = <int32_t> self.header_count
+        return True
+
+    cdef void _fill_per_batch(self, const BatchHeader* header, Py_ssize_t end) noexcept nogil:
+        """Repeat the values that all records of a batch share."""
+        cdef bint is_v2 = header.magic == 2
+        if self.want_type:
+            fill_i32(&self.timestamp_types, self.rows, end, timestamp_type(header))
+        if self.want_per_batch:
+            fill_i32(&self.epochs, self.rows, end, header.leader_epoch)
+            fill_i64(&self.producers, self.rows, end, header.producer_id)
+            fill_i32(&self.producer_epochs, self.rows, end, header.producer_epoch)
+            memset(self.transactional.data + self.rows,
+                   is_v2 and header.attributes & TRANSACTIONAL_FLAG != 0, end - self.rows)
+            memset(self.control.data + self.rows,
+                   is_v2 and header.attributes & CONTROL_FLAG != 0, end - self.rows)
+
+    cdef Outcome _forget_rows(self) noexcept nogil:
+        """Remove what a corrupt batch wrote after the rows."""
+        forget_nulls(&self.key.nulls, self.rows)
+        forget_nulls(&self.value.nulls, self.rows)
+        forget_nulls(&self.timestamp_nulls, self.rows)
+        if self.want_headers:
+            forget_nulls(&self.headers_nulls, self.rows)
+            self.header_count = (<int32_t*> self.header_offsets.data)[self.rows]
+            forget_nulls(&self.header_value.nulls, self.header_count)
+            self.header_name.size = (<int32_t*> self.header_name.places.data)[self.header_count]
+            self.header_value.size = (<int32_t*> self.header_value.places.data)[self.header_count]
+        return BROKEN
+
+    def take(self):
+        """Hand over the columns and start with empty ones; return the row count and the buffers.
+
+        The buffers have Arrow's layout. `key`, `value`: (nulls, validity, offsets, bytes), or
+        (nulls, validity, views, list of the buffers they refer to); `timestamp`: (nulls, validity,
+        int64 microseconds); `headers`: (nulls, validity, offsets, count of names, names, values),
+        the last two like `key`; `is_transactional`, `is_control`: one byte per row; others:
+        integers of their column's width. `validity` is None if nothing is null.
+        """
+        cdef Py_ssize_t rows = self.rows
+        cdef dict taken = {}
+        self._check_idle()
+        if self.want_key:
+            taken["key"] = self._take_binary(&self.key, rows)
+        if self.want_value:
+            taken["value"] = self._take_binary(&self.value, rows)
+        if self.want_offset:
+            taken["offset"] = self.spares.give(&self.offsets, 8 * rows)
+        if self.want_timestamp:
+            taken["timestamp"] = (*self._take_nulls(&self.timestamp_nulls, rows),
+                                  self.spares.give(&self.timestamps, 8 * rows))
+        if self.want_type:
+            taken["timestampType"] = self.spares.give(&self.timestamp_types, 4 * rows)
+        if self.want_headers:
+            taken[HEADERS_COLUMN] = (
+                *self._take_nulls(&self.headers_nulls, rows),
+                self.spares.give(&self.header_offsets, 4 * (rows + 1)), self.header_count,
+                self._take_copies(&self.header_name, self.header_count),
+                self._take_copies(&self.header_value, self.header_count))
+            begin_places(&self.header_offsets)
+        if self.want_per_batch:
+            taken["leader_epoch"] = self.spares.give(&self.epochs, 4 * rows)
+            taken["producer_id"] = self.spares.give(&self.producers, 8 * rows)
+            taken["producer_epoch"] = self.spares.give(&self.producer_epochs, 4 * rows)
+            taken["is_transactional"] = self.spares.give(&self.transactional, rows)
+            taken["is_control"] = self.spares.give(&self.control, rows)
+        self.is_read_into = False
+        self.rows = self.bytes_bound = self.header_count = 0
+        self.view_buffers = []
+        return rows, {name: buffers for name, buffers in taken.items() if name in self.columns}
+
+    cdef tuple _take_nulls(self, Nulls* nulls, Py_ssize_t rows):
+        cdef Py_ssize_t count = nulls.count
+        if count == 0:
+            return 0, None
+        validity = self.spares.give(&nulls.bits, (rows + 7) // 8)
+        memset(nulls.bits.data, 0xff, nulls.bits.capacity)
+        nulls.count = 0
+        return count, validity
+
+    cdef tuple _take_copies(self, Binary* column, Py_ssize_t rows):
+        taken = (*self._take_nulls(&column.nulls, rows),
+                 self.spares.give(&column.places, 4 * (rows + 1)),
+                 self.values.give(&column.bytes, column.size) if column == &self.value
+                 else self.spares.give(&column.bytes, column.size))
+        begin_places(&column.places)
+        column.size = 0
+        return taken
+
+    cdef tuple _take_binary(self, Binary* column, Py_ssize_t rows):
+        if not self.as_views:
+            return self._take_copies(column, rows)
+        return (*self._take_nulls(&column.nulls, rows),
+                self.spares.give(&column.places, VIEW_SIZE * rows), self.view_buffers)

@@ -1,0 +1,223 @@
+"""The partitions or segments of a store: offsets, times, sizes, and files that are left over."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkastore.errors import CorruptionError
+from kafkastore.jobs.job import JobResults, PartitionJob, Row
+from kafkastore.jobs.partition_paths import Copies, Paths, open_copies, open_paths
+from kafkastore.log.batch_reading import first_timestamp
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.regular_file import check_regular
+from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_Row = dict[str, Any]
+
+
+class PartitionListing(NamedTuple):
+    """The rows of one partition; `error` is the first error found in its log, or None."""
+
+    rows: tuple[_Row, ...]
+    error: CorruptionError | None
+
+
+@dataclass(frozen=True)
+class ListJob(PartitionJob[PartitionListing]):
+    """List each partition, or its segments, and its leftover files; options as for `list_logs`."""
+
+    segments: bool = False
+    quick: bool = False
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of a partition, of a segment, and of a leftover file."""
+        import pyarrow as pa
+
+        number, text = pa.int64(), pa.string()
+        return [
+            ("kind", text),
+            ("size", number),
+            ("first_timestamp", number),
+            ("largest_timestamp", number),
+            ("segments", number),
+            ("missing", pa.struct([("index", number), ("timeindex", number)])),
+            ("log_start_offset", number),
+            ("log_start_basis", text),
+            ("log_end_offset", number),
+            ("log_end_basis", text),
+            ("base_offset", number),
+            ("next_offset", number),
+            ("is_active", pa.bool_()),
+            ("modified", number),
+            ("index", number),
+            ("timeindex", number),
+            ("what", text),
+            ("at_next_start", text),
+        ]
+
+    def run(self, item: Copies) -> PartitionListing:
+        """List one partition."""
+        log = open_copies(item)
+        describe = _segments if self.segments else _partition
+        rows, error = log.beside_changes(partial(describe, log, self.quick))
+        return PartitionListing((*rows, *_leftovers(log)), error)
+
+    def rows(self, result: PartitionListing) -> Iterator[Row]:
+        """Yield the rows of a partition, and one for its error."""
+        yield from result.rows
+        if result.error is not None:
+            yield {"error": str(result.error)}
+
+
+def list_logs(
+    path: Paths | LogStore,
+    *,
+    partitions: Collection[AnyPartition] | None = None,
+    segments: bool = False,
+    quick: bool = False,
+) -> JobResults[Copies, PartitionListing]:
+    """List the partitions or segments of log directories.
+
+    Parameters
+    ----------
+    path : path-like, list of path-like or LogStore
+        Log directories or partition directories of one broker.
+    partitions : collection, optional
+        Only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
+    segments : bool
+        Whether to give a row for each segment, instead of one for each partition.
+    quick : bool
+        Whether to give names and sizes only, without opening a file.
+
+    Returns
+    -------
+    iterator of PartitionListing
+        In the order of topic and partition.
+
+    Raises
+    ------
+    KafkaStoreError
+        If a partition cannot be read.
+    """
+    job = ListJob(segments, quick)
+    return JobResults(job, partial(job.items, open_paths(path), partitions))
+
+
+def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionError | None]:
+    """Describe a partition in one row; also return the first error found in it."""
+    row: _Row = {
+        "kind": "partition",
+        "topic": log.topic,
+        "partition": log.partition,
+        "path": str(log.path),
+        "segments": len(log.segments),
+        "size": sum(segment.size for segment in log.segments),
+        "missing": {
+            "index": sum(each.offset_index_path.name not in log.files for each in log.segments),
+            "timeindex": sum(each.time_index_path.name not in log.files for each in log.segments),
+        },
+    }
+    error = None
+    if not quick:
+        start, end = log.start_bound, log.end_bound
+        first, error = _known(lambda: first_timestamp(log, log.log_start_offset))
+        largest, in_batches = _known(lambda: _largest_timestamp(log.segments))
+        error = error or in_batches or end.error
+        row |= {
+            "log_start_offset": start.offset,
+            "log_start_basis": start.basis,
+            "log_end_offset": end.offset if end.error is None else None,
+            "log_end_basis": end.basis,
+            "first_timestamp": first,
+            "largest_timestamp": largest,
+        }
+    return [row], error
+
+
+def _segments(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionError | None]:
+    """Describe the segments of a partition; also return the first error found in them."""
+    described = [_segment(log, segment, quick) for segment in log.segments]
+    errors = (error for _, error in described if error is not None)
+    return [row for row, _ in described], next(errors, None)
+
+
+def _segment(
+    log: PartitionLog, segment: LogSegment, quick: bool
+) -> tuple[_Row, CorruptionError | None]:
+    """Describe a segment; also return the first error found in it."""
+    row: _Row = {
+        "kind": "segment",
+        "topic": log.topic,
+        "partition": log.partition,
+        "path": str(segment.log_path),
+        "base_offset": segment.base_offset,
+        "is_active": segment.is_active,
+        "size": segment.size,
+        "modified": segment.last_modified_ms,
+        "index": size_of(segment.offset_index_path),
+        "timeindex": size_of(segment.time_index_path),
+    }
+    error = None
+    if not quick:
+        base, following = segment.base_offset, segment.next_base_offset
+        first, error = _known(lambda: first_timestamp(log, base, following))
+        largest, in_batches = _known(lambda: _largest_timestamp([segment]))
+        error = error or in_batches or segment.end_error
+        row |= {
+            "next_offset": segment.next_offset if segment.end_error is None else None,
+            "first_timestamp": first,
+            "largest_timestamp": largest,
+        }
+    return row, error
+
+
+def _known(read: Callable[[], int | None]) -> tuple[int | None, CorruptionError | None]:
+    """Read a value from a log, or return the corruption error."""
+    try:
+        return read(), None
+    except CorruptionError as error:
+        return None, error
+
+
+def _largest_timestamp(segments: Sequence[LogSegment]) -> int | None:
+    """Return the largest timestamp of segments; uses time indexes where they are trusted."""
+    found = []
+    for segment in segments:
+        largest = segment.largest_timestamp_by_index
+        if largest is None:
+            if segment.summary.error is not None:
+                raise segment.summary.error
+            largest = segment.summary.largest_record_timestamp
+        found.append(largest)
+    return max((each for each in found if each is not None), default=None)
+
+
+def _leftovers(log: PartitionLog) -> Iterator[_Row]:
+    """Describe files that are not part of a log, or not yet."""
+    for note in log.leftovers:
+        yield {
+            "kind": "leftover",
+            "topic": log.topic,
+            "partition": log.partition,
+            "path": str(note.path),
+            "what": note.what,
+            "at_next_start": note.at_next_start,
+        }
+
+
+def size_of(path: Path) -> int | None:
+    """Return a file's size in bytes; None if it is missing."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    check_regular(path, status)
+    return status.st_size

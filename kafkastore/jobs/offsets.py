@@ -1,0 +1,185 @@
+"""Offsets for times and special timestamps, by one or several rules, by partition."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkastore.errors import CorruptionError, UnsupportedTimestampError
+from kafkastore.formats.indexes.entries import NO_TIMESTAMP
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.jobs.job import PartitionJob, Row
+from kafkastore.jobs.partition_paths import FAILURES, Copies, open_copies
+from kafkastore.legacy import fetch_offsets_before
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.isolation import Isolation
+from kafkastore.lookup.explanation import Explanation
+from kafkastore.lookup.rules import CORRECT
+from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
+from kafkastore.store.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The name of OffsetRequest v0 among the rules: its answers are by modification times.
+LEGACY = "legacy"
+#: Kafka's name of error code 35, the answer to a special timestamp that a version does not know.
+REFUSED = "UNSUPPORTED_VERSION"
+
+
+class OffsetAnswer(NamedTuple):
+    """The answer for one time by one set of rules; offset None is no answer."""
+
+    rules: str
+    offset: int | None = None
+    timestamp: int | None = None
+    leader_epoch: int | None = None
+    is_refused: bool = False
+    explanation: Explanation | None = None
+
+
+class TimeOffsets(NamedTuple):
+    """All answers of a partition for one time.
+
+    `correct` is the correct offset, which is only known if the answers differ. `error` ended the
+    lookup of this time; `answers` is then empty.
+    """
+
+    asked_timestamp: int
+    answers: tuple[OffsetAnswer, ...]
+    correct: int | None = None
+    error: Exception | None = None
+
+    @property
+    def is_agreed(self) -> bool:
+        """Return whether all rules have the same offset."""
+        return len({each.offset for each in self.answers}) == 1
+
+
+class PartitionOffsets(NamedTuple):
+    """The answers of one partition for all times, and the corrupt bytes skipped."""
+
+    topic_partition: TopicPartition
+    times: tuple[TimeOffsets, ...]
+    skipped: tuple[SkippedBytes, ...]
+
+
+@dataclass(frozen=True)
+class OffsetsJob(PartitionJob[PartitionOffsets]):
+    """Look up times in each partition by each of the rules.
+
+    `timestamps` are ms since 1970, or special timestamps from -1 to -6. `rules` are as for
+    `PartitionLog.list_offset`, or ``legacy``, for which `now`, `mtimes` and `whole_seconds` are as
+    for `kafkastore.legacy.fetch_offsets_before`.
+    """
+
+    timestamps: Sequence[int]
+    rules: Sequence[str] = (CORRECT,)
+    isolation: Isolation = "read_uncommitted"
+    indexes: Indexes = DEFAULT_INDEXES
+    explains: bool = False
+    now: int | None = None
+    mtimes: Mapping[str, int] | None = None
+    whole_seconds: bool = False
+    on_corrupt: OnCorrupt = "raise"
+
+    @staticmethod
+    def columns() -> list[tuple[str, pa.DataType]]:
+        """Return the columns of an answer."""
+        import pyarrow as pa
+
+        number = pa.int64()
+        return [
+            ("asked_timestamp", number),
+            ("rules", pa.string()),
+            ("offset", number),
+            ("timestamp", number),
+            ("leader_epoch", pa.int32()),
+            ("correct", number),
+        ]
+
+    def run(self, item: Copies) -> PartitionOffsets:
+        """Look up all times in one partition."""
+        log, skipped = open_copies(item), list[SkippedBytes]()
+        times = tuple(self._answers(log, each, skipped) for each in self.timestamps)
+        return PartitionOffsets(log.topic_partition, times, tuple(dict.fromkeys(skipped)))
+
+    def rows(self, result: PartitionOffsets) -> Iterator[Row]:
+        """Yield a row for each time and rules, or one for the error of a time."""
+        for each in result.times:
+            asked = {"asked_timestamp": each.asked_timestamp}
+            if each.error is not None:
+                yield {**asked, "error": str(each.error)}
+            for answer in each.answers:
+                yield {
+                    **asked,
+                    "rules": answer.rules,
+                    "offset": answer.offset,
+                    "timestamp": answer.timestamp,
+                    "leader_epoch": answer.leader_epoch,
+                    "correct": each.correct,
+                    "error": REFUSED if answer.is_refused else None,
+                }
+
+    def _answers(
+        self, log: PartitionLog, timestamp: int, skipped: list[SkippedBytes]
+    ) -> TimeOffsets:
+        """Look up one time; corrupt bytes that it meets are no error of the others."""
+        try:
+            answers = tuple(self._answer(log, timestamp, each, skipped) for each in self.rules)
+            found = TimeOffsets(timestamp, answers)
+            if found.is_agreed:
+                return found
+            known = [each for each in answers if each.rules == CORRECT]
+            right = known or [self._find(log, timestamp, CORRECT, skipped)]
+            return found._replace(correct=right[0].offset)
+        except FAILURES as error:
+            return TimeOffsets(timestamp, (), error=error)
+
+    def _answer(
+        self, log: PartitionLog, timestamp: int, rules: str, skipped: list[SkippedBytes]
+    ) -> OffsetAnswer:
+        answer = self._find(log, timestamp, rules, skipped)
+        if not self.explains or timestamp < 0 or rules == LEGACY or answer.is_refused:
+            return answer
+        try:
+            explanation = log.explain_timestamp(
+                timestamp, rules, isolation=self.isolation, indexes=self.indexes
+            )
+        except CorruptionError:
+            if self.on_corrupt == "raise":
+                raise
+            return answer
+        return answer._replace(explanation=explanation)
+
+    def _find(
+        self, log: PartitionLog, timestamp: int, rules: str, skipped: list[SkippedBytes]
+    ) -> OffsetAnswer:
+        try:
+            if rules == LEGACY:
+                offsets = fetch_offsets_before(
+                    log,
+                    timestamp,
+                    1,
+                    now=self.now,
+                    mtimes=self.mtimes,
+                    whole_seconds=self.whole_seconds,
+                )
+                return OffsetAnswer(rules, offsets[0] if offsets else None)
+            find = log.list_offset if timestamp < 0 else log.offset_for_timestamp
+            found = find(
+                timestamp,
+                rules,
+                isolation=self.isolation,
+                indexes=self.indexes,
+                on_corrupt=self.on_corrupt,
+                skipped=skipped,
+            )
+        except UnsupportedTimestampError:
+            return OffsetAnswer(rules, is_refused=True)
+        if found is None:
+            return OffsetAnswer(rules)
+        is_record = timestamp >= 0 or found.timestamp != NO_TIMESTAMP
+        return OffsetAnswer(
+            rules, found.offset, found.timestamp if is_record else None, found.leader_epoch
+        )

@@ -1,0 +1,213 @@
+"""Paths of partitions: listed where a job starts, opened where its work is done."""
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkastore.errors import ArgumentTypeError, KafkaStoreError
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.log_dir import MARKS, LogDir
+from kafkastore.paths import open_path, to_path
+from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Partitions, open_store
+from kafkastore.store.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The errors that a partition can fail with: our own, and those of the operating system.
+FAILURES = (KafkaStoreError, OSError)
+#: Inode, size, mtime and ctime of a file; None if it is missing.
+_State = tuple[int, int, int, int] | None
+#: One path or several, as every job accepts them.
+Paths = AnyPath | Sequence[AnyPath]
+
+
+class _PathFields(NamedTuple):
+    store: str
+    root: str | None
+    path: str
+    topic: str
+    partition: int
+    bytes: int
+
+
+class PartitionPath(_PathFields):
+    """The path of one partition, which any process can open.
+
+    `root` is the log directory around it, whose checkpoints bound it, or None; `path` is the
+    partition directory; `bytes` is the size of its ``.log`` files, by which work is divided.
+    `listed_by` is the open store, in the process that listed the partition; it is not pickled.
+    """
+
+    listed_by: LogStore | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), tuple(self)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+#: The paths of one partition: more than one only if it is duplicate.
+Copies = tuple[PartitionPath, ...]
+
+
+def list_partition_paths(name: str, store: LogStore) -> list[PartitionPath]:
+    """Return the paths of a store's partitions; results call the store `name`."""
+    return [
+        to_partition_path(store.partitions[each], store, name=name) for each in store.partitions
+    ]
+
+
+def to_partition_path(
+    log: PartitionLog, store: LogStore, *, name: str | None = None, is_weighed: bool = True
+) -> PartitionPath:
+    """Return the path of a partition of a store; its size is 0 unless `is_weighed`.
+
+    Results call the store `name`; by default, its directory.
+    """
+    root = None if log.log_dir is None else str(log.log_dir.path)
+    size = 0
+    if is_weighed:
+        with suppress(*FAILURES):  # the job reports it
+            size = sum(segment.size for segment in log.segments)
+    path = str(log.path)
+    found = PartitionPath(name or root or path, root, path, log.topic, log.partition, size)
+    found.listed_by = store
+    return found
+
+
+def find_copies(
+    store: LogStore, topic_partition: TopicPartition, *, is_weighed: bool = True
+) -> Copies:
+    """Return the paths of a partition, empty if the store does not have it."""
+    if topic_partition not in store.partitions:
+        return ()
+    return tuple(
+        to_partition_path(log, store, is_weighed=is_weighed)
+        for log in store.partitions.copies(topic_partition)
+    )
+
+
+def list_copies(
+    store: LogStore, partitions: Iterable[AnyPartition] | None = None, *, is_weighed: bool = True
+) -> list[Copies]:
+    """Return the paths of all or some partitions; raise `KeyError` for a missing one."""
+    return [
+        find_copies(store, each, is_weighed=is_weighed) for each in store.chosen(partitions)
+    ]
+
+
+def open_as_store(copies: Collection[PartitionPath]) -> LogStore:
+    """Open one partition as a store, with the checkpoints around it."""
+    logs = [open_partition(each) for each in copies]
+    return LogStore((), Partitions.of_logs(logs), Partitions([]))
+
+
+def open_copies(copies: Collection[PartitionPath]) -> PartitionLog:
+    """Open a partition; raise `DuplicatePartitionError` if it has several paths."""
+    store = open_as_store(copies)
+    (topic_partition,) = store.partitions
+    return store.partitions[topic_partition]
+
+
+def open_partition(path: PartitionPath) -> PartitionLog:
+    """Open a partition, with the checkpoints around it; use the store that listed it, if here."""
+    topic_partition = path.topic_partition
+    if (store := path.listed_by) is not None:
+        for logs in (store.partitions, store.future_partitions):
+            if topic_partition in logs:
+                for log in logs.copies(topic_partition):
+                    if str(log.path) == path.path:
+                        return log
+    log_dir = None
+    if path.root is not None:
+        root = open_path(to_path(path.root), with_all_below=False)
+        log_dir = _log_dir(root, _state_of(root))
+    return PartitionLog(to_path(path.path), topic_partition, log_dir)
+
+
+def weight(copies: Iterable[PartitionPath]) -> int:
+    """Return the total size of the logs in bytes."""
+    return sum(path.bytes for path in copies)
+
+
+def columns_of(copies: Sequence[PartitionPath]) -> Mapping[str, Any]:
+    """Return the columns that name a partition: those of its first path."""
+    path = copies[0]
+    return {
+        "store": path.store,
+        "topic": path.topic,
+        "partition": path.partition,
+        "path": path.path,
+    }
+
+
+def path_fields() -> list[tuple[str, pa.DataType]]:
+    """Return the first columns of every table."""
+    import pyarrow as pa
+
+    return [
+        ("store", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("path", pa.string()),
+    ]
+
+
+def table_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
+    """Return the schema of a table: a partition, the table's own columns, and an error."""
+    import pyarrow as pa
+
+    return pa.schema([*path_fields(), *columns, ("error", pa.string())])
+
+
+def open_paths(paths: Paths | LogStore) -> LogStore:
+    """Open one or several paths as a store; return a store unchanged."""
+    if isinstance(paths, LogStore):
+        return paths
+    if not isinstance(paths, str | os.PathLike) and not (
+        isinstance(paths, Sequence) and all(isinstance(each, str | os.PathLike) for each in paths)
+    ):
+        raise ArgumentTypeError("path", "a path, a list of paths or a LogStore", paths)
+    return open_store(listed(paths))
+
+
+def listed(paths: Paths) -> list[AnyPath]:
+    """Return one or several paths as a list."""
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
+def store_around(path: Path, store: LogStore) -> str | None:
+    """Return the log directory that contains a file."""
+    for log_dir in store.log_dirs:
+        if log_dir.path in path.parents:
+            return str(log_dir.path)
+    return None
+
+
+def _state_of(root: Path) -> tuple[_State, ...]:
+    """Return what changes with each file that a `LogDir` reads."""
+    return tuple(_states(root))
+
+
+def _states(root: Path) -> Iterator[_State]:
+    for mark in MARKS:
+        try:
+            status = os.stat(root / mark)
+        except OSError:
+            yield None
+        else:
+            yield status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=16)
+def _log_dir(root: Path, _state: tuple[_State, ...]) -> LogDir:
+    """Parse checkpoints once for all partitions of a task, and again after they change."""
+    return LogDir(root)

@@ -1,0 +1,138 @@
+"""Process items in several threads; results come in the order of the items.
+
+Only a few items are in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from itertools import count
+from threading import Lock, Thread
+from typing import Generic, Self, TypeVar
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+#: Queued items per thread; as many results may wait for a slow one before them.
+_QUEUED_PER_THREAD = 2
+
+
+class StopFlag:
+    """A flag that asks for an early end of work.
+
+    The garbage collector may set it in a thread that holds any lock. A `threading.Event` has a lock
+    of its own, and could deadlock.
+    """
+
+    __slots__ = ("is_set",)
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def __call__(self) -> bool:
+        """Return whether the flag is set."""
+        return self.is_set
+
+
+class _Shared(Generic[ItemT, ResultT]):
+    """The state that the threads share; it must not refer to the iterator.
+
+    Otherwise an iterator that its owner drops would never be freed.
+    """
+
+    def __init__(self, work: Callable[[ItemT], ResultT], stop: StopFlag) -> None:
+        self.work, self.stop = work, stop
+        self.lock = Lock()
+        self.queue: deque[tuple[ItemT, Future[ResultT]]] = deque()
+        self.running = 0
+
+    def run(self) -> None:
+        """Process the queue, and end when it is empty; never wait for the owner."""
+        while True:
+            with self.lock:
+                if self.stop.is_set or not self.queue:
+                    self.running -= 1
+                    return
+                item, future = self.queue.popleft()
+            try:
+                future.set_result(self.work(item))
+            except BaseException as error:  # raised again in the owner's thread
+                future.set_exception(error)
+            del item, future  # only the owner keeps a result
+
+
+class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
+    """The results for all items, in order; leaving a `with` block ends the threads.
+
+    `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all at
+    once). With one thread, the caller's thread does the work. An error in `work` is raised when its
+    item's turn comes, and no further items start. `close`, the last result and an error wait for
+    the threads and set `stop`. An iterator that is garbage collected only sets `stop` and does not
+    wait: the collector may run in a thread that holds a lock of `threading` that every ending
+    thread needs.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        threads: int,
+        name: str,
+        *,
+        stop: StopFlag | None = None,
+    ) -> None:
+        self._stop = StopFlag() if stop is None else stop
+        self._shared = _Shared(work, self._stop)
+        self._items = iter(items)
+        self._limit, self._names = threads, map(f"{name}_{{}}".format, count())
+        self._waiting: deque[Future[ResultT]] = deque()
+        self._threads: list[Thread] = []
+
+    def __next__(self) -> ResultT:
+        """Return the next result; wait for it."""
+        try:
+            if self._limit == 1 and not self._stop.is_set:
+                return self._shared.work(next(self._items))
+            while len(self._waiting) <= _QUEUED_PER_THREAD * self._limit and not self._stop.is_set:
+                try:
+                    self._submit(next(self._items))
+                except StopIteration:
+                    break
+            if self._stop.is_set or not self._waiting:
+                raise StopIteration
+            return self._waiting.popleft().result()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Start no further items, and wait for the running ones; safe to repeat."""
+        self._stop.is_set = True
+        for thread in self._threads:
+            if thread.ident is not None:  # an interrupt may come before the thread starts
+                thread.join()
+        self._threads = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._stop.is_set = True  # must not wait: see the class
+
+    def _submit(self, item: ItemT) -> None:
+        """Queue an item, and start a thread for it if the limit allows."""
+        future: Future[ResultT] = Future()
+        self._waiting.append(future)
+        with self._shared.lock:
+            self._shared.queue.append((item, future))
+            if self._shared.running == self._limit:
+                return
+            self._shared.running += 1
+        self._threads = [each for each in self._threads if each.is_alive()]
+        self._threads.append(Thread(target=self._shared.run, name=next(self._names)))
+        self._threads[-1].start()

@@ -1,0 +1,160 @@
+"""Simulate the files of a partition directory while a broker loads it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafkastore.errors import CorruptionError, NotAFileError, NotALogDirectoryError
+from kafkastore.formats.state.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    KRAFT_SNAPSHOT_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    segment_file_name,
+)
+from kafkastore.recovery.segment_split import CopiedRange
+from kafkastore.segment.regular_file import check_regular
+from kafkastore.segment.small_file import read_if_there
+from kafkastore.versions import BrokerRules
+
+INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class LeftOver(str):
+    """The reason for deleting a file that is left of an unfinished operation."""
+
+    __slots__ = ()
+
+
+class DirectoryFiles:
+    """The files there would be after loading, by name; nothing on disk changes.
+
+    A directory that can't be listed raises `NotALogDirectoryError`. A segment's file name that is
+    not a regular file raises `NotAFileError`: a broker would treat it as missing, and fail to
+    create the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.deleted: dict[str, str] = {}
+        self.renamed: dict[str, str] = {}
+        self.written: dict[str, bytes] = {}
+        self.copied: dict[str, CopiedRange] = {}
+        try:
+            with os.scandir(path) as entries:
+                listed = list(entries)
+        except OSError as error:
+            raise NotALogDirectoryError(f"{path} can't be listed: {error.strerror}") from error
+        self._on_disk = {}
+        for entry in listed:
+            if entry.is_file():
+                self._on_disk[entry.name] = entry.name
+            elif parse_segment_file(entry.name) is not None:
+                _refuse(entry)
+        # Cached, as it is needed for each segment that is recovered.
+        offsets = map(_snapshot_offset, self._on_disk)
+        self._snapshots = {offset for offset in offsets if offset is not None}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._on_disk or name in self.written or name in self.copied
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._on_disk, *self.written, *self.copied}))
+
+    def snapshot_offsets(self) -> list[int]:
+        """Return the offsets of the producer snapshots, ascending."""
+        return sorted(self._snapshots)
+
+    def path_of(self, name: str) -> Path:
+        """Return the path of a file on disk, before any renaming."""
+        return self.path / self._on_disk[name]
+
+    def read(self, name: str, kind: type[CorruptionError]) -> bytes | None:
+        """Return a file's content, or None if it does not exist."""
+        if name in self.written:
+            return self.written[name]
+        return read_if_there(self.path_of(name), kind) if name in self._on_disk else None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Create or replace a file; a deleted log is still reported as deleted."""
+        self.written[name] = data
+        if (offset := _snapshot_offset(name)) is not None:
+            self._snapshots.add(offset)
+        if not name.endswith(LOG_SUFFIX):
+            self.deleted.pop(name, None)
+
+    def delete(self, name: str, reason: str) -> None:
+        """Delete a file if it exists."""
+        self.written.pop(name, None)
+        self.copied.pop(name, None)
+        source = self._on_disk.pop(name, None)
+        if (offset := _snapshot_offset(name)) is not None:
+            self._snapshots.discard(offset)
+        if source is not None:
+            self.renamed.pop(source, None)
+            self.deleted[source] = reason
+
+    def rename(self, name: str, new_name: str, reason: str) -> None:
+        """Rename a file; an existing file with the new name is deleted."""
+        self.delete(new_name, reason)
+        if (offset := _snapshot_offset(new_name)) is not None:
+            self._snapshots.add(offset)
+        if name in self.written:
+            self.written[new_name] = self.written.pop(name)
+        if name in self._on_disk:
+            source = self._on_disk.pop(name)
+            self._on_disk[new_name] = source
+            self.renamed[source] = new_name
+
+    def drop_temporary(self, rules: BrokerRules) -> list[str]:
+        """Delete ``.deleted`` and ``.cleaned`` files; return the valid ``.swap`` files.
+
+        Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``.
+        """
+        swaps, first_cleaned = [], None
+        for name in list(self):
+            file = parse_segment_file(name)
+            if name.endswith(DELETED_SUFFIX) and (
+                file is None or file.type_suffix != KRAFT_SNAPSHOT_SUFFIX
+            ):
+                self.delete(name, LeftOver("left of a deletion"))
+            elif file is not None and file.temporary == CLEANED_SUFFIX:
+                if first_cleaned is None or file.base_offset < first_cleaned:
+                    first_cleaned = file.base_offset
+                self.delete(name, LeftOver("left of a compaction or split that was not finished"))
+            elif file is not None and file.temporary == SWAP_SUFFIX:
+                swaps.append((file.base_offset, name))
+                if not rules.swaps_are_renamed:
+                    for suffix in INDEX_SUFFIXES:
+                        index_name = segment_file_name(file.base_offset, suffix)
+                        self.delete(index_name, "to be made again for a .swap segment")
+        if first_cleaned is None or not rules.cleaned_files_void_swaps:
+            return [name for _, name in swaps]
+        for base_offset, name in swaps:
+            if base_offset >= first_cleaned:
+                self.delete(name, LeftOver("left of a split that was not finished"))
+        return [name for base_offset, name in swaps if base_offset < first_cleaned]
+
+
+def _refuse(entry: os.DirEntry[str]) -> None:
+    """Raise the error that names what kind of file has a segment's name."""
+    try:
+        check_regular(entry.path, entry.stat())
+    except FileNotFoundError as error:
+        raise NotAFileError(entry.path, "a link to nothing") from error
+
+
+def _snapshot_offset(name: str) -> int | None:
+    """Return the offset of a producer snapshot, or None for another file."""
+    if not name.endswith(PRODUCER_SNAPSHOT_SUFFIX):
+        return None
+    file = parse_segment_file(name)
+    return None if file is None else file.base_offset

@@ -1,0 +1,69 @@
+"""A segment while its log is being loaded."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkastore.arguments import INT64_MAX
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.state.file_names import LOG_SUFFIX, SWAP_SUFFIX
+from kafkastore.recovery.segment_split import LogPart
+from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.recovery import batch_runs
+
+
+@dataclass(slots=True)
+class LoadedSegment:
+    """A segment while it is being loaded; see `recovery.RecoveredSegment`.
+
+    A part of a split segment has the path of the old log, and its `start` position there.
+    """
+
+    base_offset: int
+    log_name: str
+    path: Path
+    size: int
+    valid_bytes: int
+    next_offset: int | None = None
+    is_recovered: bool = False
+    reason: str | None = None
+    start: int | None = None
+
+    @property
+    def cut_bytes(self) -> int:
+        """The number of bytes cut off the log."""
+        return self.size - self.valid_bytes
+
+    def name(self, suffix: str) -> str:
+        """Return the name of another of its files, with ``.swap`` if the log has it."""
+        return self.log_name.replace(LOG_SUFFIX, suffix)
+
+    def open_log(self) -> LogFile:
+        """Open the log, or the part of a log."""
+        if self.start is None:
+            return LogFile(self.path)
+        return LogPart(self.path, self.start, self.start + self.size)
+
+    def end(self) -> int:
+        """Return the offset after the last batch."""
+        if self.next_offset is None:
+            self.next_offset = self._find_end()
+        return self.next_offset
+
+    def _find_end(self) -> int:
+        """Read the last batches, from the indexed position if it is valid."""
+        end = self.base_offset
+        if self.log_name == self.path.name and not self.log_name.endswith(SWAP_SUFFIX):
+            with LogFile(self.path) as log, suppress(CorruptionError):  # the index may be wrong
+                segment = LogSegment(self.path.parent, self.base_offset)
+                for run in log.runs(segment.position_before(INT64_MAX, log)):
+                    end = run.next_offset
+                return end
+            end = self.base_offset
+        with LogFile(self.path) as log, suppress(CorruptionError):
+            for run in batch_runs(log):
+                end = run.next_offset
+        return end

@@ -1,0 +1,72 @@
+"""Limit how many searches of the process keep their ``.log`` open.
+
+The most recently used ones do. Opening a file costs more than a search in it, and a store may have
+more segments than a process may have open files.
+"""
+from __future__ import annotations
+
+import resource
+from collections import deque
+from typing import Protocol
+from weakref import ReferenceType, ref
+
+MAX_OPEN_LOGS = 64
+#: Share of the process's limit of open files.
+MAX_SHARE_OF_OPEN_FILES = 1 / 8
+
+
+class OpenSearch(Protocol):
+    """The methods of `SegmentSearch` that this module uses."""
+
+    def clear_used(self) -> bool:
+        """Return whether the search was used since the last call."""
+
+    def close_log(self) -> None:
+        """Close the log, unless a search is using it."""
+
+
+#: Used without a lock, because a finalizer or a forked process might wait for it. Each thread
+#: removes the element that it looks at.
+_open: deque[ReferenceType[OpenSearch]] = deque()
+
+
+def register(search: OpenSearch) -> None:
+    """Register a search that has opened its log; close logs that were not used lately.
+
+    The search is not kept alive. A thread that still reads a closed log holds a reference to it,
+    and the file is closed when that reference goes.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_OPEN_LOGS
+    if limit != resource.RLIM_INFINITY:
+        most = max(1, min(most, int(limit * MAX_SHARE_OF_OPEN_FILES)))
+    # A search that was used since its last turn keeps its log for one more turn.
+    for _ in range(2 * len(_open)):
+        if len(_open) < most:
+            break
+        try:
+            oldest = _open.popleft()
+        except IndexError:  # other threads have removed the rest
+            break
+        other = oldest()
+        if other is None:
+            continue
+        if other.clear_used():
+            _open.append(oldest)
+        else:
+            other.close_log()
+    _open.append(ref(search))
+
+
+def close_all_logs() -> bool:
+    """Close the logs of all searches to free descriptors; return whether there were any."""
+    has_closed = False
+    while _open:
+        try:
+            search = _open.popleft()()
+        except IndexError:  # another thread has removed the rest
+            break
+        if search is not None:
+            search.close_log()
+            has_closed = True
+    return has_closed

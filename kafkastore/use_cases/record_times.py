@@ -1,0 +1,62 @@
+"""Offsets and timestamps of records as arrays, for batches whose headers are not enough."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.arguments import INT64_MAX
+from kafkastore.formats.records.record_columns import RecordColumns
+from kafkastore.log.damage import CorruptionHandler
+from kafkastore.log.range_scan import RangeScan, ScannedRun
+from kafkastore.store.partition_log import PartitionLog
+
+#: Replaces a timestamp (ms) whose microseconds do not fit 64 bits.
+FAR_FUTURE = INT64_MAX // 1000
+
+Times = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def runs_between(
+    log: PartitionLog,
+    start_offset: int,
+    end_offset: int,
+    *,
+    verify: bool = True,
+    damage: CorruptionHandler | None = None,
+) -> Iterator[ScannedRun]:
+    """Scan the batches from `start_offset` to `end_offset`, exclusive, one run at a time.
+
+    Each run has at least one header; the first and last batch may extend past the range. Raises
+    CorruptionError at the first corrupt batch unless `damage` skips it.
+    """
+    scan = RangeScan(log, start_offset, end_offset, damage)
+    for scanned in scan.runs(verify_crc=verify):
+        # A wrapper has only its last offset.
+        within = scanned.headers["last_offset"] >= scan.first_offset
+        within &= scanned.headers["base_offset"] < end_offset
+        if within.any():
+            yield scanned.of(scanned.headers[within])
+
+
+def times_of(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
+    """Yield the offsets and timestamps of batches, without markers.
+
+    The headers in `scanned` decide the timestamp type. A timestamp too large for 64-bit
+    microseconds is `FAR_FUTURE`. Raises CorruptionError for corrupt records unless they are
+    skipped.
+    """
+    for rows, taken in scanned.decoded(columns):
+        nulls, validity, micros = taken["timestamp"]
+        timestamps = np.frombuffer(micros, np.int64, rows) // 1000
+        if nulls:
+            bits = np.frombuffer(validity, np.uint8, (rows + 7) // 8)
+            timestamps[np.unpackbits(bits, count=rows, bitorder="little") == 0] = FAR_FUTURE
+        yield np.frombuffer(taken["offset"], np.int64, rows), timestamps
+
+
+def new_columns(start_offset: int, end_offset: int) -> RecordColumns:
+    """Return the decoder for `times_of`; offsets from `start_offset` to `end_offset`, exclusive."""
+    return RecordColumns(("offset", "timestamp"), start_offset=start_offset, end_offset=end_offset)
+

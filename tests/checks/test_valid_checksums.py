@@ -1,0 +1,92 @@
+"""Batches written again with valid checksums, and renamed segments: what shows them."""
+
+import struct
+
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row, with_right_crc
+from models.record_strategies import in_a_row
+
+import kafkastore
+from kafkastore.checks.findings import Severity
+from kafkastore.jobs.verify import verify
+
+NOW = 1_600_000_000_000
+BATCHES = in_a_row(
+    [
+        Batch((Row(0, NOW + 1000 * slot, b"k", b"v"), Row(1, NOW + 1000 * slot + 500, b"k", b"v")))
+        for slot in range(30)
+    ]
+)
+CHANGED = 5
+AT = sum(len(each.data) for each in BATCHES[:CHANGED])
+FIRST = 2 * CHANGED
+RECORD = 61  # of a record batch's header
+
+
+@pytest.fixture
+def root(tmp_path):
+    segments = [Segment(2 * base, tuple(BATCHES[base : base + 10])) for base in (0, 10, 20)]
+    Log(tuple(each.recovered(200) for each in segments)).write(tmp_path)
+    return tmp_path
+
+
+def write_again(root, position, layout, value):
+    """Write a value into the batch, with the checksum of its new contents."""
+    path = root / "t-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    batch = data[AT : AT + len(BATCHES[CHANGED].data)]
+    struct.pack_into(layout, batch, position, value)
+    data[AT : AT + len(batch)] = with_right_crc(bytes(batch))
+    path.write_bytes(data)
+
+
+def is_found(root):
+    return any(each.severity.is_at_least(Severity.SLOW) for each in verify(root))
+
+
+def offsets(root, **bounds):
+    (log,) = kafkastore.open(root)
+    return [record.offset for record in log.records(**bounds)]
+
+
+def test_a_record_that_does_not_fit_its_batch_is_an_error_of_readers_alone(root):
+    write_again(root, RECORD + 4, ">b", 100)  # the key's length
+    assert not is_found(root)
+    with pytest.raises(kafkastore.CorruptBatchError) as caught:
+        offsets(root)
+    assert caught.value.position == AT
+    assert caught.value.path == root / "t-0" / f"{0:020}.log"
+
+
+def test_the_offsets_and_times_of_records_are_those_that_were_written(root):
+    write_again(root, RECORD + 3, ">b", 4)  # the offset delta 2
+    assert not is_found(root)
+    assert offsets(root)[FIRST : FIRST + 2] == [FIRST + 2, FIRST + 1]
+
+
+def test_a_maximum_timestamp_below_that_of_the_records_hides_the_batch_from_lookups(root):
+    at = NOW + 1000 * CHANGED + 500
+    assert kafkastore.open(root)["t-0"].offset_for_timestamp(at).offset == FIRST + 1
+    write_again(root, 35, ">q", at - 400)
+    assert not is_found(root)
+    assert kafkastore.open(root)["t-0"].offset_for_timestamp(at).offset == FIRST + 2
+
+
+def test_a_maximum_timestamp_above_that_of_the_records_is_found_beside_a_time_index(root):
+    write_again(root, 35, ">q", NOW + 100_000)
+    assert is_found(root)
+
+
+def test_a_record_count_that_does_not_match_is_found(root):
+    write_again(root, 57, ">i", 3)
+    assert is_found(root)
+
+
+def test_a_segment_renamed_upwards_is_found_but_not_by_reads_of_ranges_below_its_name(root):
+    for path in (root / "t-0").glob(f"{20:020}.*"):
+        path.rename(path.with_name(path.name.replace(f"{20:020}", f"{30:020}")))
+    assert is_found(root)
+    with pytest.raises(kafkastore.CorruptBatchError):
+        offsets(root)
+    assert offsets(root, start_offset=10, end_offset=30) == [*range(10, 20)]

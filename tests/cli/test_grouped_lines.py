@@ -1,0 +1,123 @@
+"""Of many files that are alike a few are printed, with ``--verbose`` all, and JSON has them all."""
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from cli.running import Run
+
+from kafkastore.cli.output.grouped_lines import MAX_SHOWN, group_items, group_lines
+
+#: Partitions of the directory, all with the same three segments.
+MANY = 12
+
+Harm = Callable[[Path], None]
+
+
+def flip_a_byte(partition: Path) -> None:
+    """Break the log's second segment, behind its first batch."""
+    log = sorted(partition.glob("*.log"))[1]
+    data = bytearray(log.read_bytes())
+    data[200] ^= 1
+    log.write_bytes(data)
+
+
+def cut_it_short(partition: Path) -> None:
+    log = sorted(partition.glob("*.log"))[1]
+    os.truncate(log, log.stat().st_size - 7)
+
+
+def leave_something(partition: Path) -> None:
+    (partition / f"{0:020}.log.deleted").touch()
+
+
+def nothing(partition: Path) -> None:
+    """Leave it as it is."""
+
+
+CASES: dict[str, tuple[Harm, list[str], str, dict[str, str]]] = {
+    "verify": (flip_a_byte, ["verify"], ".log at byte ", {"severity": "data-loss-risk"}),
+    "ls": (leave_something, ["ls"], "left over: ", {"kind": "leftover"}),
+    "predict": (
+        nothing, ["predict"], " loads with all records", {"outcome": "is-changed"},
+    ),
+    "predict-lost": (
+        cut_it_short, ["predict"], " loses bytes of its log", {"outcome": "loses-records"},
+    ),
+    "repair": (flip_a_byte, ["repair", "--on-corrupt", "skip", "--dry-run"], " skipped",
+               {"kind": "damage"}),
+    "reindex": (cut_it_short, ["reindex", "--dry-run"], "no whole batches", {"kind": "unindexed"}),
+    "convert": (flip_a_byte, ["convert"], " is left as it is: ", {"kind": "unconverted"}),
+    "migrate": (nothing, ["migrate", "--samples", "0"], "create  up-", {"kind": "change"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_of_many_lines_a_few_are_printed_and_with_verbose_all(
+    name: str, run: Run, sample_copy: Path
+) -> None:
+    harm, (command, *options), line, fields = CASES[name]
+    logs = sample_copy.parent / "many"
+    logs.mkdir()
+    for path in sample_copy.iterdir():
+        if path.is_file():
+            shutil.copy2(path, logs)
+    (logs / ".kafka_cleanshutdown").unlink()  # a broker recovers all of it
+    names = [f"up-{number}" for number in range(MANY)]
+    (logs / "recovery-point-offset-checkpoint").write_text(
+        f"0\n{MANY}\n" + "".join(f"{each.replace('-', ' ')} 0\n" for each in names)
+    )
+    for each in names:
+        shutil.copytree(sample_copy / "up-1", logs / each)
+        harm(logs / each)
+    rows = run(command, logs, *options, "--json").lines
+    total = sum(all(row.get(key) == value for key, value in fields.items()) for row in rows)
+    assert total >= MANY
+    out = run(command, logs, *options).out
+    assert out.count(line) == MAX_SHOWN
+    assert f"{total - MAX_SHOWN:,} more " in out
+    assert "--verbose lists" in out
+    out = run(command, logs, *options, "--verbose").out
+    assert out.count(line) == total
+    assert " more " not in out
+
+
+def test_remarks_on_retention_are_printed_a_few_of_each_kind(run: Run, sample_copy: Path) -> None:
+    for number in range(2, MANY):
+        shutil.copytree(sample_copy / "up-1", sample_copy / f"up-{number}")
+    options = ["--now", "2017-07-14T02:42:30Z"]
+    remark = ": the modification time of segment "
+    assert run("retention", sample_copy, *options).out.count(remark) == MAX_SHOWN
+    assert run("retention", sample_copy, *options, "--verbose").out.count(remark) == MANY
+
+
+def test_what_is_interrupted_prints_the_findings_so_far(
+    run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafkastore.jobs.verify import CheckedPartition, with_topic_ids
+
+    def interrupted(checked: Iterable[CheckedPartition]) -> object:
+        yield from with_topic_ids(checked)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kafkastore.cli.commands.verify.with_topic_ids", interrupted)
+    ran = run("verify", sample_copy)
+    assert ran.code == 130
+    assert ran.out.count(".timeindex\n") == MAX_SHOWN
+    assert "partitions checked" not in ran.out
+
+
+def test_kinds_keep_their_order_and_each_says_how_many_more_there_are() -> None:
+    lines = [(number % 2, f"line {number}") for number in range(20)]
+    more = "... and 5 more like these; --verbose lists all"
+    shown = list(group_lines(lines, verbose=False))
+    assert shown == [
+        *(f"line {number}" for number in range(0, 10, 2)), more,
+        *(f"line {number}" for number in range(1, 10, 2)), more,
+    ]  # fmt: skip
+    assert list(group_lines(lines, verbose=True)) == [line for _, line in lines]
+    (group,) = group_items(range(1000), lambda number: None, verbose=False)
+    assert (group.shown, group.more, group.count, group.last) == ([0, 1, 2, 3, 4], 995, 1000, 999)

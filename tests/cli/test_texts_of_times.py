@@ -1,0 +1,29 @@
+"""What somebody who writes a time in a wrong way is told, for the texts' own sake."""
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import click
+import pytest
+
+from kafkastore.cli.options.times import parse_moment
+
+TEXTS = [
+    ("2017-07-14T04:40:00", "has no time zone; write 2017-07-14T04:40:00Z"),
+    ("2017-07-14", "has no time zone; write 2017-07-14T00:00:00Z"),
+    ("-2y", "is not a time; use ms since 1970, ISO 8601 such as"),
+    ("1969-12-31T23:59:59Z", "lies before 1970; timestamps count from 1970 on"),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), TEXTS)
+def test_a_wrong_time_is_told_how_to_write_it(text: str, told: str) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        parse_moment(text)
+    assert told in str(refused.value)
+
+
+def test_a_time_when_clocks_change_is_told_to_have_its_offset() -> None:
+    with pytest.raises(click.UsageError) as refused:
+        parse_moment("2024-10-27T02:30:00", ZoneInfo("Europe/Berlin"))
+    assert "exists twice or not at all in Europe/Berlin" in str(refused.value)

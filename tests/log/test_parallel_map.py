@@ -1,0 +1,147 @@
+"""Work on many things by several threads: in order, a few at a time."""
+
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from models.refused import refused
+
+import kafkastore
+from kafkastore.errors import ArgumentTypeError, DuplicatePartitionError
+from kafkastore.log.parallel_map import ParallelMap, StopFlag
+
+
+def test_what_comes_of_items_is_in_their_order_and_few_are_taken_beforehand():
+    taken, done = [], []
+
+    def items():
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    for result in ParallelMap(lambda number: number * 2, items(), 2, "test"):
+        done.append(result)
+        assert len(taken) - len(done) <= 5
+    assert done == [number * 2 for number in range(100)]
+
+
+def test_an_error_is_raised_in_its_turn_and_nothing_more_is_begun():
+    begun = []
+
+    def work(number):
+        begun.append(number)
+        if number == 3:
+            raise ValueError("three")
+        return number
+
+    found = ParallelMap(work, range(100), 1, "test")
+    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="three"):
+        next(found)
+    assert len(begun) <= 8
+    assert not any(thread.name.startswith("test_") for thread in threading.enumerate())
+
+
+def test_partitions_are_opened_in_their_turn_and_wrong_ones_are_told_before_the_first(tmp_path):
+    for name in ("a/t-1", "a/t-0", "b/t-1"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / f"{0:020}.log").touch()
+    store = kafkastore.open(tmp_path / "a")
+    assert [str(log.topic_partition) for log in store.logs_of(None)] == ["t-0", "t-1"]
+    assert [log.partition for log in store.logs_of(["t-1", ("t", 0), "t-1"])] == [0, 1]
+    assert next(store.logs_of(["t-0"])) is not next(store.logs_of(["t-0"]))
+    with pytest.raises(KeyError, match="t-7"):
+        store.logs_of(["t-0", "t-7"])
+    with refused("partitions", ArgumentTypeError):
+        store.logs_of("t-0")
+    twice = kafkastore.open([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(DuplicatePartitionError):
+        twice.logs_of(None)
+    assert [log.partition for log in twice.logs_of(["t-0"])] == [0]
+
+
+def test_an_error_and_the_end_of_a_with_block_wait_for_the_threads():
+    def work(number):
+        if number == 3:
+            raise ValueError("three")
+        return number
+
+    def threads_left():
+        return [each.name for each in threading.enumerate() if each.name.startswith("test_")]
+
+    found = ParallelMap(work, range(100), 2, "test")
+    with pytest.raises(ValueError, match="three"):
+        list(found)
+    assert threads_left() == []
+    assert list(found) == []
+    stop = StopFlag()
+    with ParallelMap(lambda number: stop() or time.sleep(0.05), range(100), 2, "test", stop=stop):
+        pass
+    with ParallelMap(lambda number: time.sleep(0.05), range(100), 2, "test") as found:
+        next(found)
+    assert threads_left() == []
+
+
+def test_a_dropped_one_ends_its_threads_and_does_not_wait_for_them():
+    stop, began = StopFlag(), threading.Event()
+
+    def work(number):
+        began.set()
+        while number and not stop():
+            time.sleep(0.01)
+
+    found = ParallelMap(work, range(100), 2, "test", stop=stop)
+    next(found)
+    assert began.wait(800)
+    threads = [each for each in threading.enumerate() if each.name.startswith("test_")]
+    assert threads
+    del found
+    assert stop()
+    for each in threads:
+        each.join(800)
+        assert not each.is_alive()
+
+
+# The collector runs in a thread that starts: it holds a lock that threads need in order to end.
+DROPPED_WHILE_A_THREAD_STARTS = """
+import gc, sys, threading
+import kafkastore
+
+class CollectingLock:
+    def __init__(self, lock):
+        self.lock = lock
+    def __enter__(self):
+        self.lock.acquire()
+        if threading.get_ident() == starting.ident:
+            gc.collect()
+    def __exit__(self, *exception):
+        self.lock.release()
+
+gc.disable()
+found = kafkastore.verify(sys.argv[1], threads=4)
+cycle = [found, next(found)]
+cycle.append(cycle)
+starting = threading.Thread(target=int)
+threading._active_limbo_lock = CollectingLock(threading._active_limbo_lock)
+del found, cycle
+starting.start()
+starting.join()
+print("started")
+"""
+
+
+def test_a_verification_that_the_collector_drops_while_a_thread_starts_stops_nothing(tmp_path):
+    record = SimpleNamespace(timestamp=1, key=None, value=b"v")
+    with kafkastore.LogDirWriter(tmp_path) as log_dir:
+        for number in range(20):
+            log_dir.writer("t", number).append_records([record])
+    for path in tmp_path.glob("t-*/*.timeindex"):
+        path.unlink()
+    ran = subprocess.run(
+        [sys.executable, "-c", DROPPED_WHILE_A_THREAD_STARTS, tmp_path],
+        capture_output=True, text=True, timeout=800, check=False,
+    )
+    assert (ran.stdout, ran.stderr) == ("started\n", "")

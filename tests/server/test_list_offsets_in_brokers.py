@@ -1,0 +1,162 @@
+"""Requests as no client sends them, to a real broker and to one that is described."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
+
+import pytest
+from golden.make.load_into_broker import LoadOptions, broker_on
+from models.list_offsets_client import ListOffsetsClient
+
+import kafkastore
+from kafkastore.errors import UnsupportedFormatError
+from kafkastore.formats.requests.list_offsets import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kafkastore.server import ErrorCode, handle_list_offset_request, sole_broker
+
+pytestmark = pytest.mark.kafka
+
+TOPIC = "asked"
+PARTITIONS = 3
+FIRST_TIMESTAMP = 1_600_000_000_000
+FAR_FUTURE = 4_102_444_800_000
+TIMES = (*range(-8, 1), FIRST_TIMESTAMP + 450, FIRST_TIMESTAMP + 10_000_000, FAR_FUTURE)
+REPLICAS = (CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, 1)
+
+
+def write_logs(root):
+    """Three partitions of several small segments.
+
+    All in leader epoch 0: brokers forget epochs that are newer than their cluster.
+    """
+    with kafkastore.LogDirWriter(root) as log_dir:
+        for number in range(PARTITIONS):
+            config = kafkastore.LogConfig(segment_bytes=1000, index_interval_bytes=200)
+            writer = log_dir.writer(TOPIC, number, config)
+            records = [
+                SimpleNamespace(
+                    timestamp=FIRST_TIMESTAMP + 10 * row + number,
+                    key=b"key",
+                    value=b"value" * 10,
+                    headers=(),
+                )
+                for row in range(80)
+            ]
+            writer.append_records(records, batch_bytes=300, leader_epoch=0)
+    return [root / f"{TOPIC}-{number}" for number in range(PARTITIONS)]
+
+
+def asked(*rows):
+    """Topics of rows (topic, partition, timestamp, ...); a topic is named once for each run."""
+    topics = []
+    for topic, *what in rows:
+        if not topics or topics[-1].name != topic:
+            topics.append(ListOffsetsTopic(topic, ()))
+        partitions = (*topics[-1].partitions, ListOffsetsPartition(*what))
+        topics[-1] = topics[-1]._replace(partitions=partitions)
+    return tuple(topics)
+
+
+def requests(version, leader_epoch):
+    """What is asked in one version of the request."""
+    ways = [
+        {"replica_id": replica_id, "isolation_level": level}
+        for replica_id, level in product(REPLICAS, (0, 1) if version >= 2 else (0,))
+    ]
+    counts = (-1, 0, 1, 100) if version == 0 else (1,)
+    for way, count in product(ways, counts):
+        def row(partition, timestamp, epoch=-1, topic=TOPIC, count=count):
+            return topic, partition, timestamp, epoch, count
+
+        for timestamp in TIMES:
+            one = row(0, timestamp)
+            yield ListOffsetsRequest(asked(one, row(1, timestamp)), **way)
+            unknown = (row(0, timestamp, topic="nowhere"), row(PARTITIONS, timestamp))
+            yield ListOffsetsRequest(asked(*unknown, row(2, timestamp)), **way)
+            # Twice, within a topic's rows and apart; beside one that is asked once.
+            yield ListOffsetsRequest(asked(one, row(1, 0), row(0, -2)), **way)
+            apart = (one, unknown[0], row(0, -2), unknown[0])
+            yield ListOffsetsRequest(asked(*apart), **way)
+            if version >= 4:
+                for epoch in {-1, 0, leader_epoch - 1, leader_epoch, leader_epoch + 1, 99}:
+                    yield ListOffsetsRequest(asked(row(0, timestamp, epoch)), **way)
+        yield ListOffsetsRequest((), **way)
+        yield ListOffsetsRequest((ListOffsetsTopic(TOPIC, ()),), **way)
+
+
+def rows_of(response):
+    """How often each row is in a response."""
+    return Counter(
+        (topic.name, partition) for topic in response.topics for partition in topic.partitions
+    )
+
+
+def wait_for_leaders(client, latest):
+    """Ask until every partition has one; return the epoch of all."""
+    while True:
+        rows = list(rows_of(client.exchange(latest, 4)))
+        if not any(row.error_code for _, row in rows):
+            (epoch,) = {row.leader_epoch for _, row in rows}
+            return epoch
+
+
+def hangs_up(port, request, version):
+    """Whether the broker closes the connection for a request."""
+    with ListOffsetsClient(port) as client:
+        try:
+            client.exchange(request, version)
+        except (AssertionError, ConnectionError):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+def test_a_broker_answers_as_it_is_described(require_broker, tmp_path, version):
+    require_broker(version)
+    before = tmp_path / "before"
+    options = LoadOptions(topic_config={"segment.index.bytes": 1048576})
+    everybody = asked(*((TOPIC, number, LATEST_TIMESTAMP) for number in range(PARTITIONS)))
+    latest = ListOffsetsRequest(everybody)
+    told = []
+    with broker_on(write_logs(before), version, tmp_path / "out", options) as context:
+        oldest, newest = context.cluster.list_offsets_versions
+        port = context.cluster.port
+        with ListOffsetsClient(port) as client:
+            leader_epoch = wait_for_leaders(client, latest)
+            for asked_version in range(oldest, newest + 1):
+                for request in requests(asked_version, leader_epoch):
+                    told.append((asked_version, request, client.exchange(request, asked_version)))
+        unspoken = [each for each in range(12) if not oldest <= each <= newest]
+        assert all(hangs_up(port, latest, each) for each in unspoken)
+        context.stop()
+    broker = sole_broker(kafkastore.open(before), version)
+    broker = replace(
+        broker,
+        metadata={
+            key: state._replace(leader_epoch=leader_epoch)
+            for key, state in broker.metadata.items()
+        },
+    )
+    for asked_version, request, theirs in told:
+        ours = handle_list_offset_request(broker, request, asked_version)
+        assert rows_of(ours) == rows_of(theirs), (asked_version, request)
+        if version == "3.9.1":    # the others keep rows by hash
+            assert ours == theirs, (asked_version, request)
+    for each in unspoken:
+        with pytest.raises(UnsupportedFormatError):
+            handle_list_offset_request(broker, latest, each)
+    errors = {row.error_code for *_, response in told for _, row in rows_of(response)}
+    expected = {"NONE", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST"}
+    expected |= {"UNKNOWN_LEADER_EPOCH"}
+    expected |= {"FENCED_LEADER_EPOCH"} if leader_epoch else set()    # none is older than the first
+    expected |= {"UNSUPPORTED_VERSION"} if version != "2.4.0" else set()
+    expected |= {"UNKNOWN_SERVER_ERROR"} if oldest == 0 else set()
+    assert {ErrorCode(error).name for error in errors} == expected
+    assert len(told) > 1000
