@@ -16,12 +16,11 @@ from kafkastore.legacy.offset_request import (
     PartitionOffsets,
     fetch_offsets_before,
     get_offsets_before,
-    offset_times,
 )
-from kafkastore.legacy.offsets_before import OffsetTimes, first_offsets_before, offsets_before
-from kafkastore.legacy.segment_times import SegmentTime, segment_times
 
 from kafkastore.errors import UnsupportedTimestampError
+from kafkastore.lookup.legacy import SegmentTime, offset_times, segment_times
+from kafkastore.lookup.offsets_before import OffsetTimes, first_offsets_before, offsets_before
 
 __all__ = [
     "Comparison",

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from kafkastore.legacy.offset_request import clock, offset_times
-from kafkastore.legacy.offsets_before import first_offsets_before
 from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
@@ -19,6 +17,8 @@ from kafkastore.formats.indexes.entries import (
     as_targets,
 )
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.lookup.legacy import clock, offset_times
+from kafkastore.lookup.offsets_before import first_offsets_before
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 

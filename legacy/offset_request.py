@@ -20,30 +20,20 @@ Source: Kafka 0.8.2.2, 0.10.0.1, 2.0.1 ``KafkaApis.fetchOffsets``; 2.4.0
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
-
-from kafkastore.legacy.offsets_before import OffsetTimes, offsets_before
-from kafkastore.legacy.segment_times import SegmentTime, segment_times
 
 from kafkastore.arguments import check_kind, whole_number
 from kafkastore.errors import ArgumentTypeError, UnsupportedTimestampError
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.lookup.rules import UnknownRulesError
+from kafkastore.lookup.legacy import clock, offset_times
+from kafkastore.lookup.offsets_before import offsets_before
+from kafkastore.lookup.rules import legacy_rules
 from kafkastore.store.log_store import AnyPartition, LogStore, as_topic_partition
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.versions import (
-    NEWEST_LEGACY_VERSION,
-    BrokerRules,
-    UnknownVersionError,
-    parse_version,
-    rules_of,
-)
-
-_FIRST_VERSION = (0, 8)
+from kafkastore.versions import NEWEST_LEGACY_VERSION, BrokerRules
 
 
 class PartitionOffsets(NamedTuple):
@@ -165,7 +155,7 @@ def get_offsets_before(
     Source: Kafka 0.8.2.2 ``SimpleConsumer.getOffsetsBefore``, ``KafkaApis.fetchOffsets``.
     """
     check_kind("store", store, LogStore)
-    row = _rules_with_v0(rules)
+    row = legacy_rules(rules)
     now = clock() if now is None else now
     answers = {}
     for topic_partition, target_timestamp, max_num_offsets in _questions(asked):
@@ -214,73 +204,3 @@ def _without_log(row: BrokerRules, target_timestamp: int) -> PartitionOffsets:
         error = ErrorCode.UNSUPPORTED_VERSION if refused else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionOffsets(error.value, ())
     return PartitionOffsets(0, (0,) if is_special else ())
-
-
-def offset_times(
-    log: PartitionLog,
-    now: int,
-    rules: str = NEWEST_LEGACY_VERSION,
-    mtimes: Mapping[str, int] | None = None,
-    *,
-    high_watermark: int | None = None,
-    whole_seconds: bool = False,
-) -> OffsetTimes:
-    """Return the properties of a log that `offsets_before` needs.
-
-    Parameters
-    ----------
-    log : PartitionLog
-        The partition.
-    now : int
-        ms since 1970; the time of a log without segments, because a broker creates one at its
-        start.
-    rules, mtimes, high_watermark, whole_seconds
-        As for `fetch_offsets_before`.
-
-    Returns
-    -------
-    OffsetTimes
-        For `offsets_before` and `first_offsets_before`.
-
-    Raises
-    ------
-    UnknownRulesError
-        If the version does not support OffsetRequest v0.
-    """
-    check_kind("log", log, PartitionLog)
-    row = _rules_with_v0(rules)
-    now = whole_number("now", now)
-    if high_watermark is not None:
-        high_watermark = whole_number("high_watermark", high_watermark)
-
-    def of_log() -> OffsetTimes:
-        is_empty = not log.segments or log.segments[-1].next_offset == log.segments[-1].base_offset
-        return OffsetTimes(
-            segment_times(log, mtimes, whole_seconds=whole_seconds)
-            or (SegmentTime(log.log_start_offset, now),),
-            None if is_empty else log.log_end_offset,
-            log.log_start_offset if row.has_log_start_offset else 0,
-            log.high_watermark if high_watermark is None else high_watermark,
-            row.other_negatives_are_refused,
-        )
-
-    return log.beside_changes(of_log)
-
-
-def clock() -> int:
-    """Return this machine's time, ms since 1970."""
-    return time.time_ns() // 1_000_000
-
-
-def _rules_with_v0(rules: str) -> BrokerRules:
-    """Return the rules of a version; raise if it does not support OffsetRequest v0."""
-    try:
-        version = parse_version(rules)
-    except UnknownVersionError:
-        raise UnknownRulesError(
-            "rules", "a Kafka version such as 0.8.2 or 2.4", rules
-        ) from None
-    row = rules_of(rules)
-    if version < _FIRST_VERSION or row.list_offsets_versions[0] > 0:
-        raise UnknownRulesError("rules", "a version with OffsetRequest v0: 0.8 to 3.9", rules)
-    return row

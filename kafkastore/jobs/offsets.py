@@ -13,16 +13,15 @@ from kafkastore.jobs.partition_paths import FAILURES, Copies, open_copies
 from kafkastore.legacy import fetch_offsets_before
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
-from kafkastore.lookup.explanation import Explanation
-from kafkastore.lookup.rules import CORRECT
+from kafkastore.lookup.explanation import Explanation, explain
+from kafkastore.lookup.legacy import LegacyLookup, clock, offset_times
+from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The name of OffsetRequest v0 among the rules: its answers are by modification times.
-LEGACY = "legacy"
 #: Kafka's name of error code 35, the answer to a special timestamp that a version does not know.
 REFUSED = "UNSUPPORTED_VERSION"
 
@@ -140,17 +139,25 @@ class OffsetsJob(PartitionJob[PartitionOffsets]):
         self, log: PartitionLog, timestamp: int, rules: str, skipped: list[SkippedBytes]
     ) -> OffsetAnswer:
         answer = self._find(log, timestamp, rules, skipped)
-        if not self.explains or timestamp < 0 or rules == LEGACY or answer.is_refused:
+        if not self.explains or timestamp < 0 or answer.is_refused:
             return answer
         try:
-            explanation = log.explain_timestamp(
-                timestamp, rules, isolation=self.isolation, indexes=self.indexes
-            )
+            explanation = self._explain(log, timestamp, rules)
         except CorruptionError:
             if self.on_corrupt == "raise":
                 raise
             return answer
         return answer._replace(explanation=explanation)
+
+    def _explain(self, log: PartitionLog, timestamp: int, rules: str) -> Explanation:
+        if rules != LEGACY:
+            return log.explain_timestamp(
+                timestamp, rules, isolation=self.isolation, indexes=self.indexes
+            )
+        now = clock() if self.now is None else self.now
+        times = offset_times(log, now, mtimes=self.mtimes, whole_seconds=self.whole_seconds)
+        choice = LookupChoice(LEGACY, indexes=self.indexes)
+        return explain(log, timestamp, choice, LegacyLookup(log, times, now))
 
     def _find(
         self, log: PartitionLog, timestamp: int, rules: str, skipped: list[SkippedBytes]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.jobs.partition_paths import Copies, Paths, open_copies, open_paths
-from kafkastore.legacy.offset_request import clock
+from kafkastore.lookup.legacy import clock
 from kafkastore.store.log_store import AnyPartition, LogStore
 from kafkastore.use_cases.retention import PartitionRetention, SegmentFate, retention_of
 from kafkastore.versions import NEWEST_VERSION

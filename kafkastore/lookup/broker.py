@@ -214,7 +214,7 @@ class BrokerSegment:
         """Search with the broker's own entries, and return the steps."""
         traced = self._search_by_entries.trace(target_timestamp, starting_offset)
         return SearchStep(
-            self,
+            self.segment,
             traced.answer,
             self._chosen_by,
             self.largest_timestamp,
@@ -223,6 +223,7 @@ class BrokerSegment:
             traced.offset_entry,
             traced.time_slots,
             traced.offset_slots,
+            by=self,
         )
 
     @property

@@ -93,13 +93,14 @@ class CorrectSegment:
         )
         traced = self.search.trace(target_timestamp, starting_offset)
         return SearchStep(
-            self,
+            self.segment,
             traced.answer,
             ChosenBy.TIME_INDEX if by_index else ChosenBy.BATCHES,
             self.largest_timestamp,
             traced.starting_position,
             traced.time_entry,
             traced.offset_entry,
+            by=self,
         )
 
 

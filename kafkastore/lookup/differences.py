@@ -1,7 +1,8 @@
 """Explain in one sentence why an answer is not the correct one.
 
-A broker can fail in three ways: it skips the segment with the correct record, it stops in a segment
-without a matching record, or it searches the correct segment and finds another record.
+A broker with time indexes can fail in three ways: it skips the segment with the correct record, it
+stops in a segment without a matching record, or it searches the correct segment and finds another
+record. Legacy answers are first offsets of segments, and mostly no matching record.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from kafkastore.lookup.broker import BrokerSegment
 from kafkastore.lookup.kip_33 import Kip33Segment
 from kafkastore.lookup.prepared import lookup_of
 from kafkastore.lookup.rules import LookupChoice
-from kafkastore.lookup.segments_by_time import SearchStep, SegmentsByTime
+from kafkastore.lookup.segments_by_time import Lookup, SearchStep, SegmentsByTime
 from kafkastore.segment.log_segment import LogSegment
 
 
@@ -25,7 +26,7 @@ def why_different(
     view: LogView,
     target_timestamp: int,
     choice: LookupChoice,
-    lookup: SegmentsByTime,
+    lookup: Lookup,
     *,
     answer: TimestampAndOffset | None,
     correct: TimestampAndOffset | None,
@@ -35,6 +36,8 @@ def why_different(
 
     `step` is the search of the last segment.
     """
+    if not isinstance(lookup, SegmentsByTime):
+        return _why_by_modification_times(answer, step)
     case = _Case(view, target_timestamp, choice, lookup)
     raw = case.unbounded()
     if raw is not None and (correct is None or raw.offset < correct.offset):
@@ -44,9 +47,9 @@ def why_different(
     if raw is not None and answer is None and raw.offset == correct.offset:
         return f"offset {raw.offset} is not below the last stable offset of this broker"
     holder = case.segment_of(correct.offset)
-    if step is None or holder.base_offset < step.by.segment.base_offset:
+    if step is None or holder.base_offset < step.segment.base_offset:
         return case.why_skipped(holder)
-    if holder.base_offset > step.by.segment.base_offset:
+    if holder.base_offset > step.segment.base_offset:
         return case.why_stopped_in(step)
     return case.why_missed_in(step, correct)
 
@@ -146,7 +149,7 @@ class _Case:
 
     def why_stopped_in(self, step: SearchStep) -> str:
         """Return why the search of a segment found no record."""
-        chosen, segment = step.by, step.by.segment
+        chosen, segment = step.by, step.segment
         name = (
             f"segment {segment.base_offset} has no matching record, and the broker does not search "
             "the next segment"
@@ -161,7 +164,7 @@ class _Case:
             return f"{name}: its time index has an entry, but none of its records has a timestamp"
         if stated < self._target:
             return (
-                f"{name}: its time index has {chosen.largest_timestamp}, which is later than any "
+                f"{name}: its time index has {step.largest_timestamp}, which is later than any "
                 f"of its records, {stated} at most"
             )
         start = self._lookup.starting_offset
@@ -186,9 +189,21 @@ class _Case:
     def why_missed_in(self, step: SearchStep, correct: TimestampAndOffset) -> str:
         """Return why the correct record was not found in its own segment."""
         return (
-            f"segment {step.by.segment.base_offset} holds the record at offset {correct.offset}, "
+            f"segment {step.segment.base_offset} holds the record at offset {correct.offset}, "
             f"and {_why_positioned_after(step)}"
         )
+
+
+def _why_by_modification_times(answer: TimestampAndOffset | None, step: SearchStep | None) -> str:
+    """Return how modification times lead to an answer."""
+    if answer is None:
+        return "every segment was last modified after the requested time"
+    if step is None:
+        return "the requested time is not before the broker's clock, so the answer is the log end"
+    return (
+        f"segment {step.segment.base_offset} is the newest that was last modified at or before the "
+        f"requested time, at {step.largest_timestamp}, and the answer is its first offset"
+    )
 
 
 def _why_positioned_after(step: SearchStep) -> str:

@@ -14,8 +14,8 @@ from kafkastore.formats.indexes.entries import (
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.differences import why_different
 from kafkastore.lookup.prepared import lookup_of, prepare
-from kafkastore.lookup.rules import CORRECT, LookupChoice
-from kafkastore.lookup.segments_by_time import SearchStep
+from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
+from kafkastore.lookup.segments_by_time import Lookup, SearchStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class Explanation:
         broker, its file's "modification time", the "memory of a running broker", the "headers of
         its batches", or the "fall-through" from an earlier segment without a match.
     largest_timestamp : int or None
-        The largest time for which the segment is searched, ms since 1970.
+        The largest time for which the segment is searched, ms since 1970; under ``legacy`` its
+        modification time.
     time_entry : TimestampOffset or None
         The floor entry of its time index; (-1, base offset) if no entry is early enough.
     time_slots : tuple of int
@@ -49,7 +50,7 @@ class Explanation:
     offset_slots : tuple of int
         The slots of the offset index that were read, in order.
     starting_position : int or None
-        Byte position in the log at which the search began.
+        Byte position in the log at which the search began; None if no record was read.
     batch_position : int or None
         Byte position of the batch that contains the answer.
     bytes_scanned : int
@@ -90,15 +91,17 @@ class Explanation:
     def lines(self) -> list[str]:
         """Return the text line by line."""
         found = [f"{self.rules}: {_shown(self.answer)}"]
-        if self.base_offset is None:
-            found.append(f"no segment has a time at or after {self.target_timestamp}")
-        else:
+        if self.base_offset is not None:
             found += self._search_lines()
+        elif self.rules != LEGACY:
+            found.append(f"no segment has a time at or after {self.target_timestamp}")
         if self.reason is not None:
             found.append(f"the correct answer is {_shown(self.correct)}: {self.reason}")
         return found
 
     def _search_lines(self) -> list[str]:
+        if self.starting_position is None:
+            return [f"segment {self.base_offset}, last modified at {self.largest_timestamp}"]
         found = [f"segment {self.base_offset}, up to {self.largest_timestamp}, by {self.chosen_by}"]
         for name, entry, slots in (
             ("time index", self.time_entry, self.time_slots),
@@ -121,6 +124,8 @@ class Explanation:
 def _shown(found: TimestampAndOffset | None) -> str:
     if found is None:
         return "none"
+    if found.timestamp == NO_TIMESTAMP:
+        return f"offset {found.offset}"
     epoch = "" if found.leader_epoch is None else f", leader epoch {found.leader_epoch}"
     return f"offset {found.offset}, timestamp {found.timestamp}{epoch}"
 
@@ -129,9 +134,11 @@ def _listed(slots: Sequence[int]) -> str:
     return ", ".join(map(str, slots))
 
 
-def explain(view: LogView, target_timestamp: int, choice: LookupChoice) -> Explanation:
-    """Find the offset for a time, and explain how."""
-    lookup = prepare(view, choice)
+def explain(
+    view: LogView, target_timestamp: int, choice: LookupChoice, lookup: Lookup | None = None
+) -> Explanation:
+    """Find the offset for a time, and explain how; `lookup` is one prepared by these rules."""
+    lookup = prepare(view, choice) if lookup is None else lookup
     trace: list[SearchStep] = []
     answer = lookup.find(target_timestamp, trace)
     correct = lookup_of(view, choice._replace(rules=CORRECT)).find(target_timestamp)
@@ -154,14 +161,18 @@ def explain(view: LogView, target_timestamp: int, choice: LookupChoice) -> Expla
     }
     if step is None:
         return Explanation(**outcome)
-    segment = step.by.segment
+    segment = step.segment
+    outcome |= {
+        "base_offset": segment.base_offset,
+        "chosen_by": step.chosen_by,
+        "largest_timestamp": step.largest_timestamp,
+    }
+    if step.starting_position is None:
+        return Explanation(**outcome)
     batch = None if step.found is None else segment.translate_offset(step.found.offset)
     end = segment.size if batch is None else batch.position + batch.size
     return Explanation(
         **outcome,
-        base_offset=segment.base_offset,
-        chosen_by=step.chosen_by,
-        largest_timestamp=step.largest_timestamp,
         time_entry=step.time_entry,
         time_slots=step.time_slots,
         offset_entry=step.offset_entry,

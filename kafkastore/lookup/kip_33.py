@@ -91,12 +91,13 @@ class Kip33Segment:
         if position is None:
             return None
         return SearchStep(
-            self,
+            self.segment,
             found,
             ChosenBy.MODIFICATION_TIME if self.segment.time_index is None else ChosenBy.TIME_INDEX,
             self.entries[-1].timestamp,
             position,
             floor,
+            by=self,
         )
 
     def _search(

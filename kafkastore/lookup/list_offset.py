@@ -17,7 +17,8 @@ T      the log layer's answer         the first record at or after T
 other  refused, or a time             refused
 =====  =============================  ===========================================================
 
-``kip-33`` supports -1 and -2; other negative timestamps are times.
+``kip-33`` supports -1 and -2; other negative timestamps are times. ``legacy`` answers OffsetRequest
+v0 with one offset: it supports -1 and -2, and refuses other negative timestamps.
 
 Source: Kafka 2.4.0 ``Partition.fetchOffsetForTimestamp``, ``Log.fetchOffsetByTimestamp``; 3.0.0 and
 3.8.0 for -3; ``ReplicaManager.fetchOffset`` of 4.0 for refused timestamps.
@@ -51,8 +52,17 @@ from kafkastore.log.isolation import reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.broker import BrokerSegment, broker_segments, starting_offset_of
 from kafkastore.lookup.last_stable_offset import last_stable_offset_of
+from kafkastore.lookup.legacy import clock, offset_times
+from kafkastore.lookup.offsets_before import offsets_before
 from kafkastore.lookup.prepared import find_offset
-from kafkastore.lookup.rules import CORRECT, KIP_33, LookupChoice, broker_rules
+from kafkastore.lookup.rules import (
+    CORRECT,
+    KIP_33,
+    LEGACY,
+    LookupChoice,
+    broker_rules,
+    check_isolation_is_known,
+)
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.versions import BrokerRules, parse_version
 
@@ -75,6 +85,8 @@ def list_offset(
     view: LogView, timestamp: int, query: ListOffsetQuery
 ) -> TimestampAndOffset | None:
     """Return the answer that a consumer gets; see `PartitionLog.list_offset`."""
+    if query.choice.rules == LEGACY:
+        return _by_modification_times(view, timestamp, query)
     broker = broker_rules(query.choice.rules)
     version = _checked_version(query, broker)
     _check_timestamp(timestamp, version, query, broker)
@@ -108,13 +120,29 @@ def list_offset(
     return found
 
 
+def _by_modification_times(
+    view: LogView, timestamp: int, query: ListOffsetQuery
+) -> TimestampAndOffset | None:
+    """Return the first offset of the answer to OffsetRequest v0."""
+    if query.version not in (None, 0):
+        raise ArgumentValueError("version", "0 for rules legacy", query.version)
+    check_isolation_is_known(query.choice, None)
+    past_damage = query.on_corrupt != "raise"
+    end = view.end_offset(query.on_corrupt) if past_damage else None
+    watermark = find_high_watermark(view, query.high_watermark, end).offset
+    now = clock()
+    times = offset_times(view, now, high_watermark=watermark, past_damage=past_damage)
+    offsets = offsets_before(times, timestamp, 1, now)
+    return TimestampAndOffset(NO_TIMESTAMP, offsets[0]) if offsets else None
+
+
 def _checked_version(query: ListOffsetQuery, broker: BrokerRules | None) -> int:
     """Return the request's version, if the broker supports it and the isolation."""
     oldest, newest = (1, NEWEST_VERSION) if broker is None else broker.list_offsets_versions
     oldest = max(oldest, 1)
     version = newest if query.version is None else query.version
     if version == 0:
-        raise ArgumentValueError("version", "at least 1 (0: see kafkastore.legacy)", version)
+        raise ArgumentValueError("version", "at least 1 (0: rules legacy)", version)
     if not oldest <= version <= newest:
         rules = query.choice.rules
         raise ArgumentValueError("version", f"from {oldest} to {newest} for {rules}", version)

@@ -9,12 +9,13 @@ from kafkastore.formats.indexes.entries import TIMESTAMP_AND_OFFSET, TimestampAn
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import reads_committed
 from kafkastore.log.log_view import LogView
-from kafkastore.lookup import broker, correct, kip_33
+from kafkastore.lookup import broker, correct, kip_33, legacy
 from kafkastore.lookup.last_stable_offset import last_stable_offset_of
 from kafkastore.lookup.mtime_search import MtimeLookup
 from kafkastore.lookup.past_damage import find_past_damage
 from kafkastore.lookup.rules import (
     CORRECT,
+    LEGACY,
     LookupChoice,
     broker_rules,
     check_isolation_is_known,
@@ -34,18 +35,19 @@ def lookup_of(view: LogView, choice: LookupChoice) -> Lookup:
 
 def _prepare(view: LogView, choice: LookupChoice) -> Lookup:
     lookup = prepare(view, choice)
-    if choice.untimed is None:
+    # `legacy` goes by modification times in any case.
+    if choice.untimed is None or not isinstance(lookup, SegmentsByTime):
         return lookup
     return MtimeLookup(
         lookup, view, lookup.end_offset, choice.indexes, past_damage=choice.past_damage
     )
 
 
-def prepare(view: LogView, choice: LookupChoice) -> SegmentsByTime:
-    """Prepare the search for records by these rules; no segment is read yet.
+def prepare(view: LogView, choice: LookupChoice) -> Lookup:
+    """Prepare the lookup by these rules; no record is read yet.
 
     Raise `UnknownRulesError` for unknown rules, and `ValueError` for an unknown isolation,
-    `untimed` or `indexes`, or if the broker does not support the isolation.
+    `untimed` or `indexes`, or if the rules do not support the isolation.
     """
     rules = broker_rules(choice.rules)
     check_indexes(choice.indexes)
@@ -53,6 +55,8 @@ def prepare(view: LogView, choice: LookupChoice) -> SegmentsByTime:
     check_isolation_is_known(choice, rules)
     if choice.untimed not in (None, "segment"):
         raise ArgumentValueError("untimed", "None or 'segment'", choice.untimed)
+    if choice.rules == LEGACY:
+        return legacy.prepare(view, past_damage=choice.past_damage)
     end = LARGEST_OFFSET
     if committed:
         end = last_stable_offset_of(view, choice.rules, view.high_watermark)

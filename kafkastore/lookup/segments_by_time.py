@@ -74,17 +74,21 @@ class SegmentByTime(Protocol):
 
 
 class SearchStep(NamedTuple):
-    """How one segment was searched; see `Explanation`."""
+    """How one segment was searched; see `Explanation`.
 
-    by: SegmentByTime
+    `by` applied the rules; None, like `starting_position`, if no record was read.
+    """
+
+    segment: LogSegment
     found: TimestampAndOffset | None
     chosen_by: ChosenBy
     largest_timestamp: int
-    starting_position: int
+    starting_position: int | None = None
     time_entry: TimestampOffset | None = None
     offset_entry: OffsetPosition | None = None
     time_slots: tuple[int, ...] = ()
     offset_slots: tuple[int, ...] = ()
+    by: SegmentByTime | None = None
 
 
 class Lookup(Protocol):

@@ -300,13 +300,14 @@ class PartitionLog(LogView):
         rules : str
             ``"correct"``: the first record in offset order, at or after the log start offset, with
             this timestamp or a later one; never a transaction marker. ``"kip-33"``, or a Kafka
-            version from 0.10.1 on: the answer of that broker's log layer.
+            version from 0.10.1 on: the answer of that broker's log layer. ``"legacy"``: the answer
+            to OffsetRequest v0 by modification times, as Kafka 3.9 gives it; it has no timestamp.
         isolation : str
             ``"read_committed"``: only records below the last stable offset, and under ``correct``
             no record of an aborted transaction.
         untimed : str or None
             ``"segment"``: a segment whose records have no timestamps counts as one record at its
-            first offset, with the segment's last modification time.
+            first offset, with the segment's last modification time. No effect under ``legacy``.
         indexes : str
             How far ``correct`` trusts time indexes. ``"check"``: the answer does not depend on
             them; the segments up to the answer are read once, with their checksums. ``"trust"``:
@@ -439,8 +440,8 @@ class PartitionLog(LogView):
         high_watermark : "log-end", "checkpoint" or int
             The log end offset, the broker's last checkpoint, or an offset.
         version : int, optional
-            Version of the ListOffsets request, from 1 on. Default: the newest that the broker
-            supports.
+            Version of the ListOffsets request, from 1 on; 0 under ``legacy``. Default: the newest
+            that the broker supports.
         message_format_version : str, optional
             The topic's ``message.format.version``. Default: one with timestamps.
         current_leader_epoch : int, optional

@@ -17,8 +17,8 @@ from kafkastore.legacy import (
     first_offsets_before,
     get_offsets_before,
     offsets_before,
+    segment_times,
 )
-from kafkastore.legacy.segment_times import segment_times
 from models.legacy_offsets import LegacyLog, fetch_offsets
 from models.live_partition import LivePartition
 from models.log_directory import Log, Segment

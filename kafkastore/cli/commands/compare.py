@@ -26,9 +26,8 @@ from kafkastore.cli.output.tables import StreamedTable, format_count, print_tabl
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import CompareJob, comparison_rows
-from kafkastore.jobs.offsets import LEGACY
 from kafkastore.legacy import ComparisonSummary, summarise
-from kafkastore.lookup.rules import CORRECT
+from kafkastore.lookup.rules import CORRECT, LEGACY
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_VERSION
 

@@ -19,11 +19,12 @@ from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, format_number, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.offsets import LEGACY, REFUSED, OffsetAnswer, OffsetsJob, TimeOffsets
+from kafkastore.jobs.offsets import REFUSED, OffsetAnswer, OffsetsJob, TimeOffsets
 from kafkastore.log.isolation import Isolation
 from kafkastore.lookup.rules import (
     CORRECT,
     KIP_33,
+    LEGACY,
     LookupChoice,
     broker_rules,
     check_isolation_is_known,

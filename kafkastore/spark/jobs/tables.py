@@ -18,7 +18,7 @@ from kafkastore.jobs.retention import retention as retention_results
 from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.verify import VerifyJob
 from kafkastore.legacy.comparison import as_timestamps
-from kafkastore.legacy.offset_request import clock
+from kafkastore.lookup.legacy import clock
 from kafkastore.spark.runner import table
 from kafkastore.store.log_store import AnyPartition
 from kafkastore.use_cases.sizing import BUCKETS_MS, INTERVALS

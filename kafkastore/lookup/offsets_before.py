@@ -15,7 +15,8 @@ not later than the requested time, and returns the offsets from there down, as m
 
 So the answer is the *first* offset of a segment whose *last* append was not after T.
 
-`kafkastore.legacy.offset_request` lists the differences between versions.
+`kafkastore.lookup.legacy` finds the times of a log; `kafkastore.legacy.offset_request` lists the
+differences between versions.
 
 Source: Kafka 0.10.0.1 ``KafkaApis.fetchOffsetsBefore``; 2.4.0 ``Log.legacyFetchOffsetsBefore``.
 """
@@ -71,6 +72,23 @@ class OffsetTimes(NamedTuple):
             elements.append((self.log_end_offset, now))
         return elements
 
+    def newest_before(self, target_timestamp: int, now: int) -> int:
+        """Return the number of the newest element that is not later than a time, or -1.
+
+        Parameters
+        ----------
+        target_timestamp : int
+            ms since 1970, inclusive.
+        now : int
+            The clock, ms since 1970.
+        """
+        elements = self.elements(now)
+        # Backwards: modification times may not ascend, and the newest matching element wins.
+        number = len(elements) - 1
+        while number >= 0 and elements[number][1] > target_timestamp:
+            number -= 1
+        return number
+
 
 def offsets_before(
     times: OffsetTimes, target_timestamp: int, max_num_offsets: int, now: int
@@ -120,7 +138,8 @@ def offsets_before(
     """
     target_timestamp = whole_number("target_timestamp", target_timestamp)
     whole_number("max_num_offsets", max_num_offsets, 0)
-    elements = times.elements(whole_number("now", now))
+    now = whole_number("now", now)
+    elements = times.elements(now)
     if target_timestamp == LATEST_TIMESTAMP:
         newest = len(elements) - 1
     elif target_timestamp == EARLIEST_TIMESTAMP:
@@ -128,10 +147,7 @@ def offsets_before(
     elif target_timestamp < 0 and times.refuses_negative:
         raise UnsupportedTimestampError(f"timestamp {target_timestamp} is not supported (error 35)")
     else:
-        # Backwards: modification times may not ascend, and the newest matching element wins.
-        newest = len(elements) - 1
-        while newest >= 0 and elements[newest][1] > target_timestamp:
-            newest -= 1
+        newest = times.newest_before(target_timestamp, now)
     # At least -1: a negative index would count from the end of `elements`.
     oldest = max(newest - max_num_offsets, -1)
     offsets = sorted((elements[each][0] for each in range(newest, oldest, -1)), reverse=True)
