@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from kafkastore.legacy.comparison import Timestamps, as_timestamps
-from kafkastore.legacy.offset_request import clock, offset_times
-from kafkastore.legacy.offsets_before import OffsetTimes, first_offsets_before
 from numpy.typing import NDArray
 
 from kafkastore.errors import KafkaStoreError
+from kafkastore.lookup.legacy import clock, offset_times
+from kafkastore.lookup.offsets_before import OffsetTimes, first_offsets_before
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.time_axes import LAST_DATE_MS, ON_WHITE, Palette, time_axes, write_times
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION

@@ -55,7 +55,7 @@ class TimeOffsets(NamedTuple):
         return len({each.offset for each in self.answers}) == 1
 
 
-class PartitionOffsets(NamedTuple):
+class PartitionTimeOffsets(NamedTuple):
     """The answers of one partition for all times, and the corrupt bytes skipped."""
 
     topic_partition: TopicPartition
@@ -64,7 +64,7 @@ class PartitionOffsets(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OffsetsJob(PartitionJob[PartitionOffsets]):
+class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
     """Look up times in each partition by each of the rules.
 
     `timestamps` are ms since 1970, or special timestamps from -1 to -6. `rules` are as for
@@ -97,13 +97,13 @@ class OffsetsJob(PartitionJob[PartitionOffsets]):
             ("correct", number),
         ]
 
-    def run(self, item: Copies) -> PartitionOffsets:
+    def run(self, item: Copies) -> PartitionTimeOffsets:
         """Look up all times in one partition."""
         log, skipped = open_copies(item), list[SkippedBytes]()
         times = tuple(self._answers(log, each, skipped) for each in self.timestamps)
-        return PartitionOffsets(log.topic_partition, times, tuple(dict.fromkeys(skipped)))
+        return PartitionTimeOffsets(log.topic_partition, times, tuple(dict.fromkeys(skipped)))
 
-    def rows(self, result: PartitionOffsets) -> Iterator[Row]:
+    def rows(self, result: PartitionTimeOffsets) -> Iterator[Row]:
         """Yield a row for each time and rules, or one for the error of a time."""
         for each in result.times:
             asked = {"asked_timestamp": each.asked_timestamp}

@@ -9,7 +9,7 @@ from kafkastore.legacy import mtimes
 
 from kafkastore import samples, time_axes
 
-offsets_before = import_module("kafkastore.legacy.offsets_before")
+offsets_before = import_module("kafkastore.lookup.offsets_before")
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "legacy.md"
 
@@ -25,7 +25,7 @@ def test_the_examples_of_the_document_are_true(tmp_path, monkeypatch):
         run_command(command, tmp_path)
     text = "\n".join(block.text for block in blocks if block.language == "python")
     example = doctest.DocTestParser().get_doctest(text, {}, "legacy.md", None, 0)
-    assert len(example.examples) == 11
+    assert len(example.examples) == 12
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
