@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from cli.running import Run, assert_one_sentence
 
+from kafkastore.versions import NEWEST_VERSION
+
 
 @pytest.mark.golden_cases(
     names=["create-time-*", "compacted-empty-segment", "delete-records"], versions=["2.4.0"],
@@ -132,12 +134,18 @@ def test_a_partition_directory_by_itself_says_which_broker_is_meant(
 @pytest.mark.parametrize(
     ("rules", "told"),
     [
-        ("0.9", "use legacy"), ("2", "unknown rules"), ("newest", "unknown rules"),
+        ("0.9", "use legacy"), ("9.9", "unknown rules"), ("newest", "unknown rules"),
         ("\u0662.\u0664", "unknown rules"), ("0.10.0.1", "use legacy"),
     ],
 )
 def test_rules_that_are_none(run: Run, sample_root: Path, rules: str, told: str) -> None:
     assert_one_sentence(run("offsets", sample_root, "--at", 0, "--rules", rules), told)
+
+
+def test_a_major_version_is_the_newest_known_of_it(run: Run, sample_root: Path) -> None:
+    question = ["offsets", sample_root, "--at", 1500000030000, "--json", "--rules"]
+    major, newest = (run(*question, rules).lines for rules in ("4", NEWEST_VERSION))
+    assert [row | {"rules": "4"} for row in newest] == major
 
 
 def test_legacy_answers_go_by_modification_times_that_are_given(

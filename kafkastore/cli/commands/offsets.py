@@ -51,15 +51,12 @@ def check_rules(name: str) -> str:
     if name in (CORRECT, KIP_33, LEGACY, "all"):
         return name
     try:
-        # "4" would mean another broker version when a newer 4.x is added.
-        rules = rules_of(name) if "." in name else None
+        rules = rules_of(name)
     except UnknownVersionError:
-        rules = None
-    if rules is None:
         raise click.BadParameter(
             f"unknown rules {name!r}; use correct, kip-33, legacy, all, or a Kafka version such "
             f"as {NEWEST_VERSION}"
-        )
+        ) from None
     if not rules.has_time_indexes:
         raise click.BadParameter(f"Kafka {name} has no time indexes; use legacy for how it answers")
     return name
