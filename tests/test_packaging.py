@@ -154,24 +154,3 @@ def test_module_that_every_spark_session_imports_brings_nothing_else(layout, tmp
         PYTHONPATH=str(tmp_path),
     ).split()
     assert loaded == ["pyspark_kafkastore"]
-
-
-def test_spark_finds_the_format_by_itself_and_registering_it_again_is_harmless(layout, tmp_path):
-    # An editable install hides the module from PySpark, which lists folders on the path.
-    (tmp_path / "pyspark_kafkastore.py").symlink_to(layout / "pyspark_kafkastore.py")
-    columns = python(
-        "import tempfile, pathlib\n"
-        "from kafkastore import samples\n"
-        "from kafkastore.spark import register, session\n"
-        "with tempfile.TemporaryDirectory() as folder:\n"
-        "    *_, newest = samples.unpack(pathlib.Path(folder))\n"
-        "    with session('local[1]') as spark:\n"
-        "        found = spark.read.format('kafkastore').load(str(newest))\n"
-        "        print(found.columns, found.count() > 0)\n"
-        "        register(spark)\n"
-        "        print(spark.read.format('kafkastore').load(str(newest)).columns)\n",
-        tmp_path,
-        PYTHONPATH=str(tmp_path),
-    )
-    names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-    assert columns == f"{names} True\n{names}\n"

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from cli.examples import Block, blocks_of, commands_of, run_command, run_python
-from models.pyspark_noise import without_noise
 from models.refused import change_refused
 from models.seed import some
 
@@ -79,38 +78,6 @@ def test_the_writing_example_prints_what_its_comment_says(tmp_path: Path) -> Non
     (block,) = (block for block in blocks("python", WRITING) if "LogDirWriter" in block.text)
     (line,) = run_python(block.text, tmp_path).splitlines()
     assert f"# {line}" in block.text
-
-
-def test_the_spark_example_shows_what_its_comments_say(old_logs: Path) -> None:
-    (block,) = (block for block in blocks("python") if "spark" in block.text)
-    shown = run_python(block.text, old_logs.parents[1])
-    counts = dict(re.findall(r"^\|\s*(\S+)\s*\|\s*(\d+)\|$", shown, re.MULTILINE))
-    assert counts == {"up": "140", "up-compressed": "80"}
-    told = re.findall(r"^# (\S+) +\| +(\d+)$", block.text, re.MULTILINE)
-    assert dict(told) == counts
-
-
-def test_the_pipeline_goes_the_whole_way_and_what_it_suggests_works(old_logs: Path) -> None:
-    # As the README has it, but with one directory of the three.
-    folder = old_logs.parents[1]
-    programs = Path(sys.executable).parent
-    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["sh", "-c", "kafkastore pipeline samples/0.10.0.1 --out out"], cwd=folder,
-        env=environment, capture_output=True, text=True, timeout=800, check=False,
-    )
-    assert (done.returncode, without_noise(done.stderr)) == (0, ""), done
-    steps = [line.split("  ")[0] for line in done.stdout.splitlines() if " s  " in line]
-    for step in ("inventory", "verify", "migrate", "report"):
-        assert step in steps
-    assert (folder / "out" / "report.html").is_file()
-    *_, suggested = done.stdout.partition("Try next:")
-    commands = [line.strip() for line in suggested.splitlines() if str(folder) in line]
-    assert len(commands) >= 3
-    for line in commands:
-        if "/path/to/your" not in line:
-            subprocess.run(["sh", "-c", line], env=environment, stdout=subprocess.DEVNULL,
-                           check=True)
 
 
 def test_every_path_that_is_named_exists() -> None:

@@ -12,7 +12,7 @@ sys.path.insert(0, {str(ROOT / "tests")!r})
 from models.watchdog import Watchdog
 
 def pytest_configure(config):
-    config.pluginmanager.register(Watchdog(config, seconds=3))
+    config.pluginmanager.register(Watchdog(config, seconds=2))
 """
 STANDING_STILL = """
 import threading
@@ -34,7 +34,7 @@ def test_goes_on():
 WORKING = """
 import subprocess, sys, time
 
-LINES = "import time; end = time.monotonic() + 8\\nwhile time.monotonic() < end: pass"
+LINES = "import time; end = time.monotonic() + 4\\nwhile time.monotonic() < end: pass"
 
 def test_works():
     exec(LINES)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from cli.running import Run, assert_one_sentence
 from models.refused import change_refused
 
 import kafkastore
-from kafkastore import migration
+from kafkastore import migration, samples
 from kafkastore.cli.commands import migrate
 from kafkastore.spark.pipeline import run_pipeline
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
@@ -211,3 +214,27 @@ def test_an_undo_directory_of_copies_is_refused(
         with change_refused("unsupported"):
             run_pipeline(out=tmp_path / "out", **arguments)
     assert calls == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_pipeline_of_the_readme_goes_the_whole_way_and_what_it_suggests_works(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run it over one directory of the README's three."""
+    samples.unpack(tmp_path / "samples")
+    monkeypatch.chdir(tmp_path)
+    ran = run("pipeline", "samples/0.10.0.1", "--out", "out")
+    assert (ran.code, ran.err) == (0, "")
+    steps = [line.split("  ")[0] for line in ran.out.splitlines() if " s  " in line]
+    for step in ("inventory", "verify", "migrate", "report"):
+        assert step in steps
+    assert (tmp_path / "out" / "report.html").is_file()
+    *_, suggested = ran.out.partition("Try next:")
+    commands = [line.strip() for line in suggested.splitlines() if str(tmp_path) in line]
+    assert len(commands) >= 3
+    programs = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    for line in commands:
+        if "/path/to/your" not in line:
+            subprocess.run(["sh", "-c", line], env=environment, stdout=subprocess.DEVNULL,
+                           check=True)

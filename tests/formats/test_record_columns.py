@@ -3,6 +3,7 @@
 import struct
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from models.record_format import (
 )
 from models.record_strategies import TIMESTAMPS, batches, bounded, in_a_row
 from models.refused import refused
+from models.seed import some
 
 from kafkastore import CorruptBatchError, KafkaStoreError, RecordBatch, UnsupportedFormatError
 from kafkastore.errors import ChecksumError, DecompressedSizeError
@@ -208,9 +210,9 @@ def pieces(written, size):
     """A log in pieces of so many batches: their headers, and their bytes."""
     data = b"".join(batch.data for batch in written)
     headers = scanned(data, verify_crc=True)
-    for some in np.split(headers, range(size, len(headers), size)):
-        start, last = int(some["position"][0]), some[-1]
-        yield some, data[start : int(last["position"]) + int(last["size"])]
+    for part in np.split(headers, range(size, len(headers), size)):
+        start, last = int(part["position"][0]), part[-1]
+        yield part, data[start : int(last["position"]) + int(last["size"])]
 
 
 def read_into_room(columns, data):
@@ -434,8 +436,9 @@ def test_records_outside_the_offsets_of_their_batch_are_kept_by_their_own_offset
     assert [row["offset"] for row in table(columns)] == [1]
 
 
-@pytest.mark.parametrize("binary_view", [False, True])
-@pytest.mark.parametrize("codec", [NONE, ZSTD])
+@pytest.mark.parametrize(
+    ("codec", "binary_view"), some(list(product([NONE, ZSTD], [False, True])), 2, "no room")
+)
 def test_records_that_nobody_asked_for_take_no_room(codec, binary_view):
     batch = Batch((Row(0, 10**6, None, bytes(2**20)),), codec=codec)
     columns = RecordColumns(

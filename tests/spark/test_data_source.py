@@ -23,6 +23,7 @@ from spark.raised import raised_in_python
 from spark.refused_options import option_refused
 
 import kafkastore
+from kafkastore import samples
 from kafkastore.log import records_as_arrow
 from kafkastore.spark.source.data_source import KafkaStoreDataSource, register
 from kafkastore.spark.source.schema import COLUMNS, check_schema, spark_schema
@@ -53,6 +54,15 @@ def offsets(rows):
 
 
 # ---------------------------------------------------------------- schema
+
+
+def test_spark_finds_the_format_by_itself_and_registering_it_again_is_harmless(spark, tmp_path):
+    *_, newest = samples.unpack(tmp_path)
+    session = spark.newSession()
+    found = session.read.format("kafkastore").load(str(newest))
+    assert found.count() > 0
+    register(session)
+    assert session.read.format("kafkastore").load(str(newest)).schema == found.schema
 
 
 def test_columns_are_those_of_sparks_kafka_source_in_its_order():

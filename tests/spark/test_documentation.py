@@ -1,10 +1,12 @@
-"""What docs/spark.md and docs/pipeline.md say is so."""
+"""What docs/spark.md, docs/pipeline.md and the README say of Spark is so."""
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from cli.examples import blocks_of
 
+from kafkastore import samples
 from kafkastore.spark.source import options
 from kafkastore.spark.source.schema import COLUMNS
 
@@ -25,6 +27,21 @@ def test_the_examples_run(spark, golden, tmp_path, capfd, name):
     for example in examples:
         exec(compile(example, name, "exec"), {"spark": spark})
     assert capfd.readouterr().out
+
+
+def test_the_example_of_the_readme_shows_what_its_comments_say(spark, tmp_path, capfd):
+    samples.unpack(tmp_path / "samples")
+    (example,) = (
+        block.text for block in blocks_of(DOCS.parent / "README.md")
+        if block.language == "python" and "spark" in block.text
+    )
+    # A relative path is one in the folder where Spark was started.
+    here = example.replace('"samples/', f'"{tmp_path / "samples"}/')
+    exec(compile(here, "README.md", "exec"), {})
+    shown = capfd.readouterr().out
+    counts = dict(re.findall(r"^\|\s*(\S+)\s*\|\s*(\d+)\|$", shown, re.MULTILINE))
+    assert counts == {"up": "140", "up-compressed": "80"}
+    assert dict(re.findall(r"^# (\S+) +\| +(\d+)$", example, re.MULTILINE)) == counts
 
 
 def test_every_option_and_column_is_named():
