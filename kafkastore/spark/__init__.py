@@ -1,4 +1,4 @@
-"""Kafka log directories on Spark: a data source, jobs over partition directories, a pipeline.
+"""Kafka log directories on Spark: a data source, jobs, and a pipeline.
 
 Importing this package does not import PySpark.
 """

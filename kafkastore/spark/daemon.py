@@ -1,4 +1,4 @@
-"""PySpark's daemon without tracebacks from workers whose socket Spark closed first.
+"""PySpark's daemon without tracebacks of workers whose socket Spark closed.
 
 Spark reads what it needs and then closes the socket: at the end of a session, of a cancelled task,
 of `limit`. A worker that is starting, or about to answer, then fails to write, and PySpark's own

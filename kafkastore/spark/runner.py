@@ -1,4 +1,4 @@
-"""Distribution of work: one function, many partition directories, few Spark tasks.
+"""Distribution of work: many partition directories, few Spark tasks.
 
 The items are pickled into as many packs as there are tasks. A frame has one row for each pack, and
 `mapInArrow` calls the function for every item of a pack. This also works on Spark Connect, which
@@ -51,7 +51,7 @@ def spread(
     weigh: Callable[[Item], int],
     progress: Progress | None = None,
 ) -> Iterator[Result]:
-    """Run a function over many items in few tasks; return the results in the order of `items`.
+    """Run a function over many items in few tasks; keep their order.
 
     `job` must be importable, or a `functools.partial` of an importable function; it may run twice
     for an item if a task is lost. `weigh` estimates the bytes that it reads. Work begins with the
@@ -121,7 +121,7 @@ class _Kept(Iterator[Result]):
 
 
 def table(spark: SparkSession, job: Job[Any, Any], items: Iterable[Any]) -> DataFrame:
-    """Return the table of a job; an error for an item is in the ``error`` of its last row.
+    """Return the table of a job; an item's error is in its last row.
 
     Nothing runs before the frame is used, and each use runs the job again: `persist` a frame that
     is used twice.
@@ -137,7 +137,7 @@ def frame_of(spark: SparkSession, rows: Iterable[Row], schema: pa.Schema) -> Dat
 
 
 def even_packs(weights: Sequence[int], count: int) -> list[list[int]]:
-    """Divide items among at most `count` packs by weight (each above 0), in their order.
+    """Divide items, in their order, among at most `count` packs of even weight.
 
     Returns the items' numbers. No pack is empty, and none is heavier than an even share and the
     heaviest item together.
@@ -192,7 +192,7 @@ class _Work:
                     yield rows
 
     def _next(self, done: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """Compute the next batch in the driver's directory, then change back for the caller."""
+        """Compute the next batch in the driver's directory, then change back."""
         with _inside(self.directory):
             return next(done, None)
 
@@ -213,7 +213,7 @@ def _with_pairs(row: Row, maps: Sequence[str]) -> Row:
 
 @contextlib.contextmanager
 def _inside(directory: str) -> Iterator[None]:
-    """Change to the driver's working directory, if it exists here, so that relative paths work."""
+    """Change to the driver's directory, if it exists here, for relative paths."""
     try:
         before = os.getcwd()
         os.chdir(directory)

@@ -119,7 +119,7 @@ def _say_nothing(*_: object) -> None:
 
 
 def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
-    """Start a session; raise a `SparkStartError` with a one-sentence reason if that fails."""
+    """Start a session; raise a `SparkStartError` if that fails."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PySparkImportError
 
@@ -136,7 +136,10 @@ def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
 
 
 def _check_answers(master: str) -> None:
-    """Raise an `OSError` if nothing listens at the master; Spark itself would retry for minutes."""
+    """Raise an `OSError` if nothing listens at the master.
+
+    Spark itself would retry for minutes.
+    """
     from pyspark import SparkContext
 
     scheme, _, places = master.partition("://")
@@ -160,7 +163,7 @@ def _check_answers(master: str) -> None:
 def _remote_session(
     master: str, app_name: str, conf: Mapping[str, str | int | bool]
 ) -> SparkSession:
-    """Connect to a server with the options that a client may set, and register the format."""
+    """Connect to a server with the options that clients may set."""
     from pyspark.errors import PySparkImportError
     from pyspark.sql import SparkSession
 
@@ -219,7 +222,7 @@ def _scratch_folder() -> Path:
 
 
 def _python_environment(is_local: bool) -> dict[str, str]:
-    """Return the environment variables for the workers' Python and a local driver's address."""
+    """Return the environment of the workers' Python, and a local driver's address."""
     # Otherwise workers run python3 from PATH, which may lack our packages. On a cluster this path
     # may not exist, so an existing setting is kept there.
     python = sys.executable

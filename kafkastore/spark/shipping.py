@@ -1,4 +1,4 @@
-"""An archive of this package and its libraries, which Spark copies to its executors."""
+"""An archive of this package and its libraries for Spark's executors."""
 from __future__ import annotations
 
 import importlib.util

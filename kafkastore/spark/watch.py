@@ -1,4 +1,4 @@
-"""Spark jobs that report progress while they run, and stop at once when interrupted."""
+"""Spark jobs that report progress, and stop at once when interrupted."""
 from __future__ import annotations
 
 import logging
@@ -30,7 +30,7 @@ class SparkFailedError(KafkaStoreError):
 
 @contextmanager
 def failures_of_spark() -> Iterator[None]:
-    """Raise `SparkFailedError`, with one sentence, for errors of Spark in the `with` block.
+    """Raise `SparkFailedError`, with one sentence, for errors of Spark.
 
     Errors of the work itself, which `spread` raises unchanged, are not converted.
     """
@@ -60,7 +60,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def watch(
     spark: SparkSession, work: Callable[[], Result], progress: Progress | None = None
 ) -> Result:
-    """Run `work` in a thread of its own, report progress, and cancel its jobs when interrupted.
+    """Run `work` in a thread; report progress, and cancel it when interrupted.
 
     `progress` is called in this thread with the tasks done and the tasks known so far, and once
     more at the end. PySpark itself leaves jobs running after Ctrl-C, so the work gets a name by
@@ -107,7 +107,7 @@ _QUICKLY_STARTED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 @contextmanager
 def borrowed_session(master: str) -> Iterator[SparkSession]:
-    """Start a Spark session for a command; stop it at the end if it was not running before.
+    """Start a Spark session for a command; stop it if it was not running.
 
     `master` is as for `kafkastore.spark.session`.
     """
@@ -133,7 +133,7 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
 
 
 def _hush(spark: SparkSession) -> None:
-    """Silence a JVM that is about to end; its tasks would report errors of the shutdown."""
+    """Silence a JVM that is about to end, whose tasks would report errors."""
     from py4j.protocol import Py4JError
 
     jvm = spark.sparkContext._jvm

@@ -1,4 +1,4 @@
-"""Jobs over every partition of a store that return Spark tables, and jobs that change directories.
+"""Jobs over every partition that return Spark tables, and jobs that change files.
 
 ``docs/jobs.md`` lists the columns of the tables.
 """

@@ -1,4 +1,4 @@
-"""Migrations and index rebuilds of whole stores: executors read and write, this process plans.
+"""Migrations and index rebuilds of whole stores by executors.
 
 1. Executors read the partitions; this process combines their results into one plan.
 2. Executors inspect all files of the plan; if one of them does not fit, the plan is refused.
@@ -174,7 +174,7 @@ def _change(
     *,
     resume: bool,
 ) -> list[Row]:
-    """Plan and change one log directory after another; return the row of every partition."""
+    """Plan and change log directories in turn; return a row for every partition."""
     for each in listed(paths):
         refuse_remote(each)
     roots = [Path(os.path.abspath(each)) for each in listed(paths)]
@@ -200,7 +200,7 @@ def _change_one(
     *,
     resume: bool,
 ) -> tuple[list[Journal], dict[str, Exception]]:
-    """Change one log directory; return the journals, and the errors by partition directory."""
+    """Change one log directory; return journals, and errors by partition directory."""
     journals: list[Journal] = []
     errors: dict[str, Exception] = {}
 
@@ -238,14 +238,17 @@ def _change_one(
 
 
 def _below(root: Path, journal: Journal, directory: str) -> str:
-    """Return a plan's directory relative to `root`; a plan may be of one partition only."""
+    """Return a plan's directory relative to `root`.
+
+    A plan may be of one partition only.
+    """
     path = os.path.join(os.path.realpath(journal.plan.root), directory)
     below = os.path.relpath(path, os.path.realpath(root))
     return "" if below == os.curdir else below
 
 
 def _check_apart(roots: Sequence[Path]) -> None:
-    """Raise an error if a directory is given twice, or together with one of its partitions."""
+    """Raise an error for a directory given twice or with one of its partitions."""
     seen: dict[str, Path] = {}
     for root in sorted(roots, key=os.path.realpath):
         real = os.path.realpath(root)

@@ -144,7 +144,7 @@ def write(
     out: str,
     progress: Progress | None,
 ) -> None:
-    """Write records as Parquet, by the columns in `folders`, each file in offset order."""
+    """Write records as Parquet by the columns in `folders`, in offset order."""
     with _settings(spark):
         watch(spark, lambda: writer.partitionBy(*folders).parquet(out), progress)
 
@@ -158,7 +158,7 @@ def written_schema() -> pa.Schema:
 
 
 def _reach(copies: Copies) -> PartitionInventory:
-    """Return how far a partition can be read, without the fields that need much memory."""
+    """Return how far a partition can be read, without fields that need memory."""
     return InventoryJob().run(copies)._replace(segments=(), samples=())
 
 
@@ -179,7 +179,10 @@ def _check_outside(out: str, log_dir: Path) -> None:
 
 
 def _date() -> Column:
-    """Return the UTC date of a record in any session time zone; null without a timestamp."""
+    """Return the UTC date of a record; null without a timestamp.
+
+    It does not depend on the session's time zone.
+    """
     from pyspark.sql import functions as f
 
     micros = "unix_micros(timestamp)"

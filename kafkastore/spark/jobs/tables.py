@@ -1,4 +1,4 @@
-"""The jobs of `kafkastore.jobs` as Spark tables; ``docs/jobs.md`` lists their columns."""
+"""The jobs of `kafkastore.jobs` as Spark tables; see ``docs/jobs.md``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 def _table_of(
     ask: Callable[P, JobResults[Any, Any]],
 ) -> Callable[Concatenate[SparkSession, P], DataFrame]:
-    """Return a function of a session and the arguments of `ask` that returns the job's table."""
+    """Return a function that returns a job's table for a session and arguments."""
     def made(spark: SparkSession, /, *args: P.args, **options: P.kwargs) -> DataFrame:
         results = ask(*args, **options)
         return table(spark, results.job, results.items(is_weighed=True))

@@ -134,7 +134,7 @@ def size_of(name: str, rows: Sequence[PartitionInventory]) -> Size:
 
 
 def largest(store: StoreResult, most: int) -> list[PartitionInventory]:
-    """Return at most `most` partitions with the largest logs, in the order of the store."""
+    """Return at most `most` partitions with the largest logs, in the store's order."""
     order = sorted(range(len(store.partitions)), key=lambda at: -store.partitions[at].place.bytes)
     return [store.partitions[at] for at in sorted(order[:most])]
 
@@ -209,7 +209,7 @@ def _differences(
 
 
 def distances(store: StoreResult, rule: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the times (ms since 1970) and distances of a rule's wrong offsets before migration.
+    """Return times (ms since 1970) and distances of a rule's wrong offsets.
 
     A distance is the offset that the rule gave minus the correct one; missing answers do not count.
     """

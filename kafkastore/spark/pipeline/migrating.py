@@ -1,4 +1,4 @@
-"""The pipeline's migration: copies, plans from surveys by executors, and changes by executors.
+"""The pipeline's migration: copies, plans, and changes by executors.
 
 Plans are saved before anything is changed; a resumed run applies the same plans and so finishes
 them.
@@ -73,7 +73,10 @@ def check_copies(run: Run) -> None:
 
 
 def _is_copied(run: Run, store: StoreResult) -> bool:
-    """Return whether an interrupted run has copied a store; outside, others may write too."""
+    """Return whether an interrupted run has copied a store.
+
+    Outside the working directory, others may write too.
+    """
     copy = run.copy_of(store)
     if run.is_in_output(store):
         return copy.exists()
@@ -99,7 +102,7 @@ def finish_other_plans(
     plans: Sequence[Plan] | None,
     undo_dir: str | os.PathLike[str] | None,
 ) -> list[Finished]:
-    """Finish interrupted changes in place that do not belong to `plans`, those of the resumed run.
+    """Finish interrupted changes in place that belong to none of `plans`.
 
     Returns the result for each store.
     """
@@ -182,7 +185,7 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
 def _plan_of(
     run: Run, store: StoreResult, work: Runner
 ) -> tuple[Plan, list[str], list[tuple[str, str]]]:
-    """Plan one store; return the plan, warnings, and the failed partitions with reasons."""
+    """Plan one store; return the plan, warnings, and failed partitions with reasons."""
     failures: list[tuple[str, str]] = []
 
     def failed(place: PartitionPath, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The pipeline's output directory, written next to its place and moved there when complete.
+"""The pipeline's output directory, moved to its place when complete.
 
 Readers find the last finished run or the next one, never part of one. A killed run leaves only a
 hidden directory, which the next run resumes or removes. Files of others are never replaced.
@@ -27,7 +27,7 @@ _OURS = {MARK, STEPS, "records", "migrated", "report.html", "result.json"}
 def output_directory(
     out: str | os.PathLike[str], inputs: Sequence[Path], *, resume: bool = False
 ) -> Iterator[Path]:
-    """Yield a working directory that replaces `out` when the block ends without an error.
+    """Yield a working directory that replaces `out` if the block succeeds.
 
     `out` may be missing, empty, or the output of an earlier run; no input may be inside it or
     contain it. With `resume` the files of an interrupted run are kept. Raises `ChangeRefusedError`
@@ -105,7 +105,7 @@ def _check_only_ours(target: Path) -> None:
 
 @contextmanager
 def _claimed(working: Path, target: Path) -> Iterator[None]:
-    """Create the directory if it is missing, and keep other runs out during the block."""
+    """Create the directory if missing; keep other runs out during the block."""
     working.mkdir(exist_ok=True)
     mark = working / MARK
     descriptor = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -64,7 +64,7 @@ def _lay_out(figure: Figure, axes: Axes) -> None:
 
 
 def _part_of_page(text: str, identity: str, what: str) -> str:
-    """Convert an SVG file to an element of a page: no prolog, the page's colours, unique ids."""
+    """Convert an SVG file to an element of a page, with the page's colours."""
     svg = text[text.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)

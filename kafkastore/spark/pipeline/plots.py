@@ -44,7 +44,7 @@ class Bar(NamedTuple):
 
 
 def timeline(store: StoreResult) -> str | None:
-    """Draw the segments of a store's largest partitions over time; None if no time is known."""
+    """Draw the segments of the largest partitions over time; None without times."""
     rows = [row for row in store.partitions if row.records]
     timed = [row for row in rows if row.samples]
     colour = DRAWN.correct if timed else DRAWN.mtime
@@ -72,7 +72,7 @@ def timeline(store: StoreResult) -> str | None:
 
 
 def _bars(row: PartitionInventory) -> list[Bar]:
-    """Return the time span of each segment's records, or without timestamps that of its writes."""
+    """Return the time span of each segment's records, or else of its writes."""
     stamps = np.array(_samples(row), np.int64).reshape(2, -1)
     places = np.searchsorted([each.base_offset for each in row.segments], stamps[1], "right") - 1
     bars: list[Bar] = []
@@ -152,7 +152,7 @@ def _bytes(power: int) -> str:
 
 
 def differences_over_time(store: StoreResult) -> str | None:
-    """Draw how far each rule's answers were from the correct offset before the migration.
+    """Draw the distance of each rule's answers from the correct offset.
 
     Returns None if no answer is wrong.
     """
@@ -178,7 +178,7 @@ def differences_over_time(store: StoreResult) -> str | None:
 
 
 def segments_over_time(row: PartitionInventory) -> str:
-    """Draw a partition's records by time and offset, its segments, and their modification times."""
+    """Draw a partition's records, segments and modification times."""
     identity = _identity("segments", row.place.store, name_of(row))
     what = f"Records and segments of {name_of(row)} by time and offset"
     with figure_in_page(identity, what) as (figure, axes, svg):
@@ -206,7 +206,7 @@ def segments_over_time(row: PartitionInventory) -> str:
 
 
 def staircase(row: PartitionInventory, answers: Sequence[AnswerRow], now: int) -> str:
-    """Draw the offset for each time: by modification times, the correct one, and wrong answers.
+    """Draw the offset for each time, by each of the rules.
 
     `answers` are those before the migration; `now` is the clock of the legacy rules, ms since 1970.
     """
@@ -244,7 +244,7 @@ def staircase(row: PartitionInventory, answers: Sequence[AnswerRow], now: int) -
 
 
 def _legacy_steps(row: PartitionInventory, now: int) -> tuple[list[int], list[int]]:
-    """Return the times at which the legacy answer changes, and the answers from then on."""
+    """Return the times at which the legacy answer changes, and the new answers."""
     segments = tuple((each.base_offset, each.last_modified_ms) for each in row.segments)
     moments = sorted({when for _, when in segments if 0 <= when <= LAST_DATE_MS})
     if not moments:
@@ -255,7 +255,7 @@ def _legacy_steps(row: PartitionInventory, now: int) -> tuple[list[int], list[in
 
 
 def _draw_dots(axes: Axes, times: Sequence[int], offsets: Sequence[int], label: str) -> None:
-    """Draw points as one path of zero-length strokes, which needs a tenth of the bytes."""
+    """Draw points as one path of zero-length strokes: a tenth of the bytes."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 

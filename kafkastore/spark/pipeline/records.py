@@ -1,4 +1,4 @@
-"""The pipeline's records: every store is written to Parquet by the data source, and counted."""
+"""The pipeline's records, written to Parquet by the data source and counted."""
 from __future__ import annotations
 
 import os
@@ -20,7 +20,7 @@ FOLDERS = ("store", "topic", "partition")
 
 
 def write_records(run: Run, spark: SparkSession) -> None:
-    """Write the records of every store to Parquet, and compare their number with the survey's.
+    """Write the records of every store to Parquet, and compare their number.
 
     Partitions that the survey could not read completely are written up to that point. The rows of a
     file are in offset order.
@@ -68,7 +68,7 @@ def _frame(run: Run, spark: SparkSession, store: StoreResult) -> DataFrame:
 
 
 def rows_in(folder: Path) -> dict[tuple[str, TopicPartition], int]:
-    """Count the rows of Parquet files by store, topic and partition, from their footers.
+    """Count the rows of Parquet files by store, topic and partition.
 
     `folder` has ``store=.../topic=.../partition=.../*.parquet``, or is empty.
     """

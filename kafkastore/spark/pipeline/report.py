@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, for a desktop or a phone, light or dark."""
+"""The report: one self-contained HTML page for screens of all widths."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
 
 
 class AnswerTable(NamedTuple):
-    """A partition's answers before and after the migration; differing ones are preferred."""
+    """A partition's answers before and after the migration; first those that differ."""
 
     name: str
     rows: list[tuple[AnswerRow, AnswerRow]]
@@ -73,7 +73,7 @@ class Section(NamedTuple):
 
 
 def render(result: PipelineResult) -> str:
-    """Return the report of a finished run as HTML, without scripts or external references.
+    """Return the report of a finished run as HTML, without scripts.
 
     Its size is bounded, however many partitions, segments and findings there are.
     """
@@ -157,7 +157,7 @@ def _most_segments(rows: Iterable[PartitionInventory]) -> list[PartitionInventor
 
 
 def drop_samples(store: StoreResult) -> None:
-    """Drop the sampled records of partitions that will not be drawn, except the first of each."""
+    """Drop the sampled records of partitions that are not drawn; keep the first."""
     drawn = _most_segments(row for row in store.partitions if row.records)[:MOST_DRAWN]
     kept = {row.place for row in drawn}
     store.partitions[:] = [

@@ -1,4 +1,4 @@
-"""The results of a pipeline run as plain values, for the report, the terminal and JSON."""
+"""The results of a pipeline run, for the report, the terminal and JSON."""
 from __future__ import annotations
 
 import json
@@ -262,11 +262,11 @@ class PipelineResult:
         return [store.summary() for store in self.stores]
 
     def to_json(self) -> str:
-        """Return everything as JSON; offsets and times are numbers, a missing answer is null."""
+        """Return everything as JSON; a missing answer is null."""
         return "".join(self.json_parts())
 
     def json_parts(self) -> Iterator[str]:
-        """Yield the JSON in pieces, because for a large store it is much larger than its values."""
+        """Yield the JSON in pieces: for a large store it is larger than its values."""
         whole = {
             "out": str(self.out),
             "mode": self.mode,

@@ -1,4 +1,4 @@
-"""Results of a run's steps, saved in its working directory so that another run can resume.
+"""Results of a run's steps, saved so that another run can resume.
 
 There is one file for each finished step, and one that says what the results depend on: the options,
 and the size and modification time of every file of the stores. If any of these differ, nothing is
@@ -136,7 +136,7 @@ class SavedSteps:
 
 
 def state_of(root: Path, left_out: Collection[str] = frozenset()) -> str:
-    """Return a hexadecimal digest of the names, sizes and modification times of a store's files.
+    """Return a digest of the names, sizes and modification times of a store.
 
     `left_out` are relative paths that do not count.
     """
@@ -148,7 +148,7 @@ def state_of(root: Path, left_out: Collection[str] = frozenset()) -> str:
 
 
 def _files(root: Path, inner: str) -> Iterator[tuple[str, int, int]]:
-    """Yield path, size and modification time of files by name, as deep as partitions have files.
+    """Yield path, size and modification time of a store's files, by name.
 
     Partial files of a killed job do not count. For an unreadable file its error counts; the steps
     report it.

@@ -1,4 +1,4 @@
-"""The whole pipeline on Spark: survey, verify, migrate, records to Parquet, lookups, report.
+"""The whole pipeline on Spark: survey, verify, migrate, write, look up, report.
 
 1. Survey: each partition is read once.
 2. Verify the stores, and look up offsets for times.
@@ -188,7 +188,7 @@ def run_pipeline(
 
 
 def store_names(paths: Sequence[Path]) -> list[str]:
-    """Return unique names for stores: their directories', with parent names where needed.
+    """Return unique names for stores, with parent directories where needed.
 
     `paths` are absolute; the names are valid file names. Raises `ChangeRefusedError` if a path is
     given twice.
@@ -212,7 +212,7 @@ def store_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _plain(parts: Sequence[str]) -> str:
-    """Join parts of a path to a name without characters that are special to Spark or a shell."""
+    """Join parts of a path without characters special to Spark or a shell."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(part.strip("/") for part in parts))
     return name.strip("-._") or "store"
 
@@ -252,7 +252,7 @@ def _copy(target: Path, name: str, source: Path) -> Path:
 
 
 def _inventory_of(run: Run, spark: SparkSession, sample_times: int | Sequence[int]) -> None:
-    """Read each partition once, and choose the times to look up unless they are given."""
+    """Read each partition once; choose the times to look up unless given."""
     items = [(place,) for place in run.places()]
     with run.step("inventory", "partitions", len(items)) as step:
         job = InventoryJob(sample_times if isinstance(sample_times, int) else 0)
@@ -302,7 +302,7 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
 
 
 class _Checked(NamedTuple):
-    """The findings of a store, and the partitions that could not be checked with the reasons."""
+    """The findings of a store, and the partitions that could not be checked."""
 
     findings: list[Finding]
     failures: list[tuple[str, str]]

@@ -1,1 +1,1 @@
-"""The data source ``kafkastore``, which reads raw logs as frames and writes frames as raw logs."""
+"""The data source ``kafkastore``: reads and writes raw logs as frames."""

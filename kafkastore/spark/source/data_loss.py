@@ -22,7 +22,7 @@ class LossKind(StrEnum):
 
 
 class Loss(NamedTuple):
-    """The loss in one partition: a sentence, and the offset from which reading can continue."""
+    """The loss in one partition, and the offset from which reading can continue."""
 
     kind: LossKind
     topic_partition: TopicPartition

@@ -1,4 +1,4 @@
-"""The data source ``kafkastore``: Kafka log directories as frames of records, without a broker.
+"""The data source ``kafkastore``: Kafka log directories as frames of records.
 
 >>> records = spark.read.format("kafkastore").load("/kafka-logs")      # doctest: +SKIP
 
@@ -42,7 +42,7 @@ FORMAT = "kafkastore"
 
 
 class KafkaStoreDataSource(DataSource):
-    """The data source behind `spark.read.format("kafkastore")`; its options are in `options`."""
+    """The data source of `spark.read.format("kafkastore")`; see `options`."""
 
     @classmethod
     def name(cls) -> str:
@@ -151,5 +151,5 @@ class _TakesFilters:
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format ``kafkastore`` with a session; see `kafkastore.spark.register`."""
+    """Register the format ``kafkastore``; see `kafkastore.spark.register`."""
     spark.dataSource.register(KafkaStoreDataSource)

@@ -1,4 +1,4 @@
-"""Limits of a read from Spark's filters on topic, partition, offset and timestamp.
+"""Limits of a read, from filters on topic, partition, offset and timestamp.
 
 Spark filters the rows again, so a filter that is not understood, or only in part, only costs time.
 """
@@ -132,7 +132,7 @@ def _range(each: Filter, kind: type) -> tuple[int | None, int | None]:
 
 
 def _is(value: object, kind: type) -> bool:
-    """Return whether a literal is an int or a time; a timestamp without a time zone is neither."""
+    """Return whether a literal is an int, or a time with a time zone."""
     if isinstance(value, datetime):
         return kind is datetime and value.tzinfo is not None
     return kind is int and type(value) is int
@@ -144,7 +144,7 @@ def _number(value: int | datetime) -> int:
 
 
 def _whole_ms(microseconds: int | None) -> int | None:
-    """Return a bound in ms, rounded up, which is correct for both ends of [start, end)."""
+    """Return a bound in ms, rounded up: correct for both ends of [start, end)."""
     return None if microseconds is None else -(-microseconds // 1000)
 
 
@@ -157,7 +157,7 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 
 def _holds(each: Filter, value: Any) -> bool | None:
-    """Evaluate a filter on a value that is not null; None if the filter is not understood."""
+    """Evaluate a filter on a non-null value; None if it is not understood."""
     if isinstance(each, Not):
         held = _holds(each.child, value)
         return None if held is None else not held

@@ -1,4 +1,4 @@
-"""Parsers of option values, which come as texts by lower-case names, and their errors."""
+"""Parsers of option values, which are texts, and their errors."""
 from __future__ import annotations
 
 import difflib
@@ -67,7 +67,7 @@ def must_be(name: str, like: str, given: str) -> OptionError:
 
 
 def unknown(name: str, what: str, known: Iterable[str], there: str) -> OptionError:
-    """Return the error for a name that is not known: the nearest known one, or what is there."""
+    """Return the error for an unknown name, with the nearest known one."""
     lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), lower, 1)
     hint = f"did you mean {lower[near[0]]}?" if near else f"there are {there}"
@@ -83,7 +83,7 @@ def contradiction(*names: str, advice: str = "give one of them") -> OptionError:
 
 
 def absolute(path: str) -> str:
-    """Return an absolute path, because tasks may run in another working directory than the planner.
+    """Return an absolute path: tasks may run in another working directory.
 
     Raises `OptionError` if the path is relative to a temporary folder of a Spark Connect session.
     """
@@ -112,7 +112,7 @@ def words(text: str) -> list[str]:
 
 
 def choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """Return an option that is one of `choices`; the first of them if it is not given."""
+    """Return an option that is one of `choices`; by default their first."""
     value = options.get(name.lower(), choices[0]).strip().lower()
     if value not in choices:
         raise must_be(name, " or ".join(choices), value)

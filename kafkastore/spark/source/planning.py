@@ -1,4 +1,4 @@
-"""Plan of a read: the partitions and offsets that the options choose, reduced by pushed filters.
+"""Plan of a read: partitions and offsets by options and pushed filters.
 
 Options are exact, as in the Kafka source; filters only reduce the work. If time indexes are
 trusted, planning finds the first offset in a segment that can reach a filter's start time, as
@@ -138,7 +138,7 @@ def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
 
 
 def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
-    """Return the first offset to read, inclusive; `END` if nothing that exists now is read.
+    """Return the first offset to read, inclusive; `END` if there is nothing.
 
     Raises `OptionError` if there is no such offset, or it is not in the log.
     """
@@ -184,7 +184,10 @@ def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None
 
 
 def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadOptions) -> None:
-    """Raise an error if a named offset is not in the log; the Kafka source does so in its tasks."""
+    """Raise an error if a named offset is not in the log.
+
+    The Kafka source does so in its tasks.
+    """
     if bound.by_timestamp or not options.fail_on_data_loss:
         return
     committed = options.isolation == "read_committed"
@@ -199,7 +202,7 @@ def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadO
 
 
 def _cut(each: Range, largest: int) -> list[LogSlice]:
-    """Divide a range into slices; if records are deleted meanwhile, the task reports it."""
+    """Divide a range into slices; tasks report records deleted meanwhile."""
     return each.log.beside_changes(
         lambda: list(cut(*each[:3], largest, each.log_end_offset))
     )
@@ -240,7 +243,7 @@ def _since(log: PartitionLog, start: int, end: int, since: int) -> Iterator[tupl
 
 
 def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
-    """Return the first offset to read in a segment; None if no record reaches the time.
+    """Return the first offset to read in a segment; None if none is late enough.
 
     Without a trusted index a task reads the whole segment.
     """
@@ -258,7 +261,7 @@ def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
 
 
 def _is_far(segment: LogSegment, offset: int) -> bool:
-    """Return whether skipping a segment's beginning saves more than a second open costs."""
+    """Return whether skipping a segment's beginning saves more than an open costs."""
     last = segment.next_base_offset or segment.next_offset
     count = max(last - segment.base_offset, 1)
     return segment.size * (offset - segment.base_offset) // count > OPENING_BYTES

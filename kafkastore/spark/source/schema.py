@@ -1,4 +1,4 @@
-"""The data source's columns: those of Spark's Kafka source, in its order, then our own.
+"""The data source's columns: those of Spark's Kafka source, then our own.
 
 ============================================================  ====================================
 column                                                        in a frame
@@ -52,7 +52,7 @@ def spark_schema(
 def check_schema(
     schema: StructType, asked: Sequence[str] | None, columns: StructType = COLUMNS
 ) -> tuple[str, ...]:
-    """Check a caller's schema, some of `columns` in any order, and return its names in its order.
+    """Check a caller's schema, and return its column names in its order.
 
     Raises `OptionError` if a name is unknown, if its type differs, or if the names in the option
     ``columns`` (`asked`) differ.

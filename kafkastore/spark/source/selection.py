@@ -1,4 +1,4 @@
-"""The choice of partitions and offsets, as in the options of Spark's Kafka source.
+"""The choice of partitions and offsets, as in Spark's Kafka source.
 
 See `options` for the options; source: Spark 4.2 ``KafkaSourceProvider``, ``ConsumerStrategy``.
 """

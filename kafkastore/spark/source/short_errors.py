@@ -1,4 +1,4 @@
-"""Errors for Spark's users: one sentence, without the traceback through this package."""
+"""Errors for Spark's users: one sentence without this package's traceback."""
 from __future__ import annotations
 
 from contextlib import ContextDecorator

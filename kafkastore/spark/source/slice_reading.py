@@ -1,4 +1,4 @@
-"""Reading of slices in a task, into Arrow batches, with checks that all planned records exist."""
+"""Reading of slices in a task into Arrow batches; all planned records must exist."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ def read_slices(
     *,
     are_decided: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of slices, one after another, in batches of about `BATCH_ROWS` rows.
+    """Yield the records of slices in batches of about `BATCH_ROWS` rows.
 
     With `are_decided` all slices end at or before the last stable offset. Raises `DataLossError` if
     planned records are missing, unless `failOnDataLoss` is false, and `CorruptionError` at corrupt
@@ -115,7 +115,7 @@ def _read(
 
 
 def _check_start(each: LogSlice, log: PartitionLog) -> None:
-    """Raise an error if segments were deleted; Kafka deletes the first ones of a log first."""
+    """Raise an error if segments were deleted; Kafka deletes the first ones first."""
     first = log.segments[0].base_offset if log.segments else None
     if first is None or first > each.start_offset:
         gone = each.known_end_offset if first is None else min(first, each.known_end_offset)
@@ -123,7 +123,10 @@ def _check_start(each: LogSlice, log: PartitionLog) -> None:
 
 
 def _check_end(each: LogSlice) -> None:
-    """Raise an error if the log was truncated; corrupt bytes before other batches do not count."""
+    """Raise an error if the log was truncated.
+
+    Corrupt bytes before other batches do not count.
+    """
     log = each.log
     end = log.end_bound.offset
     if end < each.known_end_offset and (end := log.end_offset("skip")) < each.known_end_offset:

@@ -114,7 +114,7 @@ def _entries(segment: LogSegment) -> NDArray[np.void] | None:
 def cut(
     log: PartitionLog, start_offset: int, end_offset: int, size: int, log_end_offset: int = 0
 ) -> Iterator[LogSlice]:
-    """Divide a range of a log into slices of at most `size` bytes, in offset order without gaps.
+    """Divide a range of a log into slices of at most `size` bytes, without gaps.
 
     A batch is never divided, nor is a segment whose offset index is missing or corrupt.
     `log_end_offset` is copied to each `LogSlice`.
@@ -141,7 +141,7 @@ def cut(
 def _places_to_cut(
     segment: LogSegment, first: int, end: int, size: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the first offset and the position of each part of a large segment, or of a part of it.
+    """Yield the first offset and the position of each part of a large segment.
 
     They come from its offset index. A wrong index makes parts uneven but loses no records, because
     a part is read by its offsets.
@@ -159,7 +159,7 @@ def _places_to_cut(
 
 
 def at_most(each: LogSlice, most_records: int) -> Iterator[LogSlice]:
-    """Divide a slice evenly into parts of at most `most_records` offsets, in offset order.
+    """Divide a slice evenly into parts of at most `most_records` offsets.
 
     The log end at planning time counts. Source: Spark 4.2 ``KafkaOffsetRangeCalculator``, for
     ``maxRecordsPerPartition``.
@@ -180,7 +180,7 @@ def _in_parts(each: LogSlice, parts: int) -> Iterator[LogSlice]:
 
 
 def spread(slices: Iterable[LogSlice], count: int) -> list[LogSlice]:
-    """Divide slices by offsets until there are about `count`, in the same order without gaps.
+    """Divide slices by offsets until there are about `count`, without gaps.
 
     Source: Spark 4.2 ``KafkaOffsetRangeCalculator.getRanges``, for ``minPartitions``.
     """
@@ -195,7 +195,7 @@ def spread(slices: Iterable[LogSlice], count: int) -> list[LogSlice]:
 
 
 def pack_slices(slices: list[LogSlice], size: int, options: ReadOptions) -> list[SlicePack]:
-    """Combine slices into packs as `maxRecordsPerPartition` and `minPartitions` ask for."""
+    """Combine slices as `maxRecordsPerPartition` and `minPartitions` say."""
     most, wanted = options.max_records, options.min_partitions
     if most is not None:
         slices = [part for each in slices for part in at_most(each, most)]
@@ -208,7 +208,7 @@ def pack_slices(slices: list[LogSlice], size: int, options: ReadOptions) -> list
 def pack(
     slices: Iterable[LogSlice], size: int, most_records: int | None = None
 ) -> list[SlicePack]:
-    """Combine successive slices into packs of at most `size` bytes and `most_records` offsets.
+    """Combine successive slices into packs limited by bytes and offsets.
 
     Each slice adds `OPENING_BYTES`.
     """

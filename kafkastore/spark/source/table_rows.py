@@ -1,4 +1,4 @@
-"""The rows of all tables except the records, as columns, from some segments of a partition."""
+"""The rows of all tables except the records, as columns."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -65,7 +65,7 @@ class SegmentRange(LogSlice):
 def of_batches(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield the headers of the batches that `PartitionLog.batches` yields, from log start on.
+    """Yield the headers of the batches from the log start offset on.
 
     Checksums are only computed for the column `crc_valid`. `on_corrupt` decides whether corrupt
     bytes are an error, are skipped, or end these segments.
@@ -233,7 +233,7 @@ _INDEXES: Mapping[str, tuple[type[OffsetIndex | TimeIndex | TransactionIndex], i
 
 
 def index_path(segment: LogSegment, table: str) -> Path:
-    """Return the path of the file with a segment's rows of a table; it may be missing."""
+    """Return the path of a segment's file of a table; it may be missing."""
     if table == "time_index":
         return segment.time_index_path
     return segment.offset_index_path if table == "offset_index" else segment.transaction_index_path
@@ -309,7 +309,7 @@ def _entries(
 def of_commits(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield the offsets that groups committed, from one whole ``__consumer_offsets`` partition.
+    """Yield committed offsets, from one whole ``__consumer_offsets`` partition.
 
     `selection` chooses the partitions whose commits are rows; `on_corrupt` decides whether a
     corrupt batch, key or value is an error or is skipped.
@@ -346,7 +346,7 @@ def of_commits(
 
 
 def timestamps(milliseconds: NDArray[np.int64]) -> pa.Array:
-    """Convert ms since 1970 to timestamps in microseconds; null if negative or out of range."""
+    """Convert ms since 1970 to timestamps; null if negative or out of range."""
     is_none = (milliseconds < 0) | (milliseconds > LARGEST_MS)
     return pa.array(np.where(is_none, 0, milliseconds) * 1000, mask=is_none).cast(TIMESTAMP)
 

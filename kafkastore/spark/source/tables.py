@@ -1,4 +1,4 @@
-"""Tables besides the records: batches, segments, index entries, aborted transactions, commits.
+"""Tables of batches, segments, index entries, aborted transactions, commits.
 
 ============================  ==========================================================
 option ``table``              a row is
@@ -118,7 +118,7 @@ SEGMENT_BYTES = 1 << 16
 
 
 def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType:
-    """Return the schema of a table's frame, in the table's order whatever the order of `columns`.
+    """Return the schema of a table's frame, in the order of the table.
 
     `table` is a key of `SCHEMAS`. Raises `OptionError` if a column is unknown.
 
@@ -138,7 +138,7 @@ def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType
 
 
 class TableReader(DataSourceReader):
-    """Plans the read of a table, and executes it in tasks; yields `columns`, in order."""
+    """Plans the read of a table, and executes it in tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self.options = options
@@ -228,7 +228,7 @@ def _size_of(path: Path) -> int:
 def _ranges(
     log: PartitionLog, segments: Sequence[tuple[LogSegment, int]], largest: int
 ) -> Iterator[SegmentRange]:
-    """Combine successive segments up to a number of bytes; a segment is never divided."""
+    """Combine successive segments up to a number of bytes; never divide one."""
     if not segments:
         return
     root = None if log.log_dir is None else str(log.log_dir.path)

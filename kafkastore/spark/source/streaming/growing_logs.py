@@ -1,4 +1,4 @@
-"""The current content of a growing log, and checks that the records already read are still there.
+"""The content of a growing log, and checks that read records still exist.
 
 A log is inspected repeatedly. Each time its directory is listed, and of the ``.log`` files only the
 header of the last known batch and the bytes after it are read.
@@ -63,7 +63,7 @@ class BatchPosition(NamedTuple):
 
 
 class LogNow(NamedTuple):
-    """A log at one moment: its start offset, its end offset, and its last whole batch if any.
+    """A log at one moment: start offset, end offset, and last whole batch.
 
     The end offset is the one after that batch.
     """
@@ -151,7 +151,7 @@ def _runs(
 def batch_before(
     log: PartitionLog, offset: int, known: Sequence[BatchPosition] = ()
 ) -> BatchPosition | None:
-    """Find the batch that contains the record before an offset (at most the log end offset).
+    """Find the batch with the record before an offset (at most the log end).
 
     Batches in `known` may shorten the search from the index. Returns None if there is no such
     batch, because of compaction or retention.
@@ -184,7 +184,7 @@ def _batch_before(
 
 
 class StableEnd:
-    """Finds a log's last stable offset repeatedly; each time it reads only new batches."""
+    """Find a log's last stable offset repeatedly, reading only new batches."""
 
     def __init__(self) -> None:
         self._producers: ProducerState | None = None
@@ -276,7 +276,10 @@ def find_loss(
 
 
 def deleted(which: TopicPartition, start_offset: int, then: str) -> Loss:
-    """Return the loss of the records before a log's start offset; `then` says what was read."""
+    """Return the loss of the records before a log's start offset.
+
+    `then` says what was read.
+    """
     return Loss(
         LossKind.DELETED,
         which,

@@ -263,7 +263,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _find_loss(
         self, log: PartitionLog, now: LogNow, offset: int, mark: BatchMark | None
     ) -> tuple[LogNow, Loss | None]:
-        """Return what is missing, if anything; confirm it by inspecting the log from scratch."""
+        """Return what is missing, if anything; confirm it by a new look at the log."""
         which = log.topic_partition
         if mark is not None and which not in self._planned:  # as after a restart
             self._mark_before(log, offset)
@@ -285,7 +285,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return place.mark
 
     def _waits(self, count: int, limit: ReadLimit) -> bool:
-        """Return whether to wait, because of `minOffsetsPerTrigger` and `maxTriggerDelay`."""
+        """Return whether `minOffsetsPerTrigger` and `maxTriggerDelay` say to wait."""
         least = self.options.min_offsets
         if least is None or isinstance(limit, ReadAllAvailable) or self._targets is not None:
             return False
@@ -297,7 +297,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @short_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Divide a batch of records into tasks; `start` and `end` are those of `latestOffset`."""
+        """Divide a batch of records into tasks, between offsets of `latestOffset`."""
         return [] if start == end else _unmoved(lambda: self._tasks(start, end))
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -1,4 +1,4 @@
-"""Tasks of a stream, which read slices of logs and check that the logs did not change meanwhile.
+"""Tasks of a stream, which check that the logs they read did not change.
 
 Between planning and reading, a log may be truncated, written again or deleted. So a task inspects
 each log again after reading: records that exist then existed before.
@@ -48,7 +48,7 @@ class RangeEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamPack(SlicePack):
-    """The slices that one task of a stream reads, and the range ends by partition directory."""
+    """The slices that one task of a stream reads, and ends by partition directory."""
 
     ends: dict[str, RangeEnd]
 
@@ -100,7 +100,7 @@ def read_task(
 
 
 def report(losses: Iterable[Loss], options: ReadOptions) -> None:
-    """Raise `DataLossError` for losses, or log a warning if `failOnDataLoss` is false."""
+    """Raise `DataLossError`, or log a warning if `failOnDataLoss` is false."""
     lost = list(losses)
     if lost and options.fail_on_data_loss:
         raise DataLossError(

@@ -1,4 +1,4 @@
-"""The rows of a task by partition: which partition each belongs to, and when it is written."""
+"""The rows of a task by partition, and when they are written."""
 from __future__ import annotations
 
 import time
@@ -91,7 +91,7 @@ class WaitingRows:
         return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
     def _partitions(self, batch: pa.RecordBatch, keys: pa.Array) -> NDArray[np.int64]:
-        """Return each row's partition: its own column, its key's partition, or the next in turn."""
+        """Return each row's partition: its own, its key's, or the next in turn."""
         count = self._options.partitions
         if "partition" in batch.schema.names:
             partitions = _partitions(batch, count)

@@ -1,4 +1,4 @@
-"""The partition of each key, as Kafka's producers compute it, for a column of keys at once.
+"""The partition of each key of a column, as Kafka's producers compute it.
 
 Source: Kafka 2.4.0 ``DefaultPartitioner``, ``Utils.murmur2``.
 """
@@ -17,7 +17,7 @@ _SHIFTS = tuple(enumerate(np.arange(0, 32, 8, dtype=np.uint32)))
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> NDArray[np.int64]:
-    """Return the partition of each key, none of them null, in a topic of `partitions` partitions.
+    """Return the partition of each key, none null, among `partitions`.
 
     >>> partitions_of_keys(pa.array([b"21", b"foobar"]), 12).tolist()
     [0, 6]
@@ -26,7 +26,7 @@ def partitions_of_keys(keys: pa.Array, partitions: int) -> NDArray[np.int64]:
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
-    """Return the hash of each key (none of them null), computed word by word for all keys."""
+    """Return the hash of each key (none null), word by word for all keys."""
     _, offsets, content = keys.buffers()
     ends = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(content or b"", np.uint8)

@@ -1,4 +1,4 @@
-"""Logs that a Spark job writes: staged next to the log directory, moved into it when complete.
+"""Logs that a Spark job writes next to the log directory, and then moves.
 
 ::
 
@@ -60,7 +60,7 @@ class StagedJob:
     keeps_offsets: bool
 
     def commit(self, logs: Sequence[StagedLog]) -> None:
-        """Merge what the tasks wrote (in the order of the records), and move it to the target.
+        """Merge what the tasks wrote, in record order, and move it to the target.
 
         Raises `ChangeRefusedError` if the target has one of the partitions by now, or a broker uses
         it, and `OutOfOrderAppendError` if offsets to keep do not increase from task to task.
@@ -193,7 +193,7 @@ def check_target(target: Path) -> None:
 
 
 def _check_around(target: Path) -> None:
-    """Raise an error for a target inside a log directory; a broker would refuse to start there."""
+    """Raise an error for a target in a log directory; no broker would start."""
     around = next(each for each in target.parents if each.exists())
     if around.is_dir() and (
         _marks(around) or any(parse_segment_file(name) for name in os.listdir(around))
@@ -230,7 +230,7 @@ def _remove(path: Path) -> None:
 
 
 def _owner() -> dict[str, Any]:
-    """Return the process that lives as long as the driver: Spark's daemon, or the JVM."""
+    """Return the process that lives as long as the driver: daemon or JVM."""
     return {"host": platform.node(), "namespace": _namespace(), "pid": os.getppid()}
 
 
@@ -242,7 +242,7 @@ def _namespace() -> str:
 
 
 def _is_of_this_user(path: Path) -> bool:
-    """Return whether only this user and root can have created or filled a staging directory.
+    """Return whether only this user and root can have filled a staging directory.
 
     Another user's is left for that user to finish, because it says which files to move.
     """
@@ -252,7 +252,7 @@ def _is_of_this_user(path: Path) -> bool:
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether a job's driver has certainly ended; one on another machine may still run."""
+    """Return whether a job's driver has certainly ended, on this machine."""
     if path.name.endswith(_REMOVED):
         return True
     try:

@@ -34,7 +34,7 @@ class TaskLogs:
         self._limit = open_logs_limit()
 
     def append(self, topic_partition: TopicPartition, rows: pa.Table) -> None:
-        """Append rows with `key`, `value`, `headers`, `timestamp`, and `offset` if it is kept.
+        """Append rows of `key`, `value`, `headers`, `timestamp`, and kept `offset`.
 
         There must be at least one row. Raises `InvalidRecordError` if a leader would reject a
         record, `OutOfOrderAppendError` if offsets do not increase, `ChangeRefusedError` if the log
@@ -63,7 +63,7 @@ class TaskLogs:
             ) from error
 
     def close(self) -> list[StagedLog]:
-        """Complete all logs and flush them to disk; return them in the order of their records."""
+        """Complete all logs and flush them; return them in record order."""
         if self._log_dir is not None:
             self._log_dir.close()
             root = str(self._log_dir.path)
@@ -83,7 +83,7 @@ class TaskLogs:
                 self._log_dir.close()
 
     def _writer(self, topic_partition: TopicPartition, start_offset: int) -> LogWriter:
-        """Return the writer of a partition; if too many are open, close all of them first."""
+        """Return the writer of a partition; close all if too many are open."""
         if self._log_dir is not None:
             writer = self._log_dir.writers.get(topic_partition)
             if writer is not None:

@@ -1,4 +1,4 @@
-"""The options of a save, and the columns that a frame needs to be written as logs.
+"""The options of a save, and the columns that a frame needs.
 
 Source: Spark 4.2 ``KafkaWriter``.
 """
