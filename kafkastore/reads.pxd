@@ -1,4 +1,4 @@
-"""Fetch bytes before they are read, without the GIL; costs a look at one variable locally."""
+"""Fetch bytes before they are read, without the GIL; cheap for local files."""
 from libc.stdint cimport int64_t
 
 cdef bint is_watching

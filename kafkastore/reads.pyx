@@ -14,14 +14,14 @@ _failures = {}
 
 
 def watch(find):
-    """Ask `find` from now on for the `SparseFile` of a descriptor, None for any other file."""
+    """Ask `find` for the `SparseFile` of a descriptor; None for other files."""
     global is_watching, _find
     _find = find
     is_watching = True
 
 
 def fetch_bytes(int descriptor, int64_t start, int64_t end):
-    """Fetch the bytes [start, end) of an open file; beyond its end there is nothing to do.
+    """Fetch the bytes [start, end) of an open file, up to its end.
 
     Raises RemoteStoreError if that fails.
     """
@@ -32,7 +32,7 @@ def fetch_bytes(int descriptor, int64_t start, int64_t end):
 
 
 def is_remote(int descriptor):
-    """Return whether an open file is one of a remote store: its holes are bytes not fetched yet."""
+    """Return whether an open file is remote: its holes are not fetched yet."""
     return bool(is_watching and _find(descriptor) is not None)
 
 

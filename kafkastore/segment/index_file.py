@@ -50,7 +50,7 @@ LARGEST_PADDED_SIZE = 256 * 1024 * 1024
 
 
 def base_offset_of(path: Path) -> int:
-    """Return the base offset in the name of a segment's file, or raise InvalidNameError."""
+    """Return the base offset in a segment file's name, or raise InvalidNameError."""
     named = parse_segment_file(path.name)
     if named is None:
         raise InvalidNameError(f"{path} has no base offset in its name; give base_offset")
@@ -58,7 +58,7 @@ def base_offset_of(path: Path) -> int:
 
 
 class _IndexFile(Generic[EntryT]):
-    """The common part of `OffsetIndex` and `TimeIndex`: everything but the meaning of an entry."""
+    """What `OffsetIndex` and `TimeIndex` share: all but the meaning of an entry."""
 
     _format: IndexFormat[EntryT]
     _suffix: ClassVar[str]
@@ -389,7 +389,7 @@ class _IndexFile(Generic[EntryT]):
         return 0
 
     def _end_of_data(self) -> int:
-        """Return the end of the whole entries, or of the entry that the last hole starts in.
+        """Return the end of whole entries, or of the one that the last hole is in.
 
         Brokers preallocate by setting the length, so that the padding of most files is a hole.
         """

@@ -1,4 +1,4 @@
-"""How far lookups trust time indexes, and what a segment's batches say about its times.
+"""How far lookups trust time indexes, and what batches say of their times.
 
 A process reads the batches of a segment once, with their checksums, and caches the result for as
 long as the files are unchanged.
@@ -34,7 +34,7 @@ _Identity = tuple[int, ...]
 
 
 class IndexCheck(NamedTuple):
-    """What the batches of a segment say about its times, read once with their checksums."""
+    """What the batches of a segment say about its times, checksums verified."""
 
     largest_timestamp: int  # ms; -1: no batch has a timestamp
     # Whether every entry of the time index is true: no batch before the one that holds the entry's
@@ -89,7 +89,7 @@ def _checked(
     open_log: Callable[[], LogFile],
     identity: _Identity,
 ) -> IndexCheck:
-    """Scan a log; check that no record before the batch of a time index entry is later."""
+    """Scan a log; no record before an entry's batch may be later than the entry."""
     offsets, timestamps = entries["offset"], entries["timestamp"]
     holds = bool((np.diff(offsets) >= 0).all() and (np.diff(timestamps) >= 0).all())
     largest, slot, end_offset = -1, 0, base_offset

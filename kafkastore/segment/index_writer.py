@@ -63,7 +63,7 @@ class IndexWriter:
 
 
 class TransactionIndexWriter:
-    """Write a transaction index; its file is created for the first aborted transaction."""
+    """Write a transaction index, whose file is created for the first entry."""
 
     def __init__(self, path: Path, fs: FileSystem) -> None:
         self._path, self._fs = path, fs

@@ -259,7 +259,7 @@ class LogFile:
         return None
 
     def check_length(self, position: int) -> None:
-        """Raise `CorruptBatchError` for a length that no broker reads past, zeros included.
+        """Raise `CorruptBatchError` for a length that no broker reads past.
 
         Source: Kafka 2.4.0 ``FileLogInputStream.nextBatch``.
         """
@@ -325,7 +325,7 @@ class LogFile:
         return self.out_of_order(batch.position, batch.last_offset, within[0] if within else 0)
 
     def out_of_order(self, position: int, last_offset: int, smallest: int) -> CorruptBatchError:
-        """Return the error for a batch whose offsets do not fit those before and after it."""
+        """Return the error for a batch whose offsets do not fit its neighbours'."""
         largest = INT64_MAX if self.bounds is None else self.bounds.offsets[1]
         bounds = f"from {smallest} on" if largest == INT64_MAX else f"from {smallest} to {largest}"
         return CorruptBatchError(

@@ -359,7 +359,7 @@ class LogSegment:
         )
 
     def _read_time_entries(self) -> NDArray[np.void]:
-        """Read the entries of the time index without caching them: most are needed only once."""
+        """Read the time index's entries uncached: most are needed only once."""
         try:
             with TimeIndex.open(self.time_index_path, self.base_offset) as index:
                 return index.entries()
@@ -533,7 +533,7 @@ def _open_log(path: Path, bounds: SegmentBounds | None = None) -> LogFile:
 
 
 def _open_checked(path: Path, bounds: SegmentBounds, checked: IndexCheck) -> LogFile:
-    """Open a log if it is the file that was checked, possibly with more bytes appended."""
+    """Open a log if it is the checked file; bytes may have been appended."""
     log = _open_log(path, bounds)
     status = os.fstat(log.descriptor)
     if (status.st_dev, status.st_ino) != checked.identity[:2] or log.size < checked.identity[2]:

@@ -1,4 +1,4 @@
-"""A ``.log`` file read by ``pread``, a piece at a time into memory that is used again.
+"""A ``.log`` file, read by ``pread`` in pieces into reused memory.
 
 An error of the system is reported where the bytes are needed, and not before: a header before a bad
 sector is read like any other.
@@ -136,7 +136,7 @@ cdef inline Outcome read_header(
 cdef inline bint peek_offset(
     const Window* window, int64_t position, int64_t* offset
 ) noexcept nogil:
-    """Read the offset that a batch begins with; False where the file ends, or can't be read."""
+    """Read the offset that a batch begins with; False if it can't be read."""
     cdef uint8_t bytes[8]
     if window.start <= position and position + 8 <= window.start + window.size:
         offset[0] = load_i64(window.bytes + (position - window.start))

@@ -31,7 +31,7 @@ _open: deque[ReferenceType[OpenSearch]] = deque()
 
 
 def register(search: OpenSearch) -> None:
-    """Register a search that has opened its log; close logs that were not used lately.
+    """Register a search that opened its log; close logs not used lately.
 
     The search is not kept alive. A thread that still reads a closed log holds a reference to it,
     and the file is closed when that reference goes.
@@ -59,7 +59,7 @@ def register(search: OpenSearch) -> None:
 
 
 def close_all_logs() -> bool:
-    """Close the logs of all searches to free descriptors; return whether there were any."""
+    """Close the logs of all searches; return whether there were any."""
     has_closed = False
     while _open:
         try:

@@ -37,7 +37,7 @@ _MAGIC_AT = batch_header.RECORD_BATCH_FIELDS["magic"]
 
 
 class Producers(Protocol):
-    """The state of the producers, carried along a log: a `ProducerState`, or part of one."""
+    """The state of the producers along a log: a `ProducerState`, or part of it."""
 
     def replay(
         self, headers: NDArray[np.void], controls: Sequence[ControlRecord | None] = ()
@@ -236,7 +236,7 @@ def _of_higher_magic(
 
 
 def _with_first_offsets(run: BatchRun, log: LogFile) -> NDArray[Any]:
-    """Return the headers with the first offsets of wrappers, which requires decompression."""
+    """Return the headers with first offsets of wrappers, by decompression."""
     wrappers = np.flatnonzero(run.headers["base_offset"] < 0)
     if not len(wrappers):
         return run.headers

@@ -59,7 +59,7 @@ def _opened(path: str | PathLike[str]) -> int:
 
 
 def check_regular(path: str | PathLike[str], status: os.stat_result) -> None:
-    """Raise `NotAFileError` unless `status` is a regular file's; `path` is for the error."""
+    """Raise `NotAFileError` unless `status` is a regular file's."""
     if not stat.S_ISREG(status.st_mode):
         kinds = (name for is_kind, name in _KINDS if is_kind(status.st_mode))
         raise NotAFileError(path, next(kinds, "something else"))

@@ -30,7 +30,7 @@ _LENGTH = slice(
 
 
 class Stretch(NamedTuple):
-    """Successive whole batches with right checksums; `start` and `end` are byte positions.
+    """Successive whole batches with right checksums, by byte positions.
 
     `end` is exclusive. `first_offset` is the offset of the first record, for a wrapper that of its
     first message; `next_offset` is the offset after the last batch.
@@ -100,7 +100,7 @@ def _first_offset(log: ReadableLog, position: int) -> int:
 
 
 def _header(log: ReadableLog, position: int) -> Any | None:
-    """Read the header of the batch at a position; None if it is not whole or can't be read."""
+    """Read the header at a position; None if no whole batch can be read."""
     try:
         return log.header_at(position)
     except CorruptionError:
@@ -147,7 +147,7 @@ def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int
 
 
 def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
-    """Return whether a whole batch with an offset of the segment begins at a position."""
+    """Return whether a whole batch of the segment begins at a position."""
     try:
         first_offset = log.first_offset_at(position)
     except CorruptionError:
@@ -192,7 +192,7 @@ def _is_between(header: Any, min_offset: int, max_offset: int) -> bool:
 
 
 def _first_of(header: Any) -> int:
-    """Return the first offset of a batch; the last one if the header does not have it."""
+    """Return the first offset of a batch, or the last if the header lacks it."""
     return int(header["base_offset"] if header["base_offset"] >= 0 else header["last_offset"])
 
 

@@ -1,4 +1,4 @@
-"""A segment's times from a quick look at its files, without a Python object for any file.
+"""A segment's times from a quick look at its files, without Python objects.
 
 A lookup in a whole store does this for tens of thousands of segments: it opens each file, reads the
 few places that matter, and closes it, without the GIL.
@@ -75,7 +75,7 @@ cdef enum:
 
 
 cpdef int64_t largest_used_size(int64_t log_size, Py_ssize_t entry_size) noexcept nogil:
-    """Return the largest size in bytes of an index's entries: one per batch, one for the roll.
+    """Return the largest size in bytes of an index: an entry a batch, one more.
 
     At least Kafka's default preallocation: a crash may truncate a log and leave its index.
     """
@@ -96,7 +96,7 @@ cdef int open_regular(const char* path, int64_t* size) noexcept nogil:
 
 
 cdef int64_t end_of_data(int descriptor, int64_t size) noexcept nogil:
-    """Return where the hole at the end begins; brokers preallocate by setting the length."""
+    """Return where the hole at the end of a preallocated file begins."""
     cdef off_t hole
     if size < LIKELY_PADDED or SEEK_HOLE < 0 or is_remote_file(descriptor):
         return size
@@ -322,7 +322,7 @@ cdef Outcome read_summary(
 
 
 def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""):
-    """Find a segment's largest timestamp in ms, if its time index is right as far as checked.
+    """Find a segment's largest timestamp (ms) by its time index, if that is right.
 
     `path` ends with the base offset, and `temporary` follows the suffix, such as ``.swap``.
     `open_log` is called only for a check that needs Python: at a compressed batch of an old format,

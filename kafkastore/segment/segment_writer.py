@@ -1,4 +1,4 @@
-"""The active segment of a log: its files, while sets of batches are appended to them."""
+"""The active segment of a log: its files, and appends to them."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class SegmentWriter:
         return end
 
     def append_aborted(self, transactions: NDArray[Any]) -> None:
-        """Append ABORTED_TXN entries to the transaction index, in the order of their markers."""
+        """Append ABORTED_TXN entries, in the order of their markers."""
         self._transactions.append(transaction_index.pack(transactions))
 
     def truncate_to(self, offset: int, now: int) -> None:
@@ -205,7 +205,7 @@ class SegmentWriter:
         self._growth = self._growth_of_files(cut, size, before.created_ms, largest)
 
     def trim(self) -> None:
-        """Finish the indexes and truncate all files to their used part, as at roll and close.
+        """Finish the indexes and truncate all files, as at roll and close.
 
         Source: Kafka 2.4.0 ``LogSegment.onBecomeInactiveSegment``, ``close``.
         """
@@ -270,7 +270,7 @@ class SegmentWriter:
         self._times.resize(self.limits.segment_index_bytes)
 
     def _largest_in_tail(self, segment: LogSegment) -> TimestampOffset:
-        """Find the largest timestamp, which the last time index entry may lack after a truncation.
+        """Find the largest timestamp, which no entry may have after a truncation.
 
         Source: Kafka 2.4.0 ``LogSegment.loadLargestTimestamp``.
         """

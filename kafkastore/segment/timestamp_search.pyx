@@ -1,4 +1,4 @@
-"""Search one segment by time: indexes, batch headers, records, without Python in between.
+"""Search one segment by time: indexes, headers, records, without Python.
 
 Both indexes give the place to start. From there the search finds the first batch whose header's
 maximum reaches the timestamp, and in it the first record that does::
@@ -178,7 +178,7 @@ cdef struct Search:
 
 
 cdef Outcome search_records(Window* window, Search* search) noexcept nogil:
-    """Find the record in the batch whose header was read; read its records piece by piece."""
+    """Find the record in the batch whose header was read, piece by piece."""
     cdef const BatchHeader* header = &search.header
     cdef RecordCursor* cursor = &search.halt.cursor
     cdef RecordView record
@@ -256,7 +256,7 @@ cdef inline Py_ssize_t read_size_for(int32_t batch_size) noexcept nogil:
 cdef inline Outcome check_following(
     const Window* window, const Search* search, int64_t largest_offset
 ) noexcept nogil:
-    """Check that the next batch, if there is one, agrees with the offsets of the one found."""
+    """Check that the next batch's offsets agree with those of the one found."""
     cdef const BatchHeader* header = &search.header
     cdef int64_t offset
     if not peek_offset(window, header.position + header.size, &offset):
@@ -268,7 +268,7 @@ cdef Outcome search_batches(
     Window* window, Search* search, bint skip_control, bint is_placed, int64_t base_offset,
     int64_t largest_offset
 ) noexcept nogil:
-    """Search from ``search.position`` on; it becomes the position of the batch that decided."""
+    """Search from ``search.position`` to the batch that decides."""
     cdef BatchHeader* header = &search.header
     cdef Outcome outcome
     while True:
@@ -400,7 +400,7 @@ cdef class SegmentSearch:
 
     def find_many(self, const int64_t[::1] target_timestamps not None, int64_t starting_offset,
                   answers not None, /):
-        """Do `find` for many timestamps, and fill `answers` (TIMESTAMP_AND_OFFSET; -1: no record).
+        """Do `find` for many timestamps, into `answers` (TIMESTAMP_AND_OFFSET).
 
         Timestamps in rising order are faster. Raises ValueError if the arrays differ in length, and
         the errors of `find` for the first timestamp that fails.
@@ -514,7 +514,7 @@ cdef class SegmentSearch:
         return twin
 
     cdef object _begin(self, Search* search, Py_ssize_t first_read):
-        """Open the log if it is closed; it stays open while the caller keeps the returned object.
+        """Open the log if it is closed; it stays open while the result is kept.
         """
         cdef int descriptor
         cdef int64_t size, largest_offset
@@ -617,7 +617,7 @@ cdef class SegmentSearch:
     cdef Outcome _position_before(
         self, Search* search, int asked, int64_t offset, int64_t* position
     ) noexcept nogil:
-        """Find a batch before which all offsets are smaller; 0 if the entries do not match."""
+        """Find a batch before which all offsets are smaller, or 0."""
         cdef OffsetEntry entry
         cdef BatchHeader header
         cdef int64_t first_offset
@@ -641,7 +641,7 @@ cdef class SegmentSearch:
     cdef bint _fits(
         self, TimeEntry entry, int64_t position, Py_ssize_t slot
     ) noexcept nogil:
-        """Return whether the batch that holds an entry's offset has its timestamp as maximum."""
+        """Return whether the batch of an entry's offset has its timestamp as maximum."""
         cdef BatchHeader header
         cdef bint is_first = True
         while read_header(&self._window, position, &header) == IS_FOUND:
@@ -658,7 +658,7 @@ cdef class SegmentSearch:
         return False
 
     cdef Outcome _decide(self, object log, Search* search, Outcome outcome) except *:
-        """Do the step that needs Python; IS_NONE ends the search, any other outcome continues it.
+        """Do the step that needs Python; IS_NONE ends the search, others go on.
         """
         cdef const uint8_t[::1] payload
         if outcome == IS_OUT_OF_MEMORY:
@@ -705,7 +705,7 @@ cdef class SegmentSearch:
         return outcome
 
     cdef object _batch(self, Search* search):
-        """Return the bytes of the batch whose header was read; None if they are truncated."""
+        """Return the bytes of the batch just read; None if they are truncated."""
         cdef int64_t position = search.header.position
         cdef Py_ssize_t at
         if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:

@@ -1,4 +1,4 @@
-"""The transaction index file of one segment: read whole when it is opened, never changed.
+"""The transaction index file of a segment: read whole, never changed.
 
 It has 34 bytes for each aborted transaction and no padding. Most segments have none.
 """

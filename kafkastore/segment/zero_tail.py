@@ -11,7 +11,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
-    """Return whether a file has only zeros from a byte position on, or ends before it.
+    """Return whether a file has only zeros from a byte position to its end.
 
     `file` is a path or an open descriptor, whose own position moves. Returns False if the file
     can't be read; raises OSError if it can't be opened.
@@ -32,7 +32,7 @@ def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
 
 
 def _skip_hole(descriptor: int, position: int) -> int:
-    """Return the position of the next byte that the file system stores: holes are not read."""
+    """Return the position of the next stored byte: holes are not read."""
     if is_remote(descriptor):
         return position  # holes of a cached remote file are bytes that were not fetched yet
     try:

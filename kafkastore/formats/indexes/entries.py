@@ -22,7 +22,7 @@ class OffsetPosition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A time index entry: no record at or before `offset` is later than `timestamp` (ms)."""
+    """A time index entry: no record up to `offset` is later than `timestamp` (ms)."""
 
     timestamp: int
     offset: int
@@ -40,7 +40,7 @@ class LogOffsetPosition(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by its timestamp (ms); `leader_epoch` is None if the batch has none."""
+    """A record found by its timestamp (ms); without an epoch, it is None."""
 
     timestamp: int
     offset: int

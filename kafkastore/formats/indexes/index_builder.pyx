@@ -1,4 +1,4 @@
-"""Build a segment's offset and time index from its batch headers, as recovery does.
+"""Build a segment's indexes from its batch headers, as recovery does.
 
 An entry is due if more than ``index.interval.bytes`` of log lie between a batch and the last one
 with an entry; the first batch never gets one. The time index then gets the largest timestamp so
@@ -244,7 +244,7 @@ cdef class IndexBuilder:
         return taken
 
     def finish(self):
-        """Add the last time index entry; return the content of both indexes, offset index first."""
+        """Add the last time index entry; return the bytes of both indexes."""
         PyByteArray_Resize(self.offset_entries, self.built.offset_bytes)
         PyByteArray_Resize(self.time_entries, self.built.time_bytes + TIME_ENTRY_SIZE)
         if not maybe_add_time_entry(

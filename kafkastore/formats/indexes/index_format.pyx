@@ -1,4 +1,4 @@
-"""The bytes of the offset index and the time index; see `offset_index` and `time_index`.
+"""The bytes of the indexes; see `offset_index` and `time_index`.
 
 Big-endian entries; no header, no checksum::
 
@@ -228,7 +228,7 @@ cdef class IndexFormat:
         return packed
 
     cdef object load(self, const Py_buffer* view, int64_t base_offset, Py_ssize_t slot):
-        """Return the entry in a slot; slot -1 gives the result of a lookup without a match."""
+        """Return the entry in a slot; slot -1 is a lookup without a match."""
         cdef Entry entry = load_entry(
             <const uint8_t*> view.buf, slot, layout_of(self.is_time, base_offset))
         return new_named_pair(self.entry_type, entry.key, entry.value)
@@ -246,7 +246,7 @@ cdef class IndexFormat:
         return found
 
     def last_entry(self, entries, int64_t base_offset):
-        """Decode the last slot, padding or not; without slots, as a lookup without a match."""
+        """Decode the last slot, padding or not."""
         cdef Py_buffer view
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         found = self.load(&view, base_offset, view.len // self.ENTRY_SIZE - 1)
@@ -254,7 +254,7 @@ cdef class IndexFormat:
         return found
 
     def lookup(self, entries, int64_t base_offset, int64_t target, *, bint warm_section=True):
-        """Find the last entry at or before an offset or a timestamp, as a broker's search does.
+        """Find the last entry at or before an offset or timestamp, as a broker does.
 
         Every whole slot is searched, so that padding changes the result as it does in a broker. If
         all entries are above the target, the result is (base offset, 0), or (-1, base offset) for a
@@ -366,7 +366,7 @@ cdef class OffsetIndexFormat(IndexFormat):
         self, entries, int64_t base_offset, int32_t position, int32_t fetch_size, *,
         bint warm_section=True,
     ):
-        """Find the first entry at or after the end of a fetch; None if every entry is before it.
+        """Find the first entry at or after the end of a fetch; None if there is none.
 
         Source: Kafka 2.4.0 ``OffsetIndex.fetchUpperBoundOffset``; there the sum wraps at 31 bits.
         """

@@ -34,19 +34,19 @@ def preallocated_size(max_index_size: int, entry_size: int) -> int:
 
 
 def is_offset_index_full(entry_count: int, max_entries: int) -> bool:
-    """Return whether an offset index has no free slot; a broker then rolls the segment."""
+    """Return whether an offset index is full; a broker then rolls the segment."""
     return entry_count >= max_entries
 
 
 def is_time_index_full(entry_count: int, max_entries: int) -> bool:
-    """Return whether only the slot for rolling is left; a broker then rolls the segment."""
+    """Return whether only the slot for rolling is free; a broker then rolls."""
     return entry_count >= max_entries - 1
 
 
 def check_offset_append(
     offset: int, *, base_offset: int, last_offset: int, entry_count: int, max_entries: int
 ) -> None:
-    """Check that an offset index entry may be appended, by a broker's rules in their order.
+    """Check that an offset index entry may be appended, as a broker does.
 
     `last_offset` is the offset of the last entry, or None. Raises `IndexFullError`,
     `OutOfOrderAppendError` or `OffsetOverflowError`.
@@ -72,7 +72,7 @@ def may_append_timestamp(
     max_entries: int,
     skip_full_check: bool = False,
 ) -> bool:
-    """Return whether a time index entry is appended, by a broker's rules in their order.
+    """Return whether a broker appends a time index entry.
 
     It is not if its timestamp is not greater than that of `last_entry`, which is (-1, base offset)
     for an empty index. `skip_full_check` allows the last slot, at roll and close; a broker that

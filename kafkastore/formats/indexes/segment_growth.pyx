@@ -89,7 +89,7 @@ cdef class SegmentGrowth:
 
     def append(self, AppendSets sets not None, Py_ssize_t first, int64_t now,
                bint is_new=False):
-        """Append sets until the segment must be rolled; return the first set not appended.
+        """Append sets until the segment must be rolled; return the first one left.
 
         `first` is the first set that is not in the log yet; `now` is the wall clock, ms since 1970.
         `is_new`: the segment was created for the first set, which then is no reason to roll. Raises
@@ -139,11 +139,11 @@ cdef class SegmentGrowth:
         return len(self.new_offset_entries) + len(self.new_time_entries)
 
     def finish(self):
-        """Add the last time index entry, of the segment's largest timestamp, at roll and close."""
+        """Add the entry of the segment's largest timestamp, as at roll and close."""
         self._maybe_add_time_entry(True)
 
     def take_entries(self):
-        """Return the new entries of the offset index and the time index, as the files have them."""
+        """Return the new entries of both indexes, as the files have them."""
         if not self.new_offset_entries and not self.new_time_entries:
             return b"", b""
         taken = bytes(self.new_offset_entries), bytes(self.new_time_entries)

@@ -1,4 +1,4 @@
-"""Kafka's search for a slot, written once for the offset index and the time index.
+"""Kafka's search for a slot, shared by the offset index and the time index.
 
 ``search_slots`` is the broker's search step for step.  On strictly increasing keys it is an
 ordinary binary search; on zero padded or unsorted ones its answer depends on which slots it looks
@@ -113,7 +113,7 @@ cdef inline SlotRange search_slots(
     const uint8_t* entries, Py_ssize_t count, Key key, int64_t target, bint warm_section,
     SlotTrace* trace=NULL,
 ) noexcept nogil:
-    """Find the slots around a target as a broker does (`warm_section`: from 2.1.0 on)."""
+    """Find the slots around a target; brokers have `warm_section` since 2.1.0."""
     cdef SlotRange found
     cdef Py_ssize_t hot = count - 1
     if count == 0:
@@ -134,7 +134,7 @@ cdef inline SlotRange search_slots(
 cdef inline Py_ssize_t slots_before_padding(
     const uint8_t* entries, Py_ssize_t count, Py_ssize_t entry_size,
 ) noexcept nogil:
-    """Count the slots up to the last one that is not all zeros; reads only the padding and it."""
+    """Count the slots up to the last one that is not all zeros."""
     cdef Py_ssize_t size = count * entry_size
     cdef uint64_t eight_bytes
     while size >= 8:
@@ -164,7 +164,7 @@ cdef inline bint is_strictly_sorted(
 
 
 cdef inline bint proof_pays(Py_ssize_t count, Py_ssize_t target_count) noexcept nogil:
-    """Return whether proving `count` slots sorted costs less than it saves on the targets."""
+    """Return whether proving `count` slots sorted costs less than it saves."""
     return target_count >= count // 64
 
 
@@ -198,7 +198,7 @@ cdef inline void lower_slots(
     const uint8_t* entries, Py_ssize_t count, Key key, const int64_t* targets,
     Py_ssize_t target_count, bint is_sorted, bint warm_section, Py_ssize_t* slots,
 ) noexcept nogil:
-    """Find the lower slot of each target; `is_sorted` says that the keys were proved so."""
+    """Find the lower slot of each target; `is_sorted` if the keys are proved so."""
     cdef Py_ssize_t done = 0
     if is_sorted and count:
         while target_count - done >= LANES:

@@ -1,4 +1,4 @@
-"""The transaction index, ``<base offset>.txnindex``: the aborted transactions of a segment.
+"""The transaction index, ``<base offset>.txnindex``: aborted transactions.
 
 Entries of 34 bytes, big-endian; no header, no checksum, no padding::
 

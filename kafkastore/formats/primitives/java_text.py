@@ -103,7 +103,7 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield properties lines: continued lines joined, comments and blank lines left out."""
+    """Yield properties lines: continued ones joined, no comments or blank ones."""
     pieces: list[str] = []
     first_position = -1
     for position, raw in lines_with_positions(data):

@@ -1,4 +1,4 @@
-"""The primitive types of Kafka's protocol, in messages and records of internal topics.
+"""The primitive types of Kafka's protocol, in messages and internal topics.
 
 Integers are big-endian and signed. Lengths and counts have two forms, depending on the version of
 the message; *flexible* versions have tagged fields too::
@@ -39,7 +39,7 @@ _TWO_TO_31, _TWO_TO_32 = 2**31, 2**32
 
 
 class FieldValueError(KafkaStoreError, ValueError):
-    """A value that does not fit a message's field, or that this version of the message lacks.
+    """A value that a message's field, or this version of the message, cannot hold.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class ProtocolReader:
         return self._number(name, _INT64)
 
     def version(self, message: str, newest: int) -> int:
-        """Read the int16 at the start of a record's key or value; raise if it is above `newest`."""
+        """Read the version, an int16, of a key or value; raise if above `newest`."""
         start = self.position
         version = self.int16("version")
         check_version(message, version, newest, position=start)
@@ -224,7 +224,7 @@ class ProtocolReader:
 
 
 class ProtocolWriter:
-    """Write the fields of a message one after the other; the reverse of `ProtocolReader`.
+    """Write the fields of a message; the reverse of `ProtocolReader`.
 
     Every method takes the field's name, for the error, and raises `FieldValueError` for a value
     that does not fit. `is_flexible` selects compact lengths and counts.
@@ -302,7 +302,7 @@ class ProtocolWriter:
             self.array(name, values, element)
 
     def tagged_fields(self, name: str, fields: Mapping[int, bytes] | None = None) -> None:
-        """Write packed values by their tags; a message that is not flexible can't have any."""
+        """Write packed values by their tags, in a flexible message."""
         values = fields or {}
         if self.is_flexible:
             self.unsigned_varint(name, len(values))

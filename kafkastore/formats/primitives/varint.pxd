@@ -1,4 +1,4 @@
-"""Zig-zag varints, as protocol buffers have them: seven bits a byte, lowest first.
+"""Zig-zag varints: seven bits a byte, lowest first, as in protocol buffers.
 
 They are read by a cursor with a sticky error: read fields straight down, check ``failed`` once.  No
 byte at or past ``end`` is read.
@@ -74,7 +74,7 @@ cdef inline int32_t read_varint(Cursor* cursor) noexcept nogil:
 
 
 cdef inline uint64_t sign_lowest(int64_t value) noexcept nogil:
-    """Move the sign to the lowest bit, so that small numbers of either sign are short."""
+    """Move the sign to the lowest bit: small numbers of either sign are short."""
     return <uint64_t> value << 1 ^ <uint64_t> (value >> 63)
 
 
@@ -84,7 +84,7 @@ cdef inline int varint_size(int64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* write_varint(uint8_t* at, int64_t value) noexcept nogil:
-    """Write a varint of 32 bits or 64, which look the same, and return the place after it."""
+    """Write a varint of 32 or 64 bits; return the place after it."""
     cdef uint64_t raw = sign_lowest(value)
     while raw > 127:
         at[0] = <uint8_t> (raw | 128)

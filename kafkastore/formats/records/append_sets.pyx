@@ -1,4 +1,4 @@
-"""Batches to append, checked and with offsets: a leader assigns them, a follower keeps them.
+"""Batches to append: a leader assigns their offsets, a follower keeps them.
 
 A broker checks whether an index entry is due once for each set of batches. A leader gets one record
 batch at a time; a follower gets all batches of a fetch as one set. Here each batch is a set of its
@@ -69,7 +69,7 @@ from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 
 @cython.final
 cdef class AppendSets:
-    """The sets of one append, in the order of the log; built by `assign_offsets`, `keep_offsets`.
+    """The sets of one append, in log order: `assign_offsets`, `keep_offsets`.
 
     `count` is the number of sets. `has_producers`: a batch is of an idempotent producer or ends a
     transaction. `has_old_messages`: there are messages before magic 2. `codecs` has a bit for each
@@ -112,12 +112,12 @@ cdef class AppendSets:
         self.batch_count += 1
 
     def first_offset_told(self):
-        """Return the first offset of all; before magic 2, the last offset of the first message."""
+        """Return the first offset; before magic 2, the first message's last offset."""
         cdef const BatchHeader* header = self.batches
         return header.base_offset if header.magic == 2 else header.last_offset
 
     def epoch_starts(self, int32_t latest_epoch):
-        """List (epoch, base offset) of each batch with another leader epoch than the one before.
+        """List (epoch, base offset) of each batch that begins another leader epoch.
 
         `latest_epoch` is the epoch before the batches; -1 for none.
         """
@@ -141,7 +141,7 @@ cdef class AppendSets:
         return self.item(index).last_offset
 
     def fields(self):
-        """List all sets: size, first offset (-1: unknown), last offset, timestamp, offset.
+        """List all sets: size, first offset or -1, last offset, timestamp, offset.
 
         The timestamp is the largest of the set; the offset is that of its time index entry.
         """
@@ -227,7 +227,7 @@ cdef int check_as_leader(const BatchHeader* header) except -1:
 
 cdef void stamp(uint8_t* at, BatchHeader* header, int64_t base_offset, int32_t leader_epoch,
                 int16_t attributes, int64_t max_timestamp) noexcept nogil:
-    """Give a batch its offset and epoch; the checksum covers only its attributes and timestamp."""
+    """Give a batch its offset and epoch, which its checksum does not cover."""
     header.last_offset = base_offset + header.count - 1
     header.base_offset = base_offset
     header.leader_epoch = leader_epoch

@@ -65,7 +65,7 @@ cdef inline void add_null(Nulls* nulls, Py_ssize_t row) noexcept nogil:
 
 cdef inline void copy_bytes(uint8_t* to, const uint8_t* at, Py_ssize_t size,
                             const uint8_t* readable_end) noexcept nogil:
-    """Copy to elsewhere, or to so far before `at`; there is room for `QUICK_COPY` bytes more."""
+    """Copy bytes; at `to`, there is room for `QUICK_COPY` bytes more."""
     if size <= QUICK_COPY and readable_end - at >= QUICK_COPY:
         memcpy(to, at, QUICK_COPY)
     else:
@@ -85,7 +85,7 @@ cdef inline void add_binary(Binary* column, Py_ssize_t row, const uint8_t* at, i
 
 cdef inline void write_view(uint8_t* to, const uint8_t* at, int32_t size, int32_t buffer,
                             int64_t place) noexcept nogil:
-    """Write an Arrow view of a value that lies in a buffer; size -1 (null) as an empty one."""
+    """Write an Arrow view of a value in a buffer; a null one (-1) as empty."""
     cdef int32_t* words = <int32_t*> to
     words[0] = max(size, 0)
     if size > LARGEST_INLINE:

@@ -16,7 +16,7 @@ cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
 
 
 cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
-    """Resize a block to at least `capacity`, keeping its content; False if out of memory."""
+    """Resize a block to at least `capacity`; False if out of memory."""
     cdef uint8_t* moved
     if capacity <= block.capacity:
         return True
@@ -37,7 +37,7 @@ cdef class Spares:
             free(self.blocks[i].data)
 
     cdef Block take(self, Py_ssize_t capacity) except *:
-        """Return a block of at least `capacity` bytes: the smallest such spare, or a new one."""
+        """Return the smallest spare block of at least `capacity` bytes, or a new one."""
         cdef int i, best = -1
         cdef Block block
         for i in range(self.count):
@@ -98,7 +98,7 @@ cdef class Given:
 @cython.final
 @cython.no_gc
 cdef class Room:
-    """Writable bytes of a block; the block is kept as long as there are views of them."""
+    """Writable bytes of a block, which is kept while there are views of them."""
 
     cdef Given owner
     cdef Py_ssize_t at, size

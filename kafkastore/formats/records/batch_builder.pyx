@@ -128,7 +128,7 @@ cdef class BatchBuilder:
         free(self.data)
 
     cdef int _check_fields(self) except -1:
-        """Refuse fields that the magic does not have, and those that a broker's builder refuses."""
+        """Refuse fields that the magic lacks, or that a broker's builder refuses."""
         cdef BatchHeader* header = &self.header
         cdef int flags = TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
         if header.magic < 2 and (header.attributes & flags or header.leader_epoch != -1
@@ -287,7 +287,7 @@ cdef class BatchBuilder:
         return outcome == WRITTEN
 
     def append_rows(self, RecordRows rows not None, Py_ssize_t first=0):
-        """Write rows from `first` on until the batch is full; return the first row not written.
+        """Write rows from `first` until the batch is full; return the first one left.
 
         Raises as `record_builder.build_batch_from_columns`, after the valid rows before are
         written.
@@ -325,7 +325,7 @@ cdef class BatchBuilder:
         return WRITTEN
 
     def finish(self, last_offset=None, max_timestamp=None):
-        """Return the batch's bytes and start the next one; see `record_builder.build_batch`."""
+        """Return the batch's bytes and start another; see `build_batch`."""
         cdef BatchHeader* header = &self.header
         cdef bytes batch
         if header.count == 0:

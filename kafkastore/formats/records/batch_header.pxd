@@ -1,4 +1,4 @@
-"""The header of a record batch (magic 2) or of a message (magic 0 and 1), as C knows it."""
+"""The header of a record batch (magic 2) or message (0 and 1), as C knows it."""
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 

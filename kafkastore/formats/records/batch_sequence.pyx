@@ -1,4 +1,4 @@
-"""Check a segment's batches, in the order of the log, against the rules of all writers.
+"""Check a segment's batches, in log order, against the rules of all writers.
 
 The headers alone show whether offsets rise and stay in the segment, counts and sizes agree, leader
 epochs do not decrease, and timestamps are ms. The entries of both indexes are checked at the same
@@ -296,7 +296,7 @@ cdef class BatchSequence:
 
     @property
     def faults(self):
-        """The faults of the batches so far: a list of BatchFault, in the order of `FAULTS`."""
+        """The faults so far: a list of BatchFault, in the order of `FAULTS`."""
         cdef list found = []
         for kind in range(<int> KINDS):
             fault = self.log.faults[kind]
@@ -307,7 +307,7 @@ cdef class BatchSequence:
 
     @property
     def false_offset_entry(self):
-        """The first slot of the offset index that breaks its promise; -1 if there is none.
+        """The first wrong slot of the offset index; -1 if there is none.
 
         Entries after the last batch break theirs too.
         """
@@ -346,7 +346,7 @@ cdef class BatchSequence:
         return i
 
     def skip_to(self, int64_t position, *, bint is_end=False):
-        """Skip bytes that can't be read as batches; index entries that point there are not checked.
+        """Skip bytes that cannot be read as batches, and entries that point there.
 
         `position` is where the next batch begins or, with `is_end`, the end of the file.
         """

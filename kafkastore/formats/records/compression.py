@@ -55,7 +55,7 @@ _GZIP_WINDOW = 31  # for zlib: a gzip header and the largest window
 
 
 def check_codec(codec: int, magic: int, compression_level: int | None) -> None:
-    """Raise `ArgumentValueError` if a magic does not allow the codec, or the codec the level."""
+    """Raise `ArgumentValueError` if a magic or codec does not allow the rest."""
     try:
         codec = Codec(codec)
     except ValueError:
@@ -84,7 +84,7 @@ def compress(
     magic: int,
     compression_level: int | None = None,
 ) -> bytes:
-    """Compress the records of a batch: the bytes after a batch's header, or a message set.
+    """Compress records: the bytes after a batch's header, or a message set.
 
     `codec` must not be ``NONE``. Magic 0 gets the old lz4 framing; only magic 2 allows zstd. The
     default level is Kafka's, except for gzip (see above). Raises as `check_codec`. See
@@ -116,7 +116,7 @@ def with_old_header_checksum(frame: bytes) -> bytes:
 
 
 def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
-    """Compress into one member without a time, so that the same records give the same bytes."""
+    """Compress into one member without a time: equal records give equal bytes."""
     if level is None:
         return igzip_lib.compress(
             data, igzip_lib.ISAL_BEST_COMPRESSION, flag=igzip_lib.COMP_GZIP
@@ -134,7 +134,7 @@ def _snappy(data: bytes | memoryview) -> bytes:
 
 
 def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
-    """Compress into a frame for Kafka's own reader, which supports only a part of the format."""
+    """Compress into a frame for Kafka's own reader, which lacks much of LZ4."""
     return bytes(
         lz4.frame.compress(
             data,

@@ -1,4 +1,4 @@
-"""Control records, which brokers write into a log between the records of producers.
+"""Control records, which brokers write between the records of producers.
 
 A control batch (attribute bit 5) has one record, big-endian::
 
@@ -52,7 +52,7 @@ _MARKERS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
 class ControlRecord(NamedTuple):
-    """A control record; an unknown `type` is a plain int, and `version` is that of the key.
+    """A control record; an unknown `type` is an int; `version` is the key's.
 
     `coordinator_epoch` is the transaction coordinator's epoch in an ABORT or COMMIT marker, else
     None.

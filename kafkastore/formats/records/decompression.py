@@ -183,7 +183,7 @@ class Decompressor:
         return total + written
 
     def _decompress_lz4(self, data: memoryview, magic: int, limit: int) -> bytes | memoryview:
-        """Decompress a frame of Kafka's own clients block by block, any other as a stream."""
+        """Decompress a frame of Kafka's clients by blocks, any other as a stream."""
         frame = memoryview(with_right_header_checksum(bytes(data))) if magic == 0 else data
         block_size = LZ4_KAFKA_HEADERS.get(bytes(frame[:LZ4_HEADER_SIZE]))
         if block_size is not None:
@@ -193,7 +193,7 @@ class Decompressor:
         return _stream(lz4.frame.LZ4FrameDecompressor, frame, limit)
 
     def _decompress_lz4_blocks(self, data: memoryview, block_size: int, limit: int) -> int | None:
-        """Decompress the independent blocks of a frame; None if the frame has anything else."""
+        """Decompress the independent blocks of a frame; None for any other frame."""
         total, at = 0, LZ4_HEADER_SIZE
         while at + 4 <= len(data):
             (size,) = LITTLE_UINT32.unpack_from(data, at)
@@ -215,7 +215,7 @@ class Decompressor:
         return None
 
     def _decompress_zstd(self, data: bytes | memoryview, limit: int) -> bytes:
-        """Decompress one frame at once if it is as large as the ones before, else as a stream."""
+        """Decompress one frame at once if it is not larger than those before."""
         if _is_one_zstd_frame(memoryview(data)):
             with contextlib.suppress(zstandard.ZstdError):
                 if max(zstandard.frame_content_size(data), self._zstd_size) <= limit:
@@ -249,7 +249,7 @@ def _open_gzip() -> _Decompressor:
 def _stream(
     open_decompressor: Callable[[], _Decompressor], data: bytes | memoryview, limit: int
 ) -> bytes:
-    """Decompress members or frames to their end in pieces, so that a bomb is detected early."""
+    """Decompress members or frames in pieces, so that a bomb is detected early."""
     pieces: list[bytes] = []
     total = 0
     chunk = max(SMALLEST_CHUNK, 4 * len(data))
@@ -296,7 +296,7 @@ def _is_one_zstd_frame(data: memoryview) -> bool:
 
 
 def _stream_zstd(data: bytes | memoryview, limit: int) -> bytes:
-    """Decompress zstd frames in pieces: ``read`` allocates as much memory as is requested."""
+    """Decompress zstd frames in pieces: ``read`` allocates what is requested."""
     pieces: list[bytes] = []
     total = 0
     chunk = max(SMALLEST_CHUNK, 4 * len(data))

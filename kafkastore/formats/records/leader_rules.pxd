@@ -34,7 +34,7 @@ cdef struct Walk:
 
 
 cdef inline bint is_out_of_range(int64_t timestamp, const Limits* limits) noexcept nogil:
-    """Whether a CreateTime is too far from the clock; the differences can't overflow so."""
+    """Whether a CreateTime is too far from the clock, without overflow."""
     if timestamp <= limits.now:
         return <uint64_t> limits.now - <uint64_t> timestamp > limits.before_max
     return <uint64_t> timestamp - <uint64_t> limits.now > limits.after_max

@@ -1,4 +1,4 @@
-"""Recompress record batches with another codec, as a leader does for ``compression.type``.
+"""Recompress batches with another codec, as leaders do by ``compression.type``.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogValidator.buildRecordsAndAssignOffsets``.
 """

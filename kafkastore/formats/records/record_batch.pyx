@@ -97,7 +97,7 @@ cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* head
 
 cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit,
                        decompress=decompress):
-    """Return the records' bytes of a whole batch for a cursor, decompressed if needed."""
+    """Return the bytes of a whole batch's records, decompressed if needed."""
     cdef int codec = header.attributes & CODEC_MASK
     if codec == 0:
         return memoryview(batch)[RECORDS_AT:] if header.magic == 2 else memoryview(batch)
@@ -365,7 +365,7 @@ cdef class RecordBatch:
 def first_record_from(const uint8_t[::1] batch not None, int64_t position,
                       int64_t target_timestamp, int64_t starting_offset, *,
                       int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
-    """Find a batch's first record with at least a timestamp (ms), at or after an offset.
+    """Find a batch's first record with at least a timestamp (ms) and offset.
 
     `position` is the batch's byte position in its file, for errors. Returns (timestamp, offset) or
     None; control records count as records. Raises `CorruptBatchError` if the records are corrupt.

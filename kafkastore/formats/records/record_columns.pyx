@@ -1,4 +1,4 @@
-"""Decode records into the buffers of Arrow arrays, without a Python object for each record.
+"""Decode records into the buffers of Arrow arrays, without Python objects.
 
 `RecordColumns` is filled batch by batch from the bytes of a log, and hands over its buffers on
 request; `log.records_as_arrow` turns them into Arrow arrays without a copy. Values of columns that
@@ -208,7 +208,7 @@ cdef class RecordColumns:
         free(self.control.data)
 
     def room(self, Py_ssize_t size):
-        """Lend memory to read the next bytes of a log into, as a memoryview of `size` bytes.
+        """Lend memory for the next bytes of a log: a memoryview of `size` bytes.
 
         `append` moves values from there instead of copying them to memory of their own. The room is
         valid until the next call of `room`; the bytes that `append` decoded are overwritten.
@@ -255,7 +255,7 @@ cdef class RecordColumns:
         return True
 
     cdef bint _lies_in_room(self, const uint8_t* records, Py_ssize_t size) noexcept nogil:
-        """Return whether records lie so far after the values that these never overtake them."""
+        """Return whether the values can never overtake the records they come from."""
         cdef size_t start = <size_t> self.value.bytes.data
         return (self.values.has_lent
                 and <size_t> records >= start + self.value.size + QUICK_COPY
@@ -393,7 +393,7 @@ cdef class RecordColumns:
             self.has_end_timestamp and timestamp >= self.end_timestamp)
 
     cdef bint _is_wanted(self, const BatchHeader* header) noexcept nogil:
-        """Return whether a batch may hold requested records, by fields that its checksum covers."""
+        """Return whether a batch may hold requested records, by its header."""
         if header.attributes & CONTROL_FLAG and header.magic == 2 and not self.include_control:
             return False
         # A record without a timestamp has -1, whatever its wrapper says.
@@ -417,7 +417,7 @@ cdef class RecordColumns:
     cdef Outcome _decode(self, const BatchHeader* header, const uint8_t* buffer,
                          const uint8_t* records, const uint8_t* end, const uint8_t* readable_end
                          ) noexcept nogil:
-        """Decode a batch's records, which lie in `buffer`; no rows of a corrupt batch are kept."""
+        """Decode a batch's records in `buffer`; keep no rows of a corrupt batch."""
         cdef RecordCursor cursor
         cdef RecordView record
         cdef int got
@@ -615,7 +615,7 @@ cdef class RecordColumns:
         return BROKEN
 
     def take(self):
-        """Hand over the columns and start with empty ones; return the row count and the buffers.
+        """Hand over the columns and start new ones; return row count and buffers.
 
         The buffers have Arrow's layout. `key`, `value`: (nulls, validity, offsets, bytes), or
         (nulls, validity, views, list of the buffers they refer to); `timestamp`: (nulls, validity,

@@ -82,7 +82,7 @@ cdef inline bint is_wrapper(const BatchHeader* header) noexcept nogil:
 
 
 cdef inline int timestamp_type(const BatchHeader* header) noexcept nogil:
-    """-1 NoTimestampType, 0 CreateTime, 1 LogAppendTime: Kafka's ``TimestampType`` ids."""
+    """Kafka's ids: -1 NoTimestampType, 0 CreateTime, 1 LogAppendTime."""
     if header.magic == 0:
         return -1
     return 1 if header.attributes & TIMESTAMP_TYPE_FLAG else 0
@@ -91,7 +91,7 @@ cdef inline int timestamp_type(const BatchHeader* header) noexcept nogil:
 cdef inline bint open_cursor(
     RecordCursor* cursor, const BatchHeader* header, const uint8_t* records, Py_ssize_t size
 ) noexcept nogil:
-    """Set a cursor before the first record; False, with `error` set, if the bytes can't be read."""
+    """Set a cursor before the first record; set `error` if that can't be read."""
     cdef const uint8_t* at
     cdef int64_t last_inner = -1, left
     cursor.at = records
@@ -234,7 +234,7 @@ cdef inline RecordRead read_record(RecordCursor cursor) noexcept nogil:
 
 
 cdef inline uint64_t read_short(const uint8_t** at) noexcept nogil:
-    """Read a varint of one or two bytes, without its zig-zag; `TOO_LONG` for one of more."""
+    """Read a varint of one or two bytes, without zig-zag; else `TOO_LONG`."""
     cdef uint64_t raw = at[0][0]
     if raw < 128:
         at[0] += 1
@@ -247,7 +247,7 @@ cdef inline uint64_t read_short(const uint8_t** at) noexcept nogil:
 
 
 cdef inline bint read_usual_record(RecordCursor* cursor, RecordView* record) noexcept nogil:
-    """Read a record without headers whose sizes and deltas take one or two bytes each.
+    """Read a record without headers whose varints take one or two bytes each.
 
     Nearly all records are like that; of others nothing is read, and False returned. The first look
     at the bytes left serves all fields before the key, the second the value's size.
@@ -322,7 +322,7 @@ cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept n
 
 
 cdef inline bint read_header(Cursor* fields, HeaderView* header) noexcept nogil:
-    """Read one header; False if it is broken. `fields` begins at ``RecordView.headers``."""
+    """Read one header into ``RecordView.headers``; False if it is broken."""
     header.name_size = read_varint(fields)
     header.name = fields.at
     if fields.failed or header.name_size < 0 or header.name_size > fields.end - fields.at:

@@ -53,7 +53,7 @@ cdef inline bint is_present(const uint8_t* validity, Py_ssize_t row) noexcept no
 
 cdef inline bint binary_of(const BinaryRows* column, Py_ssize_t row, const uint8_t** at,
                            int32_t* size) noexcept nogil:
-    """Point at a value, its size -1 where it is null; False if it is not in the bytes."""
+    """Point at a value, null with size -1; False if it is not in the bytes."""
     cdef int32_t start = int32_of(column.offsets, row), end = int32_of(column.offsets, row + 1)
     if not 0 <= start <= end <= column.values_size:
         return False
@@ -63,7 +63,7 @@ cdef inline bint binary_of(const BinaryRows* column, Py_ssize_t row, const uint8
 
 
 cdef inline RowStatus row_of(RecordRows rows, Py_ssize_t row, RecordView* record) noexcept nogil:
-    """Point at the fields of a row; its headers are good until the next row is asked for."""
+    """Point at the fields of a row; its headers are good until the next row."""
     record.offset = int64_of(rows.offsets, row)
     record.timestamp = int64_of(rows.timestamps, row) if rows.timestamps else -1
     record.headers = record.end = NULL
@@ -81,7 +81,7 @@ cdef inline int64_t offset_of(RecordRows rows, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline int64_t payload_of_all(const BinaryRows* column, Py_ssize_t rows) noexcept nogil:
-    """Bytes of all values of rows; its offsets are not trusted for more than the column has."""
+    """Count the bytes of all values of rows, at most those of the column."""
     cdef int64_t size = <int64_t> int32_of(column.offsets, rows) - int32_of(column.offsets, 0)
     return max(0, min(size, column.values_size))
 

@@ -1,4 +1,4 @@
-"""The writing half of ``record_cursor``: records, messages and headers of batches, for all magics.
+"""Write records, messages and headers of batches, for all magics.
 
 A record to write is a `RecordView`: what the cursor gives can be written again.  Callers have made
 room for as many bytes as the functions named `*_size` say.

@@ -1,4 +1,4 @@
-"""ListOffsets, API key 2: the request that asks a broker for offsets by time, and its response.
+"""ListOffsets, API key 2: the request for offsets by time, and its response.
 
 Their headers are in `list_offsets_header`::
 

@@ -1,4 +1,4 @@
-"""The headers of ListOffsets requests and responses, which follow the size on the wire.
+"""The headers of ListOffsets requests and responses, after the size.
 
 ::
 
@@ -26,7 +26,7 @@ API_KEY = 2
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request of version 0 to 11; the response repeats `correlation_id`.
+    """The header of a request, 0 to 11; responses repeat `correlation_id`.
 
     `client_id` is the client's name for itself.
     """
@@ -77,7 +77,7 @@ def parse_request_header(data: bytes) -> tuple[RequestHeader, int]:
 
 
 def pack_response_header(correlation_id: int, version: int) -> bytes:
-    """Return the bytes of a response's header; `version` is that of the request, 0 to 11.
+    """Return the bytes of a response's header; `version` is the request's, 0 to 11.
 
     Raises `FieldValueError` if the correlation id is out of range, and `UnsupportedFormatError` for
     another version.
@@ -90,7 +90,7 @@ def pack_response_header(correlation_id: int, version: int) -> bytes:
 
 
 def parse_response_header(data: bytes, version: int) -> tuple[int, int]:
-    """Return the correlation id of a response, and the position at which the response starts.
+    """Return a response's correlation id, and the position of what follows it.
 
     `data` is header and response, without the size; `version` is that of the request, 0 to 11.
     Raises `CorruptionError` if a field is incomplete, and `UnsupportedFormatError` for another

@@ -26,7 +26,7 @@ UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET = -1, -1
 
 
 class LeaderEpochs:
-    """The leader epochs of a partition, from the (epoch, start offset) pairs of a checkpoint.
+    """The leader epochs of a partition: (epoch, start offset) pairs.
 
     Entries are assigned one after the other: an entry that breaks the order removes those it
     contradicts, while 2.4 takes a checkpoint as it is. Raises `InvalidLeaderEpochError` if an epoch
@@ -47,7 +47,7 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
-        """Rising (epoch, start offset) pairs, for `checkpoints.pack_leader_epoch_checkpoint`."""
+        """Rising (epoch, start offset) pairs, as a checkpoint has them."""
         return tuple(self._entries)
 
     @property
@@ -149,7 +149,7 @@ class LeaderEpochs:
         return None if slot < 0 else self._entries[slot].epoch
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return where an epoch ends, for a follower or a consumer that looks for a divergence.
+        """Return where an epoch ends, for those who look for a divergence.
 
         The result is the largest epoch up to the requested one, and its exclusive end: the start of
         the next epoch, or `log_end_offset` (exclusive) for the latest one. If all known epochs are

@@ -1,4 +1,4 @@
-"""Producer snapshots, ``<offset>.snapshot``: the state of the producers at an offset.
+"""Producer snapshots, ``<offset>.snapshot``: the producers at an offset.
 
 Big-endian; the offset in the name is the first that the snapshot does not cover::
 

@@ -41,7 +41,7 @@ _NO_ABORTED_TXNS.flags.writeable = False
 
 
 class ProducerAppend:
-    """Batches that were checked by `ProducerState.prepare`, for `ProducerState.update`.
+    """Batches checked by `ProducerState.prepare`, for `ProducerState.update`.
 
     `duplicate` is a batch in the log that one of these repeats, or None. With a duplicate, nothing
     must be written, and the producer gets its offsets and timestamp.
@@ -87,7 +87,7 @@ class ProducerState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no producers, and no transactions that wait for the high watermark."""
+        """Whether there are no producers and no transactions still to replicate."""
         return not self._entries and self.first_unreplicated_offset is None
 
     @property
@@ -110,7 +110,7 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset that is undecided, or decided by an unreplicated marker, or None.
+        """The first undecided or unreplicated offset of transactions, or None.
 
         The last stable offset is this offset if it is below the high watermark, otherwise the high
         watermark; it is at least the log start offset.
@@ -122,7 +122,7 @@ class ProducerState:
 
     @property
     def first_refusal(self) -> ProducerStateError | None:
-        """The first reason why a broker would not load the replayed batches; None if it would.
+        """The first reason for a broker not to load the batches, or None.
 
         A broker's recovery fails on it and does not truncate the log: it has to be repaired by
         hand.
@@ -130,7 +130,7 @@ class ProducerState:
         return self._first_refusal
 
     def last_batches(self, producer_id: int) -> tuple[BatchMetadata, ...]:
-        """Return a producer's last batches, the newest last, with which duplicates are detected.
+        """Return a producer's last batches, which detect duplicates; newest last.
 
         There are up to five of its last epoch; after loading a snapshot, one.
         """
@@ -178,7 +178,7 @@ class ProducerState:
         *,
         origin: Origin,
     ) -> ProducerAppend:
-        """Check batches that are about to be appended together, without changing the state.
+        """Check batches to be appended together, without changing the state.
 
         `headers` (BATCH_HEADER) have the offsets that the batches will get; `controls` is as in
         `replay`. `origin` is ``client``, ``coordinator`` or ``replication``: only a client's
@@ -278,7 +278,7 @@ class _OpenTransactions:
             heapq.heappop(self._offsets)
 
     def first_offset(self, *, but_not_of: int = -1) -> int | None:
-        """Return the first offset of the oldest transaction, ignoring those of one producer."""
+        """Return the first offset of the oldest transaction, except of one producer."""
         if not self._offsets:
             return None
         if self._producer_ids[self._offsets[0]] != but_not_of:

@@ -1,4 +1,4 @@
-"""The control records that frame a KRaft snapshot, ``<end offset>-<epoch>.checkpoint``.
+"""The control records of a KRaft snapshot, ``<end offset>-<epoch>.checkpoint``.
 
 A snapshot is a log: record batches v2 from offset 0 on, without an index. Its first batch holds a
 SNAPSHOT_HEADER control record, its last a SNAPSHOT_FOOTER (see `control_records`). Both values are

@@ -22,7 +22,7 @@ _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 
 def is_control(headers: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which batches (BATCH_HEADER) are control batches, such as transaction markers."""
+    """Return which batches (BATCH_HEADER) are control batches."""
     found: NDArray[np.bool_] = (headers["magic"] == 2) & (headers["attributes"] & _CONTROL != 0)
     return found
 
@@ -50,7 +50,7 @@ class AbortedBatches:
         self._sorted_txns = aborted_txns[order]
 
     def _keys(self, producer_ids: NDArray[Any], offsets: NDArray[Any]) -> NDArray[np.int64]:
-        """Return keys that sort pairs of known producer and offset in the order of the markers."""
+        """Return keys that sort pairs of producer and offset like the markers."""
         producers = np.searchsorted(self._producer_ids, producer_ids)
         return producers * (len(self._markers) + 1) + np.searchsorted(self._markers, offsets)
 

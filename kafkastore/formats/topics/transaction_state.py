@@ -90,7 +90,7 @@ class TransactionLogValue(NamedTuple):
 
 
 def parse_key(data: bytes) -> str:
-    """Return the transactional id in a record's key; extra bytes are ignored, as in Kafka.
+    """Return the transactional id in a key; ignore extra bytes, as Kafka does.
 
     Raises `CorruptionError`, with the position in the key, if a field is incomplete, and
     `UnsupportedFormatError` if the version is not 0; brokers skip such a record.
