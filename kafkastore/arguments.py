@@ -1,4 +1,4 @@
-"""Checks of arguments, with errors that name the argument; the limits of int32 and int64."""
+"""Checks of arguments, whose errors name them; limits of int32 and int64."""
 from __future__ import annotations
 
 import operator
@@ -16,7 +16,7 @@ _Choice = TypeVar("_Choice", bound=str)
 def whole_number(
     name: str, value: SupportsIndex, smallest: int = INT64_MIN, largest: int = INT64_MAX
 ) -> int:
-    """Return an integer argument of any integer type as an int, within an inclusive range.
+    """Return an integer argument within an inclusive range as an int.
 
     Floats are refused, even 7.0: offsets above 2**53 do not fit one.
     """

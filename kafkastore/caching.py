@@ -27,7 +27,7 @@ else:
                 return vars(instance).setdefault(self.attrname, self.func(instance))
 
     class cached_until_refresh(functools.cached_property):
-        """A property stored in the object's dictionary `facts`; a refresh assigns an empty one.
+        """A property stored in the object's `facts`, until a refresh.
 
         A thread that is still computing a value at a refresh stores it in the old dictionary.
         """

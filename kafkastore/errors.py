@@ -103,11 +103,11 @@ def _unpickled(
 
 
 class CorruptIndexError(CorruptionError):
-    """An offset, time or transaction index that breaks its format; rebuild it from the log."""
+    """An index that breaks its format; rebuild it from the log."""
 
 
 class CorruptBatchError(CorruptionError):
-    """A record batch that breaks its format or checksum; a broker's recovery truncates here."""
+    """A batch that breaks its format or checksum; recovery truncates here."""
 
 
 class ChecksumError(CorruptBatchError):
@@ -194,7 +194,10 @@ class SegmentGoneError(KafkaStoreError):
 
 
 class OffsetOverflowError(KafkaStoreError):
-    """An offset more than 2^31 - 1 above the segment's base offset; roll or split the segment."""
+    """An offset too far above the segment's base offset; roll or split it.
+
+    The relative offset must be at most 2^31 - 1.
+    """
 
 
 class OffsetOutOfRangeError(KafkaStoreError, ValueError):
@@ -226,7 +229,10 @@ class TransactionCoordinatorFencedError(ProducerStateError):
 
 
 class InvalidTxnStateError(ProducerStateError):
-    """A plain batch during its producer's transaction, or a control batch that is not a marker."""
+    """A batch in a transaction that is neither transactional nor a marker.
+
+    A plain batch during its producer's transaction, or a control batch that is not a marker.
+    """
 
 
 class InvalidLeaderEpochError(KafkaStoreError, ValueError):
@@ -234,11 +240,17 @@ class InvalidLeaderEpochError(KafkaStoreError, ValueError):
 
 
 class UnsupportedTimestampError(KafkaStoreError, ValueError):
-    """A negative timestamp that a broker of this version refuses: error 35, UNSUPPORTED_VERSION."""
+    """A negative timestamp that a broker of this version refuses.
+
+    Kafka's error 35, UNSUPPORTED_VERSION.
+    """
 
 
 class UnsupportedForMessageFormatError(KafkaStoreError, ValueError):
-    """A lookup by time in a topic whose message.format.version has no timestamps: error 43."""
+    """A lookup by time in a topic whose messages have no timestamps.
+
+    Kafka's error 43, by the topic's message.format.version.
+    """
 
 
 class RecordValueError(KafkaStoreError, ValueError):
@@ -356,7 +368,7 @@ class RefusalReason(StrEnum):
 
 
 class ChangeRefusedError(KafkaStoreError):
-    """A change that is not safe: a running broker, files that change, an outdated plan.
+    """A change that is not safe: a running broker, changed files, an old plan.
 
     Parameters
     ----------
@@ -457,7 +469,7 @@ class NoUndoPlaceError(ChangeRefusedError):
 
 
 class LogWouldBeCutError(ChangeRefusedError):
-    """A log that a recovery would truncate; opening it for writing needs ``recover=True``.
+    """A log that recovery would truncate; ``recover=True`` allows that.
 
     Parameters
     ----------
@@ -516,7 +528,7 @@ class RemoteStoreError(KafkaStoreError):
 
 
 class RemoteObjectChangedError(RemoteStoreError):
-    """An object that was replaced or deleted after it was listed; open the store again."""
+    """An object replaced or deleted after it was listed; open the store again."""
 
     def __str__(self) -> str:
         return f"{self.url} {self.reason}: it was replaced or deleted; open the store again"

@@ -1,4 +1,4 @@
-"""Every system call that alters a file, in one small object; and the lock of a log directory.
+"""The system calls that alter files, and the lock of a log directory.
 
 `changes` and the writers alter files only through `FileSystem`, so that a test can inject a fault
 at each call. Reading needs no such object, because it cannot lose anything.
@@ -37,7 +37,7 @@ NOT_SUPPORTED = frozenset(
 
 
 class FileSystem:
-    """The altering calls of the operating system; errors of open files get their paths.
+    """The altering system calls; errors of open files get their paths.
 
     With a `dir_fd` only the last part of a path is used, within that open directory: no other
     directory is altered, even if the path leads elsewhere meanwhile.
@@ -149,7 +149,7 @@ class FileSystem:
         src_dir_fd: int | None = None,
         dst_dir_fd: int | None = None,
     ) -> None:
-        """Give a file a second name on the same file system; symbolic links are not followed."""
+        """Give a file a second name on its file system; do not follow links."""
         with _named(source, target):
             os.link(
                 _in(source, src_dir_fd),
@@ -160,7 +160,7 @@ class FileSystem:
             )
 
     def rename(self, source: Path, target: Path, *, dir_fd: int | None = None) -> None:
-        """Rename a file and replace the target, atomically; with `dir_fd` in that directory."""
+        """Rename a file and replace the target, atomically; `dir_fd` has both."""
         with _named(source, target):
             os.replace(
                 _in(source, dir_fd), _in(target, dir_fd), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
@@ -185,7 +185,7 @@ class FileSystem:
         os.chown(path, user, group)
 
     def utime(self, path: Path | int, modified_ns: int) -> None:
-        """Set modification and access time, in ns since 1970, of a path or an open descriptor."""
+        """Set modification and access time, in ns, of a path or descriptor."""
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
@@ -290,7 +290,7 @@ _not_for_children: set[int] = set()
 
 @contextmanager
 def kept_from_children(descriptor: int) -> Iterator[None]:
-    """Prevent processes that are forked in the `with` block from holding the lock of a file.
+    """Prevent processes forked in the `with` block from holding the lock.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ def kept_from_children(descriptor: int) -> Iterator[None]:
 
 
 def _let_go_in_child() -> None:
-    """Release the parent's locks; the descriptors stay open, because others may close them."""
+    """Release the parent's locks; the descriptors stay open for others."""
     if _not_for_children:
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         for descriptor in _not_for_children:
@@ -387,7 +387,7 @@ class LockFile:
 
 
 def lock_holder(path: str | os.PathLike[str]) -> int | None:
-    """Return the id of the process that holds a log directory's lock, without taking it.
+    """Return the process id that holds a directory's lock; do not take it.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ def _key(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _record_lock_holder(descriptor: int) -> int | None:
-    """Ask the kernel which process would block a write lock on the whole file (F_GETLK)."""
+    """Ask the kernel which process would block a write lock (F_GETLK)."""
     if sys.platform == "linux":  # struct flock: type, whence, start, length, pid
         asked = struct.pack("@hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, pid = struct.unpack(

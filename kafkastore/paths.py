@@ -94,6 +94,6 @@ def refuse_remote(path: str | os.PathLike[str]) -> None:
 
 
 def name_url(error: BaseException) -> None:
-    """Let an error of the operating system name the URL, not the local file; no other does."""
+    """Let an error of the operating system name the URL, not the local file."""
     if isinstance(error, OSError) and isinstance(error.filename, str):
         error.filename = str(to_path(error.filename))

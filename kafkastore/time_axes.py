@@ -1,4 +1,4 @@
-"""Plots over time: a figure with round times on its horizontal axis, in given colours.
+"""Plots over time: a figure with round times on its horizontal axis.
 
 matplotlib is imported when something is drawn; the extra `spark` installs it.
 """

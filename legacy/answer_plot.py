@@ -1,4 +1,4 @@
-"""Draw the offset for each time: by modification times, by a broker's indexes, and the correct one.
+"""Draw the offset for each time: legacy, by indexes, and correct.
 
 The answers form steps: the legacy one changes at modification times, the others after timestamps.
 """

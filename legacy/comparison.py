@@ -1,4 +1,4 @@
-"""Compare the offsets for a time: OffsetRequest v0, a broker with time indexes, the correct one."""
+"""Compare offsets for a time: OffsetRequest v0, by time indexes, correct."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COMPARISON = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The offsets at which a consumer starts for one time, and the cost of the legacy one.
+    """The offsets for one time, and the cost of starting at the legacy one.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Comparison:
 
 
 class ComparisonSummary(NamedTuple):
-    """The comparison of the answers for many times; see `combined` for several partitions.
+    """The comparison of many times; see `combined` for several partitions.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def _records_before(
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
 ) -> NDArray[np.int64]:
-    """Count the records from the lowest of ascending offsets up to each, exclusive, in one pass."""
+    """Count the records up to each of ascending offsets, exclusive."""
     counts = np.zeros(len(offsets), np.int64)
     if len(offsets) < 2:
         return counts

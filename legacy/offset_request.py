@@ -1,4 +1,4 @@
-"""Answer OffsetRequest v0 as brokers of each version do, for one partition or several.
+"""Answer OffsetRequest v0 as brokers of each version do.
 
 The differences between versions, from `kafkastore.versions`:
 
@@ -62,7 +62,7 @@ def fetch_offsets_before(
     high_watermark: int | None = None,
     whole_seconds: bool = False,
 ) -> list[int]:
-    """Return the offsets that a broker returned to OffsetRequest v0 (``getOffsetsBefore``).
+    """Return a broker's offsets for OffsetRequest v0 (``getOffsetsBefore``).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Add time indexes to directories that have none: `survey`, then `plan`, then `kafkastore.apply`.
+"""Add time indexes to directories without them: `survey`, `plan`, `apply`.
 
 Imported as ``kafkastore.migration``.
 """

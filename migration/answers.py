@@ -197,7 +197,7 @@ def partition_answers(
     *,
     rules: Sequence[str] = BROKERS,
 ) -> PartitionMigrationAnswers:
-    """Look up sample times in one partition; `answers` and Spark tasks call this for each.
+    """Look up sample times in one partition, for `answers` and Spark tasks.
 
     Parameters
     ----------

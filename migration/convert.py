@@ -1,4 +1,4 @@
-"""Plans that convert messages of formats 0 and 1 to record batches, for whole directories.
+"""Plans that convert messages of formats 0 and 1 to record batches.
 
 A broker of 4.x would otherwise convert them at each read. The logs are converted with their indexes
 and the leader epochs. Offsets, keys, values, timestamps and modification times of files do not
@@ -190,7 +190,7 @@ class _Partition:
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
 
     def convert(self, segment: LogSegment) -> None:
-        """Plan a segment's log and indexes if it has messages of old formats or other epochs."""
+        """Plan a segment's log and indexes if its messages or epochs change."""
         try:
             summary = segment.summary
             if summary.magics <= {2} and not self._has_other_epochs(segment):
@@ -205,7 +205,7 @@ class _Partition:
             self.unconverted.append(UnconvertedSegment(self._path(segment, LOG_SUFFIX), str(error)))
 
     def leave_all(self) -> None:
-        """Convert nothing: replicas truncate logs wrongly if only some batches have new epochs."""
+        """Convert nothing: with new epochs in part, replicas truncate wrongly."""
         left = {each.path for each in self.unconverted}
         why = "another segment can't be converted, and all are to have one leader epoch"
         for segment in self.log.segments:

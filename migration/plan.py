@@ -1,4 +1,4 @@
-"""Plan which time indexes a migration creates, and from what: a pure function of the survey.
+"""Plan the time indexes of a migration: a pure function of the survey.
 
 The new time index of a segment whose time index is missing or contains only zeros:
 
@@ -138,7 +138,7 @@ def _changes(
     entry_offset: EntryOffset,
     index_interval_bytes: int,
 ) -> list[FileChange]:
-    """Plan one segment: its time index, and the offset index that a broker needs next to it."""
+    """Plan one segment's time index, and the offset index next to it."""
     if segment.time_index == "present":
         return []
     if mode in READING_MODES and segment.scan is None:
@@ -177,7 +177,7 @@ def _changes(
 
 
 def left_segments(survey: Survey, mode: Mode = "auto") -> tuple[LeftSegment, ...]:
-    """List the segments that a migration leaves without a time index, or with a corrupt log.
+    """List the segments left without a time index, or with a corrupt log.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def left_segments(survey: Survey, mode: Mode = "auto") -> tuple[LeftSegment, ...
 
 
 def _why_left(segment: SegmentSurvey, mode: Mode) -> LeftReason | None:
-    """Return why a segment without a usable time index gets none; None if it gets one."""
+    """Return why a segment gets no time index; None if it gets or has one."""
     is_read = mode in READING_MODES and segment.scan is not None
     if is_read and segment.scan is not None and segment.scan.problem is not None:
         return LeftReason.UNREAD
@@ -288,6 +288,6 @@ def _is_rebuilt(segment: SegmentSurvey, mode: Mode) -> bool:
 
 
 def _after(segment: SegmentSurvey, digest: Digest, *, is_new: bool = False) -> FileState:
-    """Describe a new file: times, mode and owners are those of the old file or the log."""
+    """Describe a new file, with metadata of the old file or the log."""
     like = segment.log if is_new or segment.time_index_state is None else segment.time_index_state
     return FileState(digest.size, digest.sha256, like.mtime_ns, like.mode, like.user, like.group)

@@ -230,7 +230,7 @@ def _time_index(segment: LogSegment) -> tuple[TimeIndexKind, FileState | None]:
 
 
 def _damage(segment: LogSegment) -> str | None:
-    """Read a log that needs no index, with CRCs; keeps no result of batches, to save memory."""
+    """Read a log that needs no index, with CRCs; keep nothing of it."""
     try:
         with segment.open_log() as log:
             for _ in log.runs(verify_crc=True):

@@ -247,7 +247,7 @@ def survey_partition(
 
 
 def _recovery_point(log: PartitionLog) -> int | None:
-    """Return the offset from which the next start of a broker rebuilds segments, or None.
+    """Return the offset from which a start rebuilds segments, or None.
 
     A missing checkpoint counts as 0, as for a broker.
     """

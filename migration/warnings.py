@@ -123,7 +123,7 @@ def _older_than_records(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _of_a_copy(survey: Surveyed) -> Iterator[SurveyWarning]:
-    """Warn of modification times that are closer together than appends could make them."""
+    """Warn of modification times closer together than appends could be."""
     times, all_known = _times(survey)
     why = of_a_copy(times, all_known=all_known)
     if why is not None:
@@ -144,7 +144,7 @@ def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _times(survey: Surveyed) -> tuple[list[SegmentTimes], bool]:
-    """List the modification times of segments with records; whether all newest records are known.
+    """List the modification times of segments; say if all newest are known.
 
     Logs of segments with a time index are not read, so their newest records are unknown.
     """

@@ -234,7 +234,7 @@ def _apply(journal: Journal, inspected: _Inspected, options: _ApplyOptions) -> J
 
 
 def _apply_here(execution: Execution, todo: _Inspected, threads: int) -> None:
-    """Change the files in threads of this process, which all write to the plan's journal."""
+    """Change the files in threads, which all write to the plan's journal."""
     states = {path: state for _, found in todo for path, state in found.states.items()}
     run_partitions(
         [list(partition.changes) for partition, _ in todo],

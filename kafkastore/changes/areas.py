@@ -1,4 +1,4 @@
-"""Find, list and remove what jobs keep next to a log directory: undo areas and recovery areas.
+"""Find, list and remove undo areas and recovery areas.
 
 A recovery area has the bytes that recoveries of `LogDirWriter` truncated. They cannot be restored,
 because a recovered log may have grown since. They are kept for users who want to inspect them, or
@@ -40,7 +40,7 @@ class UnreadableArea(NamedTuple):
 def find_journals(
     root: str | os.PathLike[str], undo_dir: str | os.PathLike[str] | None = None
 ) -> tuple[Journal, ...]:
-    """Find the journals of all plans that were applied to a log.dirs root or partition directory.
+    """Find the journals of all plans applied to a directory.
 
     Sorted by name. `undo_dir` is where the undo areas are if not next to the root. Areas without a
     plan never changed anything, and are skipped.
@@ -97,7 +97,7 @@ def find_unfinished(root: str | os.PathLike[str]) -> Iterator[tuple[Path, Phase]
 def list_areas(
     root: Path, undo_dir: str | os.PathLike[str] | None, mark: str
 ) -> Iterator[tuple[Path, Path]]:
-    """Yield the areas with a mark of a directory and of its parent, each with the directory."""
+    """Yield the areas with a mark of a directory or its parent."""
     for home in (root, root.parent):
         place = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
         for path in sorted(place.glob(glob.escape(home.name) + mark + "*")):
@@ -113,7 +113,7 @@ def find_half_removed(
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Return whether two roots are equal, or one is a partition directory of the other."""
+    """Return whether two roots are equal, or one is a partition of the other."""
     return one == other or one.parent == other or one == other.parent
 
 
@@ -123,7 +123,7 @@ def remove(
     trust_area: bool = False,
     fs: FileSystem = FileSystem(),
 ) -> None:
-    """Delete a finished undo area and the replaced files in it; `undo` is impossible then.
+    """Delete a finished undo area; `undo` is impossible then.
 
     Refused if the plan was interrupted, if the name is not an undo area's, or if other users than
     this one and root can have written the area; `trust_area` accepts the last.
@@ -205,7 +205,7 @@ def find_recovery_areas(
 def remove_recovery_area(
     area: Path, *, trust_area: bool = False, fs: FileSystem = FileSystem()
 ) -> None:
-    """Delete a recovery area; refuse any other directory, and one that others can have written."""
+    """Delete a recovery area; refuse one that others can have written."""
     if not is_recovery_area(area):
         raise ChangeRefusedError(
             f"{area} does not have the name of a recovery area; nothing was removed",

@@ -51,7 +51,7 @@ def _change(execution: Execution, change: FileChange) -> None:
 
 
 def _check_unchanged(execution: Execution, change: FileChange, here: int) -> None:
-    """Refuse if the file, or one that the change relies on, has changed since the inspection."""
+    """Refuse if the file, or one relied on, has changed since the inspection."""
     status = status_of(execution.path(change), here)
     if (status is not None) if change.before is None else not change.before.looks_same(status):
         raise changed_since_plan(execution.path(change))
@@ -86,7 +86,7 @@ def _write_temporary(
 
 
 def _keep(execution: Execution, change: FileChange, before: FileState, here: int) -> None:
-    """Link or copy the old file into the undo area, and flush it, before it is replaced."""
+    """Link or copy the old file into the undo area, and flush it."""
     path, kept = execution.path(change), execution.kept(change)
     execution.make_directory(kept.parent)
     with execution.kept_directory(change) as there:

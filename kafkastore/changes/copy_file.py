@@ -47,7 +47,7 @@ def second_name(
 
 
 def copy_file(source: Path, target: Path, fs: FileSystem) -> None:
-    """Copy bytes, mode, modification time and, if allowed, owners; the target appears complete.
+    """Copy bytes, mode, mtime and, if allowed, owners; complete or not at all.
 
     Replaces an existing target. Refused if the source changes during the copy, or if the target's
     file system cannot store modification times.
@@ -67,7 +67,7 @@ def _copy_open(
     directory: int | None = None,
     set_attributes: Callable[[int], None] = lambda descriptor: None,
 ) -> None:
-    """Copy an open file; `directory` is the descriptor of the target's directory, if open."""
+    """Copy an open file; `directory` is the target's open directory, if any."""
     part = target.with_name(target.name + ".part")
     if os.path.lexists(part):
         fs.unlink(part, dir_fd=directory)
@@ -112,7 +112,7 @@ def _owners(descriptor: int) -> tuple[int, int]:
 
 
 def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
-    """Copy all bytes: as a reflink, else by extents, so that preallocated zeros stay holes."""
+    """Copy all bytes: as a reflink, else by extents so that holes stay holes."""
     is_sparse = is_remote(reading)  # its holes are bytes that are not fetched yet
     try:
         if not is_sparse:
@@ -135,7 +135,7 @@ def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
 
 
 def _next_extent(descriptor: int, position: int, size: int) -> tuple[int, int] | None:
-    """Return the next extent of data at or after a position: start, and exclusive end."""
+    """Return the next extent of data from a position on: start, exclusive end."""
     if position >= size:
         return None
     try:

@@ -88,7 +88,7 @@ def copy_store(
 
 
 def is_complete_copy(source: Path, destination: Path) -> bool:
-    """Return whether a directory has the files of another, by their names, sizes and mtimes."""
+    """Return whether a directory has the files of another, by size and mtime."""
     if not destination.is_dir():
         return False
     listing = dict(files_of(source))
@@ -101,7 +101,7 @@ def is_complete_copy(source: Path, destination: Path) -> bool:
 def files_of(
     source: Path, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the paths to copy, relative: regular files, and directories before their content.
+    """Yield relative paths to copy; directories come before their content.
 
     Other paths are added to `skipped`. A symbolic link to a directory that contains it is refused.
     """
@@ -111,7 +111,7 @@ def files_of(
 def check_places(
     source: str | os.PathLike[str], destination: str | os.PathLike[str]
 ) -> tuple[Path, Path]:
-    """Return both as real paths; refuse a destination that is not empty, or overlaps the source.
+    """Return both as real paths; refuse a destination that is not apart and empty.
 
     The copy of a partition directory must be named as one, or it could not be opened.
     """

@@ -1,4 +1,4 @@
-"""The lock that excludes brokers and other jobs while a job changes a log directory."""
+"""The lock that excludes brokers and other jobs during a change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkastore.store.log_store import is_partition_directory
 
 
 def lock_files(root: Path) -> tuple[Path, ...]:
-    """Return where a broker's ``.lock`` may be: in the root, and above a partition directory.
+    """Return where a broker's ``.lock`` may be for a root.
 
     For a symbolic link, both the directory above the link and the one above its target count.
     """
@@ -122,7 +122,7 @@ def _inode(path: Path) -> int | None:
 
 @contextmanager
 def _flocked(root: Path, kind: int) -> Iterator[None]:
-    """Exclude other jobs of this package with an advisory lock on the directory itself."""
+    """Exclude other jobs of this package by an advisory lock on the directory."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:

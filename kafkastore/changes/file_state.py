@@ -37,12 +37,12 @@ class FileState:
 
     @classmethod
     def of_bytes(cls, data: bytes, like: os.stat_result) -> FileState:
-        """Return the state of a file with these bytes and another file's time, mode and owners."""
+        """Return the state of a file with these bytes and another file's metadata."""
         return cls.of_digest(len(data), hashlib.sha256(data).hexdigest(), like)
 
     @classmethod
     def of_digest(cls, size: int, sha256: str, like: os.stat_result) -> FileState:
-        """Return the state of a file with this digest and another file's time, mode and owners."""
+        """Return the state of a file with this digest and another file's metadata."""
         mode = like.st_mode & PERMISSIONS
         return cls(size, sha256, like.st_mtime_ns, mode, like.st_uid, like.st_gid)
 

@@ -34,7 +34,7 @@ class ChangeState(Enum):
 def inspect_changes(
     root: Path, changes: Iterable[FileChange], recorded: frozenset[str]
 ) -> tuple[dict[str, ChangeState], list[ChangeRefusedError]]:
-    """Return the state of each change, and a refusal for each file that does not match the plan.
+    """Return the state of each change, and refusals of files unlike the plan.
 
     `recorded` has the paths that the journal has as changed.
     """
@@ -51,7 +51,7 @@ def inspect_changes(
 
 
 def check_directory(root: Path, change: FileChange, known: set[str]) -> None:
-    """Refuse a change in a directory that is a symbolic link; each directory is checked once."""
+    """Refuse a change in a symbolic link; check each directory once."""
     directory = os.path.dirname(change.path)
     if directory not in known:
         with suppress(FileNotFoundError), opened_directory(root / directory):

@@ -47,7 +47,7 @@ FINISHED = ("applied", "undone")
 
 
 class FailedPartition(NamedTuple):
-    """A partition whose changes a runner's task did not finish; no file is half changed.
+    """A partition that a task did not finish; no file is half changed.
 
     `directory` is relative to the plan's root, and empty if it is the root.
     """
@@ -132,7 +132,7 @@ class Journal:
 
     @property
     def root(self) -> Path:
-        """The directory that the plan's paths are relative to: next to the area, or as named.
+        """The directory that the plan's paths are relative to.
 
         Raises
         ------
@@ -298,7 +298,7 @@ def _last_byte(path: Path) -> bytes:
 
 
 def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
-    """Create or reopen the undo area of the caller's own plan, and return its journal."""
+    """Create or reopen the undo area of a plan, and return its journal."""
     try:
         fs.mkdir(area, AREA_MODE)
     except FileExistsError:

@@ -52,7 +52,7 @@ def opened_directory(path: Path) -> Iterator[int]:
 
 
 def open_file(path: Path, dir_fd: int) -> int:
-    """Open a regular file in an open directory for reading; refuse a symbolic link or a device."""
+    """Open a regular file in an open directory; refuse links and devices."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path.name, flags, dir_fd=dir_fd)

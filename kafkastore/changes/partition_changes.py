@@ -1,4 +1,4 @@
-"""The changes in one partition directory: input and work of a task in another process.
+"""The changes in one partition directory, for a task in another process.
 
 A task may run twice, even at the same time: the second run finds what the first has done.
 """
@@ -103,7 +103,7 @@ def inspect_partition(partition: PartitionChanges) -> InspectedPartition:
 def apply_partition(
     partition: PartitionChanges, fs: FileSystem = FileSystem()
 ) -> KafkaStoreError | OSError | None:
-    """Change the files of a partition while the driver is running; return why it did not finish.
+    """Change the files of a partition; return why it did not finish.
 
     In that case no file is half changed.
     """

@@ -1,4 +1,4 @@
-"""The journals of partitions, for changes by other processes than the one that holds the lock.
+"""The journals of partitions that other processes than the driver change.
 
 The driver, which has locked the directory, creates a folder in the undo area and keeps a file in it
 locked while the job runs: the lease. A task that changes the files of a partition keeps that
@@ -41,7 +41,7 @@ SECONDS_TO_END = 60.0
 
 @contextmanager
 def open_partition_journals(area: Path, fs: FileSystem) -> Iterator[str]:
-    """Create the folder for the journals of partitions, hold its lease, and yield its name.
+    """Create and lease the folder for journals of partitions; yield its name.
 
     Refused if the file system cannot lock files, or another driver is running.
     """

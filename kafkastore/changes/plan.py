@@ -1,4 +1,4 @@
-"""The changes of a job, as data: printed by ``--dry-run``, run by `apply`, kept for `undo`.
+"""The changes of a job, as data for ``--dry-run``, `apply` and `undo`.
 
 A plan names files relative to one root. For each file it has the current state, the new state, how
 the new bytes are made and why, and which other files must not have changed when it is applied.
@@ -76,7 +76,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """An index rebuilt from its segment's ``.log``, as a broker's recovery rebuilds it.
+    """An index rebuilt from its segment's ``.log``, as recovery does.
 
     `index_interval_bytes` is Kafka's ``index.interval.bytes``; `has_first_offsets` says whether the
     offset index has first offsets, as brokers up to 1.1 write it.
@@ -95,7 +95,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """The bytes [start, end) of another file in the same directory, named by `source`."""
+    """The bytes [start, end) of the file `source` in the same directory."""
 
     source: str
     start: int
@@ -121,7 +121,7 @@ Content = Inline | Rebuilt | Prefix | ByteRange | Converted
 
 @dataclass(frozen=True, slots=True)
 class Reliance:
-    """A file that a change was computed from and that must be unchanged when it is applied.
+    """A file that a change was computed from, and that must not change.
 
     `path` is relative to the plan's root; `size` is in bytes, `mtime_ns` in ns since 1970.
     """
@@ -133,7 +133,7 @@ class Reliance:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """The change of one file; `path` is ``orders-3/….timeindex``, or only the file's name.
+    """The change of one file, by its path, such as ``orders-3/….timeindex``.
 
     `before` None: the file is missing; `after` and `content` None: it is removed, and kept in the
     undo area. `reason` is one sentence; the files of `relies_on` must be unchanged since the plan.
@@ -150,7 +150,7 @@ class FileChange:
         self.check()
 
     def check(self) -> None:
-        """Refuse a change that contradicts itself, or is not of a file of a partition directory.
+        """Refuse a change that contradicts itself, or is of any other file.
 
         Called for changes from another process too, because these were not created here.
         """
@@ -361,7 +361,7 @@ class Plan:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that is not a file of a partition directory by Kafka's naming rules."""
+    """Refuse a path that is not a partition directory's file by Kafka's names."""
     *directories, name = path.split("/")
     is_named = (
         name in _SMALL_FILES_OF_A_PARTITION or _FILE_OF_A_PARTITION.fullmatch(name) is not None
@@ -405,12 +405,12 @@ def change_to_json(change: FileChange) -> dict[str, Any]:
 
 
 def _fields(value: FileState | Reliance | ByteRange | Converted) -> dict[str, Any]:
-    """Return a flat dataclass as a dictionary; `asdict` is slower, because it copies values."""
+    """Return a flat dataclass as a dictionary; `asdict` copies, and is slower."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _change_or_object(value: dict[str, Any]) -> dict[str, Any] | FileChange:
-    """Convert an object to a change when it is parsed: a dictionary needs far more memory.
+    """Convert a parsed object to a change, which needs far less memory.
 
     Any other object stays as it is, and is refused later if it should have been a change.
     """
@@ -494,7 +494,7 @@ def _count(value: object, least: int = 0, most: int = INT64_MAX) -> int:
 
 
 def _text(value: object) -> str:
-    """Return a string from JSON; refuse anything else, and text that no file name can have."""
+    """Return a string from JSON that can be a file name; refuse all else."""
     if not isinstance(value, str):
         raise InvalidPlanError(f"{value!r} is not a string")
     try:

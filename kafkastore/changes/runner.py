@@ -13,7 +13,7 @@ Progress = Callable[[int, int | None], None]
 
 
 class Runner(Protocol):
-    """Calls a function for each of many items, here or in processes that see the same storage."""
+    """Calls a function for each of many items, here or in other processes."""
 
     def __call__(
         self,
@@ -23,4 +23,4 @@ class Runner(Protocol):
         *,
         weigh: Callable[[Item], int],
     ) -> Iterable[Result]:
-        """Return the results in the order of the items; `weigh` estimates the bytes to read."""
+        """Return the results in order; `weigh` estimates the bytes to read."""

@@ -1,4 +1,4 @@
-"""The undo area of a plan, and the names that a job uses next to a broker's files.
+"""The undo area of a plan, and the names that jobs use.
 
 The area is a directory next to the log.dirs root, never in it: a broker does not start with an
 unknown directory in its root. It holds ``plan.json``, ``journal.jsonl`` and, below ``kept/``, the
@@ -114,7 +114,7 @@ def check_trusted(area: Path, *, trust_area: bool = False, dir_fd: int | None = 
 def check_own(
     path: Path, status: os.stat_result, *, is_directory: bool, trust_area: bool = False
 ) -> None:
-    """Refuse our file or directory if other users can have written it, by its `lstat`."""
+    """Refuse our file or directory if other users can have written it."""
     is_as_made = stat.S_ISDIR if is_directory else stat.S_ISREG
     if not is_as_made(status.st_mode):
         kind = "directory" if is_directory else "regular file"
@@ -139,7 +139,7 @@ def check_own(
 
 
 def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
-    """Refuse a location for the undo area where it would harm a broker, or would not persist.
+    """Refuse an undo area that would harm a broker, or would not persist.
 
     `chosen`: the caller named the location; else it must be on the root's file system.
     """

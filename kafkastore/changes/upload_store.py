@@ -58,7 +58,7 @@ class UploadedStore(NamedTuple):
 
 
 class _NewObject(NamedTuple):
-    """One object to create: relative path, content, size in bytes, and identity of the content."""
+    """One object to create: path, content, size in bytes, identity."""
 
     path: str
     content: Content
@@ -114,7 +114,7 @@ def upload_store(
     runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> UploadedStore:
-    """Copy a log directory or partition directory into an object store, with a plan's changes.
+    """Copy a directory, with a plan's changes, into an object store.
 
     `url` must be empty, or an interrupted run's. Modification times, modes and owners are not kept.
     Refused if the source is in use or changed; after a RemoteStoreError, call again to continue.
@@ -280,7 +280,7 @@ def _identity(files: Iterable[_NewObject]) -> bytes:
 
 
 def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
-    """Mark the destination as ours; return the sizes of the objects of an earlier run."""
+    """Mark the destination as ours; return the sizes of existing objects."""
     there = _there(new)
     mark = there.pop(COPYING, None)
     if mark is None and not new.put_new(COPYING, identity):
@@ -291,7 +291,7 @@ def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
 
 
 def _finish(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
-    """Remove the mark; another process that makes the same copy may have removed it already."""
+    """Remove the mark, unless another process has removed it."""
     try:
         _check_mark(new, mark, identity)
     except RemoteObjectChangedError:

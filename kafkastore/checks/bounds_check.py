@@ -70,5 +70,5 @@ def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
 
 
 def _offset(log_dir: LogDir, name: str, partition: TopicPartition) -> int | None:
-    """Return a partition's offset in a checkpoint; `store_check` reports a corrupt checkpoint."""
+    """Return a partition's offset in a checkpoint, if that is not corrupt."""
     return log_dir.checkpoint(name).offsets.get(partition)

@@ -1,4 +1,4 @@
-"""Repair damaged logs as a broker does: each ends where that broker's recovery would end it.
+"""Repair damaged logs as a broker's recovery would.
 
 As in a broker, ``.swap`` segments first replace the original ones, and a segment whose offsets do
 not fit is split.

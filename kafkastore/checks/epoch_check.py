@@ -1,4 +1,4 @@
-"""Check the leader epoch checkpoint against the leader epochs of the log's batches.
+"""Check the leader epoch checkpoint against the log's batches.
 
 A replica asks where an epoch ends to decide where to truncate its log, so a wrong line can cost
 records.
@@ -88,7 +88,7 @@ class EpochCheck:
     def _batch_before(
         self, segment: LogSegment, slot: int, entry: EpochStart, first_offset: int
     ) -> Iterator[Finding]:
-        """Report a batch of another epoch between an epoch's start offset and its first batch."""
+        """Report a batch of another epoch between an epoch's start and first batch."""
         if not segment.base_offset <= entry.start_offset < first_offset:
             return
         try:

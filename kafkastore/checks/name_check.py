@@ -61,7 +61,7 @@ def check_names(log: PartitionLog) -> Iterator[Finding]:
 
 
 def check_swaps(log: PartitionLog) -> Iterator[Finding]:
-    """Report corrupt swap files: a broker replaces the original segments even by those."""
+    """Report corrupt swap files, which replace the segments nevertheless."""
     for note in log.leftovers:
         file = parse_segment_file(note.path.name)
         if file is None or (file.type_suffix, file.temporary) != (LOG_SUFFIX, SWAP_SUFFIX):
@@ -95,7 +95,7 @@ def _unfinished_file(path: Path, plan_id: str) -> Finding:
 
 
 def check_topic_id(log: PartitionLog) -> Generator[Finding, None, str | None]:
-    """Parse ``partition.metadata``, yield a finding if it is corrupt, and return the topic id.
+    """Parse ``partition.metadata``, report corruption, return the topic id.
 
     Returns None if the file is missing or corrupt.
     """

@@ -60,7 +60,7 @@ def check_partition(
     sample: float = 1.0,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> CheckedPartition:
-    """Check all files of a partition; a file that can't be opened does not end the check.
+    """Check all files of a partition, also after one that can't be opened.
 
     `sample` is the share of segments whose logs are read, above 0 and at most 1; the log of the
     active segment is always read. `is_stopped` is called before each segment; True ends the check.
@@ -173,7 +173,7 @@ class _PartitionCheck:
             )
 
     def _gaps(self) -> Iterator[Finding]:
-        """Report offsets that are missing between segments, in one finding for the partition."""
+        """Report offsets missing between segments, in one finding."""
         if not self.gaps:
             return
         start, end = self.gaps[0]
@@ -231,7 +231,7 @@ def _check_segment(
 
 
 def _states(segment: LogSegment) -> list[tuple[int, int] | None]:
-    """Return size and modification time of each of a segment's files; None if it is missing."""
+    """Return size and modification time of a segment's files; None if missing."""
     found: list[tuple[int, int] | None] = []
     for path in (
         segment.log_path,

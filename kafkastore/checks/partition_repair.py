@@ -99,7 +99,7 @@ class PartitionRepair:
         self.changes.append(FileChange(self.relative_path(name), before, after, content, reason))
 
     def plan_file(self, name: str, like: Path, data: bytes, content: Content, reason: str) -> None:
-        """Plan to write a small file unless it already has these bytes; `content` produces `data`.
+        """Plan to write a small file, unless it has these bytes.
 
         A new file gets the modification time, mode and owners of `like`.
         """

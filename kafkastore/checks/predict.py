@@ -1,4 +1,4 @@
-"""Predict what a broker's next start does to its directories, without changing them.
+"""Predict what a broker's next start does, without changing anything.
 
 For each partition: the result of `recover_log`. Also everything that prevents a start: a directory
 whose name is not a partition's, a duplicate partition, a log that can't be loaded, a corrupt
@@ -113,7 +113,7 @@ class Prediction:
 
 
 def predict_obstacles(store: LogStore, version: str) -> Iterator[Prediction]:
-    """Yield what a broker's start does to everything that it can't load as a partition.
+    """Yield what a start does to everything that is not a partition.
 
     These are corrupt checkpoints, directories that are not partitions, and duplicate partitions.
     """
@@ -155,7 +155,7 @@ def _chosen(
 def predict_log(
     log: PartitionLog, version: str, index_interval_bytes: int = INDEX_INTERVAL_BYTES
 ) -> Prediction:
-    """Predict what the next start of a broker does to one partition; see `predict_start`."""
+    """Predict what a broker's start does to one partition; see `predict_start`."""
     is_raft = log.topic == CLUSTER_METADATA_TOPIC and rules_of(version).metadata_log_is_recovered
     is_clean = log.is_clean and not is_raft
     recovery_point = 0 if is_raft else log.recovery_point or 0
@@ -198,7 +198,7 @@ def predict_log(
 
 
 def _why_treated_as_empty(recovered: RecoveredLog) -> str | None:
-    """Return why a broker loads the last segment as empty although it has records, or None."""
+    """Return why a broker loads the last segment as empty, or None."""
     active = recovered.segments[-1]
     if recovered.log_end_offset >= active.next_offset:
         return None
@@ -235,7 +235,7 @@ def _why_tail_is_a_risk(log: PartitionLog, recovered: RecoveredLog) -> str | Non
 
 
 def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
-    """Return why a broker can't read a file next to the segments; None if it reads all.
+    """Return why a broker can't read a file next to the segments, or None.
 
     Source: Kafka 2.4.0 ``LeaderEpochCheckpointFile``, 3.9.0 ``PartitionMetadataFile``.
     """
@@ -255,7 +255,7 @@ def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
 
 
 def _predict_special_file(log: PartitionLog, error: NotAFileError) -> Prediction:
-    """Predict the result of a FIFO or other special file with the name of a segment's file.
+    """Predict the effect of a special file with a segment file's name.
 
     A broker checks only logs for being regular files. Observed with brokers 2.4.0, 3.9.1 and 4.1.1.
     """
@@ -281,7 +281,7 @@ def _predict_special_file(log: PartitionLog, error: NotAFileError) -> Prediction
 
 
 def changed_files(recovered: RecoveredLog) -> list[str]:
-    """List the files that a start deletes, renames, truncates or writes with other bytes."""
+    """List the files that a start deletes, renames, truncates or rewrites."""
     names = {*recovered.deleted, *recovered.renamed, *recovered.cut, *recovered.copied}
     names |= {
         name
@@ -292,7 +292,7 @@ def changed_files(recovered: RecoveredLog) -> list[str]:
 
 
 def _lost_sizes(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
-    """Yield the lost bytes of each log that is truncated, or deleted without replacement.
+    """Yield the lost bytes of each truncated or deleted log.
 
     A last batch that a crash left incomplete does not count: it was lost before the start.
     """
@@ -319,7 +319,7 @@ def _lost_sizes(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
 
 
 def _size_after(path: Path, position: int) -> int:
-    """Return the number of bytes from a position to the end of a file; 0 if all are zeros."""
+    """Return the bytes from a position to a file's end; 0 if all are zeros."""
     return 0 if is_zero_from(path, position) else path.stat().st_size - position
 
 

@@ -1,4 +1,4 @@
-"""Plans that rebuild the indexes of segments from their logs, for whole directories.
+"""Plans that rebuild the indexes of segments from their logs.
 
 The files are those of a recovering broker, byte for byte: ``.index``, ``.timeindex`` and
 ``.txnindex``. A ``.log`` is never changed. By default, a log that is corrupt in the middle is not
@@ -256,7 +256,7 @@ class _TransactionSteps:
         """Do nothing; replication does not matter here."""
 
     def aborted(self, state: ProducerState) -> NDArray[np.void]:
-        """Advance a partition's producers; return the transactions aborted in this segment."""
+        """Advance a partition's producers; return this segment's aborted ones."""
         if not self.headers:
             return _NO_TXN
         state.on_high_watermark(int(self.headers[-1]["last_offset"][-1]))
@@ -322,7 +322,7 @@ def _read_segment(
 def _damage(
     rebuilt: RebuiltIndexes, segment: LogSegment, size: int
 ) -> tuple[bool, str | None]:
-    """Return whether a log is damaged, and why its last bytes are not indexed; None if all are."""
+    """Return whether a log is damaged, and why its end is not indexed."""
     if rebuilt.reason is not None:
         return True, rebuilt.reason
     if rebuilt.valid_bytes == size:

@@ -1,4 +1,4 @@
-"""Plans that repair what `verify` finds: damaged logs, indexes, snapshots and checkpoints.
+"""Plans that repair what `verify` finds: logs, indexes, snapshots, checkpoints.
 
 A damaged log is repaired in one of two ways:
 
@@ -196,7 +196,7 @@ class _RepairPlanner:
             self._try(name, self._plan_snapshot, offset, snapshots)
 
     def _is_done(self, file: SegmentFile) -> bool:
-        """Return whether an index was already planned with its log, which is changed or deleted."""
+        """Return whether an index was already planned with its log."""
         return self.repair.has_change(segment_file_name(file.base_offset, LOG_SUFFIX))
 
     def _plan_epochs(self) -> None:

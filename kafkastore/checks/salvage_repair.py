@@ -24,7 +24,7 @@ _SKIPPED = "skipped; later batches are kept"
 
 @dataclass(slots=True)
 class RepairedSegment:
-    """A segment after the repair: the bytes from `start` to `end` of an existing segment's log.
+    """A segment after the repair: a range of bytes of an existing log.
 
     `base_offset` is the new segment's; `end` is exclusive.
     """
@@ -51,7 +51,7 @@ class RepairedSegment:
 
 
 def plan_salvage(repair: PartitionRepair) -> list[RepairedSegment]:
-    """Plan to keep all valid batches, the first ones of each segment under its old name.
+    """Plan to keep all valid batches; the first keep their segment's name.
 
     Returns the repaired log, without segments that can't be read at all, which are not changed. The
     changes of logs are added to `repair`; those of their indexes are not.

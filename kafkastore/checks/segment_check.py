@@ -33,7 +33,7 @@ _REPAIR = "repair --on-corrupt skip"
 
 
 class _DamagedBytes(NamedTuple):
-    """Bytes that are not batches, with the number of valid bytes and batches before them."""
+    """Bytes that are not batches, with what is valid before them."""
 
     position: int
     end: int
@@ -97,7 +97,7 @@ class SegmentCheck:
         return self.segment.is_active and not self.log.is_clean
 
     def _will_be_recovered(self) -> bool:
-        """Whether a broker rebuilds the indexes at its start; zero padding is normal then."""
+        """Whether a broker rebuilds the indexes at its start: zeros are normal."""
         if self.log.is_clean:
             return False
         ends = self.segment.next_base_offset
@@ -179,7 +179,7 @@ class SegmentCheck:
                 self._transactions.skip(int(header["base_offset"]))
 
     def _read_good(self, file: LogFile, batches: BatchSequence) -> tuple[FindingKind, str | None]:
-        """Read up to the first corrupt or unreadable batch, or the end; return the reason."""
+        """Read up to the first unreadable batch, or the end; return the reason."""
         kind = FindingKind.CORRUPT_BATCH
         try:
             for run in file.runs(batches.end_position, verify_crc=True):
@@ -197,7 +197,7 @@ class SegmentCheck:
         return kind, None
 
     def _broken_log(self, batches: BatchSequence) -> Iterator[Finding]:
-        """Report each damaged place with what a broker would drop after it, and the log's tail."""
+        """Report each damaged place, its consequences, and the log's tail."""
         damaged_after = sum(each.end - each.position for each in self._damages)
         for number, damage in enumerate(self._damages):
             later = self._damages[number + 1 :]
@@ -235,7 +235,7 @@ class SegmentCheck:
         return Finding(kind, self.segment.log_path, valid_bytes, what, remedy)
 
     def _repair_of_log_dir(self) -> str:
-        """Return the command that finds the clean-shutdown marker; without it zeros are normal."""
+        """Return the command that finds the clean-shutdown marker."""
         log = self.log
         topic, number = log.topic_partition
         if not log.is_clean or log.path.name != str(log.topic_partition):

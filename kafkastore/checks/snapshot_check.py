@@ -41,7 +41,7 @@ class SnapshotCheck:
     def after_segment(
         self, next_offset: int | None, end: int | None, state: ProducerState | None
     ) -> Iterator[Finding]:
-        """Check the snapshots up to `end`, the base offset of the next segment, inclusive.
+        """Check the snapshots up to `end`, the next base offset, inclusive.
 
         `next_offset` is the offset after the last batch so far, None if unknown; `end` is None
         after the last segment; `state` is None if the log has no producers so far.
@@ -144,7 +144,7 @@ class SnapshotCheck:
         )
 
     def _producer_at(self, offset: int) -> int | None:
-        """Return the producer id of the batch with an offset; None if not found or unreadable."""
+        """Return the producer id of the batch with an offset, if readable."""
         try:
             for segment in self._log.segments_between(offset, offset + 1):
                 found = segment.translate_offset(offset)

@@ -30,7 +30,7 @@ from kafkastore.versions import BrokerRules
 
 
 def plan_epochs(repair: PartitionRepair, parts: Sequence[RepairedSegment]) -> None:
-    """Plan the leader epoch checkpoint that the batches give; `parts` is the repaired log."""
+    """Plan the leader epoch checkpoint of the repaired log, `parts`."""
     epochs = LeaderEpochs()
     for part in parts:
         with part.open() as log:
@@ -43,7 +43,7 @@ def plan_epochs(repair: PartitionRepair, parts: Sequence[RepairedSegment]) -> No
 
 
 def truncate_state(repair: PartitionRepair, log_end_offset: int) -> None:
-    """Plan to remove snapshots and epochs beyond the new log end offset of a truncated log."""
+    """Plan to remove snapshots and epochs beyond the new log end offset."""
     for offset in repair.log.files.producer_snapshots:
         if offset > log_end_offset:
             why = f"it is beyond the new log end offset {log_end_offset}"
@@ -66,7 +66,7 @@ def plan_snapshot(
     damaged: Collection[int],
     rules: BrokerRules,
 ) -> None:
-    """Plan to rebuild the producer snapshot at `offset`, or to remove it outside the log.
+    """Plan to rebuild the producer snapshot at `offset`, or to remove it.
 
     `damaged` has the offsets of all invalid snapshots, this one included; `parts` is the log as it
     will be.
@@ -89,7 +89,7 @@ def plan_snapshot(
 def _load_newest(
     repair: PartitionRepair, offsets: Sequence[int], rules: BrokerRules
 ) -> tuple[ProducerState, int]:
-    """Load the newest readable snapshot; return it with its offset, or an empty state and 0."""
+    """Load the newest readable snapshot with its offset, or an empty one."""
     for offset in reversed(offsets):
         try:
             data = read_whole(repair.log.path / _name(offset), CorruptCheckpointError)

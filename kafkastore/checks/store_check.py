@@ -1,4 +1,4 @@
-"""Check a store outside its partitions: unexpected directories, checkpoints, broker identity.
+"""Check a store outside its partitions: directories, checkpoints, identity.
 
 Source: Kafka 2.4.0 ``LogManager.loadLogs``, ``CheckpointFile``,
 ``KafkaServer.getBrokerMetadataAndOfflineDirs``; 3.9.0 ``MetaPropertiesEnsemble.verify``,
@@ -85,7 +85,7 @@ def _no_partition(skipped: SkippedName) -> Finding:
 
 
 def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
-    """Report whether a checkpoint is corrupt, and which partitions it has too many or too few."""
+    """Report a corrupt checkpoint, and its missing and extra partitions."""
     checkpoint = log_dir.checkpoint(name)
     if (error := checkpoint.error) is not None:
         yield Finding(

@@ -26,7 +26,7 @@ _DAY_MS = 86_400_000
 
 
 class TimeCheck:
-    """The times of one partition's segments, added one by one; `now_ms` is ms since 1970."""
+    """The times of one partition's segments, added one by one."""
 
     def __init__(self, log: PartitionLog, now_ms: int) -> None:
         self._log, self._now_ms = log, now_ms

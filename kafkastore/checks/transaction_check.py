@@ -87,7 +87,7 @@ class TransactionCheck:
         return control
 
     def skip(self, next_offset: int) -> None:
-        """Record that batches are unreadable; the following ones begin at or after an offset."""
+        """Record that batches before an offset are unreadable."""
         self.known_from, self._has_damage = next_offset, True
 
     def findings(self, log: BatchSequence) -> Iterator[Finding]:
@@ -152,7 +152,7 @@ class TransactionCheck:
                 return
 
     def _begins(self, entries: NDArray[Any]) -> NDArray[Any]:
-        """Return the first offset of each entry's transaction; INT64_MAX for invalid entries."""
+        """Return the first offset of each entry's transaction, or INT64_MAX."""
         ends = [self._abort_markers.get(last) for last in entries["last_offset"].tolist()]
         is_false = np.array([end is None for end in ends], bool) & (not self._has_damage)
         is_false[1:] |= entries["last_offset"][1:] == entries["last_offset"][:-1]

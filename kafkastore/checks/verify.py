@@ -1,4 +1,4 @@
-"""Choose the partitions of a store to check, and compare topic ids across partitions.
+"""Choose the partitions to check, and compare topic ids across partitions.
 
 `store_check` checks the files outside partitions; `partition_check` and `segment_check` check
 partitions and segments.

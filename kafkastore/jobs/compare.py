@@ -1,4 +1,4 @@
-"""Comparison of legacy answers and time index answers for the same times, by partition."""
+"""Comparison of legacy and time index answers for the same times."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ComparedPartition(NamedTuple):
-    """The answers of one partition, as from `compare_columns`, and the corrupt bytes skipped."""
+    """The answers of one partition, and the corrupt bytes skipped."""
 
     compared: NDArray[np.void]
     skipped: tuple[SkippedBytes, ...]
@@ -37,7 +37,7 @@ class ComparedPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class CompareJob(PartitionJob[ComparedPartition]):
-    """Look up times in each partition in three ways; options as for `kafkastore.legacy.compare`.
+    """Look up times in each partition in three ways; see `legacy.compare`.
 
     Without `times`, `samples` times are chosen for each partition.
     """
@@ -75,7 +75,7 @@ class CompareJob(PartitionJob[ComparedPartition]):
         return ComparedPartition(compared, tuple(skipped))
 
     def times_for(self, log: PartitionLog) -> Sequence[int]:
-        """Return the given times, or some between a partition's first and largest timestamp.
+        """Return the given times, or some between a partition's timestamps.
 
         Half of these are spread over its records; the others are where answers can differ.
         """
@@ -104,7 +104,7 @@ def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
 
 
 class AnswerRow(NamedTuple):
-    """The answers for one time in one partition: a comparison row, and KIP-33's answer."""
+    """The answers for one time: a comparison row, and KIP-33's answer."""
 
     asked_timestamp: int
     legacy: int | None
@@ -132,7 +132,7 @@ class AskedPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswersJob(Job[AskedPartition, PartitionAnswers]):
-    """Look up each partition's own times by each of the rules; `now` is the legacy clock."""
+    """Look up each partition's own times by each of the rules."""
 
     now: int
 
@@ -144,7 +144,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
         return [(name, pa.int64()) for name in AnswerRow._fields]
 
     def run(self, item: AskedPartition) -> PartitionAnswers:
-        """Look up the times in one partition; an unreadable one gives a result with its error."""
+        """Look up the times in one partition; its error is in the result."""
         try:
             log = open_copies([item.place])
             compared = compare_columns(log, item.times, now=self.now)

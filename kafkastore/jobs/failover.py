@@ -103,7 +103,7 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
         }
 
     def place(self, item: GroupPosition) -> Row:
-        """Return the partition's place in cluster 1, the group, and its committed offset there."""
+        """Return the partition in cluster 1, the group, and its committed offset."""
         return {
             **item.columns(),
             "source_topic": item.key.topic,

@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups with their partitions: the items of two jobs."""
+"""Committed offsets with their partitions: the items of two jobs."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +48,7 @@ def committed_positions(
     offsets: Mapping[OffsetCommitKey, int] | None = None,
     unreadable: dict[TopicPartition, CorruptionError] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
-    """Return the committed offsets, or `offsets` if given, of some groups and partitions."""
+    """Return committed offsets, or the given `offsets`, of groups and partitions."""
     if offsets is None:
         committed = committed_offsets(store, groups, unreadable=unreadable)
     else:
@@ -75,7 +75,7 @@ def position_items(
     topic_prefix: str = "",
     is_weighed: bool = True,
 ) -> list[GroupPosition]:
-    """Find the partition of each committed offset, also in a cluster that prefixes its topics."""
+    """Find the partition of each committed offset, also under a topic prefix."""
     items = []
     for key, each in committed.items():
         here = TopicPartition(key.topic, key.partition)

@@ -1,4 +1,4 @@
-"""Contents of the segments of partitions; each partition is read once, in bounded memory."""
+"""Contents of segments; each partition is read once, in bounded memory."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ class PartitionInventory(NamedTuple):
 
 @dataclass(frozen=True)
 class InventoryJob(PartitionJob[PartitionInventory]):
-    """Read each partition once; report the contents of its segments, and how far it is readable.
+    """Read each partition once; report its contents and how far it is readable.
 
     `spread_times` chooses times to look up: this many spread over the records, and others where
     answers can differ.

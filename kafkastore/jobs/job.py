@@ -1,4 +1,4 @@
-"""The base class of jobs: items of a store, a function of one item, and the rows of its results.
+"""The base class of jobs: items of a store, a function, rows of results.
 
 The Python API, the command line and Spark's tables use the same jobs. A runner
 (`kafkastore.jobs.runner`, or `kafkastore.spark.runner`) calls `Job.run` for the items.
@@ -49,7 +49,7 @@ class Job(ABC, Generic[ItemT, ResultT]):
     @staticmethod
     @abstractmethod
     def columns() -> list[tuple[str, pa.DataType]]:
-        """Return the table's own columns, without those of every table and without ``error``."""
+        """Return the table's own columns, without those that every table has."""
 
     @abstractmethod
     def place(self, item: ItemT) -> Row:
@@ -66,7 +66,7 @@ class Job(ABC, Generic[ItemT, ResultT]):
     def outcomes(
         self, items: Sequence[ItemT], runner: Runner
     ) -> Iterator[tuple[ItemT, ResultT | Failed]]:
-        """Yield each item with its result; an error for one item does not stop the others."""
+        """Yield each item with its result; one's error does not stop the others."""
         return zip(items, runner(partial(attempt, self.run), items, weigh=self.weigh), strict=True)
 
     def results(self, items: Iterable[ItemT], runner: Runner) -> Iterator[ResultT]:

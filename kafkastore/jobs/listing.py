@@ -1,4 +1,4 @@
-"""The partitions or segments of a store: offsets, times, sizes, and files that are left over."""
+"""The partitions or segments of a store, and leftover files."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,7 +23,7 @@ _Row = dict[str, Any]
 
 
 class PartitionListing(NamedTuple):
-    """The rows of one partition; `error` is the first error found in its log, or None."""
+    """The rows of one partition, and the first error in its log, or None."""
 
     rows: tuple[_Row, ...]
     error: CorruptionError | None
@@ -31,7 +31,7 @@ class PartitionListing(NamedTuple):
 
 @dataclass(frozen=True)
 class ListJob(PartitionJob[PartitionListing]):
-    """List each partition, or its segments, and its leftover files; options as for `list_logs`."""
+    """List each partition, or its segments, and leftover files; see `list_logs`."""
 
     segments: bool = False
     quick: bool = False
@@ -143,7 +143,7 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionEr
 
 
 def _segments(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionError | None]:
-    """Describe the segments of a partition; also return the first error found in them."""
+    """Describe the segments of a partition, and the first error in them."""
     described = [_segment(log, segment, quick) for segment in log.segments]
     errors = (error for _, error in described if error is not None)
     return [row for row, _ in described], next(errors, None)
@@ -188,7 +188,7 @@ def _known(read: Callable[[], int | None]) -> tuple[int | None, CorruptionError 
 
 
 def _largest_timestamp(segments: Sequence[LogSegment]) -> int | None:
-    """Return the largest timestamp of segments; uses time indexes where they are trusted."""
+    """Return the largest timestamp of segments, by trusted time indexes."""
     found = []
     for segment in segments:
         largest = segment.largest_timestamp_by_index

@@ -1,4 +1,4 @@
-"""Offsets for times and special timestamps, by one or several rules, by partition."""
+"""Offsets for times and special timestamps, by one or several rules."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

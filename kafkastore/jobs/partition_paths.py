@@ -118,7 +118,7 @@ def open_copies(copies: Collection[PartitionPath]) -> PartitionLog:
 
 
 def open_partition(path: PartitionPath) -> PartitionLog:
-    """Open a partition, with the checkpoints around it; use the store that listed it, if here."""
+    """Open a partition, in the store that listed it if that is here."""
     topic_partition = path.topic_partition
     if (store := path.listed_by) is not None:
         for logs in (store.partitions, store.future_partitions):
@@ -162,7 +162,7 @@ def path_fields() -> list[tuple[str, pa.DataType]]:
 
 
 def table_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
-    """Return the schema of a table: a partition, the table's own columns, and an error."""
+    """Return the schema of a table: a partition, own columns, an error."""
     import pyarrow as pa
 
     return pa.schema([*path_fields(), *columns, ("error", pa.string())])
@@ -209,5 +209,5 @@ def _states(root: Path) -> Iterator[_State]:
 
 @lru_cache(maxsize=16)
 def _log_dir(root: Path, _state: tuple[_State, ...]) -> LogDir:
-    """Parse checkpoints once for all partitions of a task, and again after they change."""
+    """Parse checkpoints once for all partitions of a task, until they change."""
     return LogDir(root)

@@ -1,4 +1,4 @@
-"""Plans of changes to a log directory whose partitions are read elsewhere, such as by executors.
+"""Plans of changes to a log directory whose partitions executors read.
 
 The plans are the same, change for change, as those that this process would make alone.
 """
@@ -50,7 +50,7 @@ def survey(
     partitions: Collection[AnyPartition] | None = None,
     failed: Fail | None = None,
 ) -> Survey:
-    """Survey a log directory as `kafkastore.migration.survey` does, with the same result.
+    """Survey a log directory, with the result of `kafkastore.migration.survey`.
 
     `run` does the work on the partitions, for example `spread` with a session. `failed` is called
     for each partition that cannot be read, which is skipped; without it the error is raised.
@@ -133,7 +133,7 @@ def places_in(
     *,
     is_weighed: bool = True,
 ) -> list[PartitionPath]:
-    """Return partitions of a log directory, or of one partition directory, by topic and number.
+    """Return the partitions of a directory by topic and number.
 
     Each partition has one place. Raises `NotALogDirectoryError` if the path is neither, and
     `KeyError` if one of `partitions` is missing.
@@ -146,12 +146,12 @@ def places_in(
 
 
 def directory_of(place: PartitionPath) -> str:
-    """Return a partition's directory relative to its log directory; empty if it is in none."""
+    """Return a partition's directory relative to its log directory."""
     return "" if place.root is None else os.path.basename(place.path)
 
 
 def _check_within(place: PartitionPath, directories: Iterable[str]) -> None:
-    """Raise an error if an executor's result is for another partition than the requested one."""
+    """Raise an error if an executor's result is for another partition."""
     for directory in directories:
         if directory != directory_of(place):
             raise InvalidPlanError(
@@ -166,7 +166,7 @@ def _told(
     place: Callable[[Item], PartitionPath],
     failed: Fail | None,
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield items and their results; report partitions that cannot be read to `failed`."""
+    """Yield items and results; report unreadable partitions to `failed`."""
     if failed is None:
         yield from zip(items, run(job, items, weigh=lambda each: place(each).bytes), strict=True)
         return

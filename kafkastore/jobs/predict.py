@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class KnownPrediction(NamedTuple):
-    """The prediction for a directory entry that is not a partition, and its log directory."""
+    """The prediction for a directory entry that is not a partition."""
 
     store: str | None
     prediction: Prediction
@@ -42,7 +42,7 @@ class KnownPrediction(NamedTuple):
 
 @dataclass(frozen=True)
 class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
-    """Predict what a broker's next start does to each directory; options as for `predict_start`.
+    """Predict what a start does to each directory; see `predict_start`.
 
     The result only has the bytes that files would get if `with_content`.
     """
@@ -61,7 +61,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
         *,
         is_weighed: bool = True,
     ) -> list[PartitionPath | KnownPrediction]:
-        """Return all entries that are not partitions, whatever was chosen, then the partitions."""
+        """Return all entries that are not partitions, then the chosen partitions."""
         logs = logs_to_predict(store, partitions)
         known = [
             KnownPrediction(store_around(each.path, store), each)

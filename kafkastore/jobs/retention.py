@@ -1,4 +1,4 @@
-"""The segments that a broker would delete, and the reasons why it keeps the others."""
+"""The segments that a broker would delete, and why it keeps the others."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Runners of jobs: this thread, or several threads. `spark.runner` has the one on Spark."""
+"""Runners of jobs: this thread, or threads. `spark.runner` has Spark's."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ def run_here(
 
 
 def in_threads(threads: int, stop: StopFlag | None = None) -> Runner:
-    """Return a runner of several threads; its results are a `ParallelMap`, which ends them."""
+    """Return a runner of several threads, which its `ParallelMap` ends."""
     def run(
         work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
     ) -> ParallelMap[Item, Result]:

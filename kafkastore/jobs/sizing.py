@@ -50,7 +50,7 @@ class SizingJob(PartitionJob[Sizing]):
         return sizing_of(open_copies(item), self.intervals, self.buckets_ms)
 
     def rows(self, result: Sizing) -> Iterator[Row]:
-        """Yield a row for each density: the existing indexes, by interval, by time bucket."""
+        """Yield a row for each density: existing indexes, by interval, by bucket."""
         return sizing_rows(result)
 
 

@@ -81,7 +81,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         has_topic_ids: bool = False,
         is_weighed: bool = True,
     ) -> Iterator[PartitionToCheck | CheckedFile]:
-        """Yield what is next to the partitions, unless some were chosen, and then the partitions.
+        """Yield what is next to the partitions, if all are chosen, and these.
 
         Differing topic ids are found here if `has_topic_ids`, otherwise by `with_topic_ids`.
         """
@@ -125,7 +125,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         return checked
 
     def rows(self, result: CheckedPartition) -> Iterator[Row]:
-        """Yield a row for each finding and failure; one without severity if there are none."""
+        """Yield a row for each finding and failure, or one without severity."""
         counts = {}
         if result.topic_partition is not None:
             counts = {"segments": result.segments, "segments_read": result.segments_read}
@@ -242,7 +242,7 @@ def verify(
 
 
 class _Findings(Iterator[Finding]):
-    """An iterator of findings, with the threads that find them; see `ParallelMap` for their end."""
+    """An iterator of findings; see `ParallelMap` for the end of its threads."""
 
     def __init__(
         self, checked: ParallelMap[Any, CheckedPartition], total: int, progress: Progress | None
@@ -278,7 +278,7 @@ def _findings_of(
 
 
 def _next_to_partitions(store: LogStore) -> Iterator[CheckedFile]:
-    """Yield the findings next to the partitions, then the files that could not be opened."""
+    """Yield the findings next to the partitions, then unreadable files."""
     failures: list[OSError] = []
     for finding in check_log_dirs(store.log_dirs, failures.append):
         checked = CheckedPartition(finding.path, [finding])

@@ -73,7 +73,7 @@ class SkippedBytesWarning(UserWarning):
 
 
 def check_on_corrupt(on_corrupt: str) -> OnCorrupt:
-    """Return `on_corrupt` if it is a known choice; raise `ArgumentValueError` otherwise."""
+    """Return a known choice of `on_corrupt`, or raise `ArgumentValueError`."""
     return check_choice("on_corrupt", on_corrupt, _CHOICES)
 
 

@@ -137,7 +137,7 @@ def _listed(slots: Sequence[int]) -> str:
 def explain(
     view: LogView, target_timestamp: int, choice: LookupChoice, lookup: Lookup | None = None
 ) -> Explanation:
-    """Find the offset for a time, and explain how; `lookup` is one prepared by these rules."""
+    """Find the offset for a time, and explain how; `lookup` may be prepared."""
     lookup = prepare(view, choice) if lookup is None else lookup
     trace: list[SearchStep] = []
     answer = lookup.find(target_timestamp, trace)

@@ -27,7 +27,7 @@ from kafkastore.versions import NEWEST_LEGACY_VERSION
 
 
 class SegmentTime(NamedTuple):
-    """A segment's base offset and the modification time of its ``.log``, ms since 1970."""
+    """A segment's base offset and its log's modification time in ms."""
 
     base_offset: int
     last_modified_ms: int
@@ -39,7 +39,7 @@ def prepare(view: LogView, *, past_damage: bool = False) -> LegacyLookup:
 
 
 class LegacyLookup:
-    """A lookup by modification times; its answers have no timestamp and no leader epoch.
+    """A lookup by modification times; answers have no timestamp or epoch.
 
     `now` is the broker's clock, ms since 1970; without it, the clock is read at each lookup.
     """
@@ -76,7 +76,7 @@ class LegacyLookup:
         return np.where(asked < 0, -1, found)
 
     def _steps(self, target_timestamp: int, found: TimestampAndOffset) -> list[SearchStep]:
-        """Return the newest segment that is not modified after a time, unless it is the log end."""
+        """Return the newest segment not modified after a time, if it is the answer."""
         now = clock() if self._now is None else self._now
         number = self._times.newest_before(target_timestamp, now)
         segments = self._view.segments

@@ -1,4 +1,4 @@
-"""OffsetRequest v0: find offsets by the modification times of segments, as for SimpleConsumer.
+"""OffsetRequest v0: find offsets by the modification times of segments.
 
 A broker lists (base offset, modification time) of every segment and, if the last one is not
 empty, adds (log end offset, now). From the newest element on, it searches for the first one that is
@@ -59,7 +59,7 @@ class OffsetTimes(NamedTuple):
     refuses_negative: bool = False
 
     def elements(self, now: int) -> list[tuple[int, int]]:
-        """Return pairs of offset and time, oldest first; the log end is the last if it counts.
+        """Return pairs of offset and time, oldest first; the log end may be last.
 
         Parameters
         ----------

@@ -43,7 +43,7 @@ class LookupChoice(NamedTuple):
 
 @cache
 def broker_rules(name: str) -> BrokerRules | None:
-    """Return the rules of a Kafka version; None for ``correct``, ``kip-33``, ``legacy``."""
+    """Return the rules of a Kafka version; None for rules that have no version."""
     if name in (CORRECT, KIP_33, LEGACY):
         return None
     try:

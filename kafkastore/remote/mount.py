@@ -1,4 +1,4 @@
-"""The temporary directory for this process's files of remote stores, and paths in it.
+"""The temporary directory for this process's files of remote stores.
 
 ``s3://bucket/kafka-logs`` is ``<directory>/s3:/bucket/kafka-logs`` here.
 """
@@ -84,7 +84,7 @@ class RemotePath(PosixPath):
 
 
 class _Mount:
-    """The directory of this process, and those of the processes that it was forked from."""
+    """The directory of this process, and those of its forebears."""
 
     def __init__(self) -> None:
         self.directories: list[str] = []

@@ -34,7 +34,7 @@ class NewStore(RemoteStore):
         return {path: each for path, each in objects.items() if not path.startswith(f"{PARTS}/")}
 
     def contains(self, other: RemoteStore) -> bool:
-        """Return whether this store contains another one, even if their URLs differ in form."""
+        """Return whether this store contains another, whatever their URLs' form."""
         return self._library is other._library and f"{other._root}/".startswith(f"{self._root}/")
 
     def put_new(self, path: str, data: bytes) -> bool:
@@ -131,7 +131,7 @@ class NewStore(RemoteStore):
                 self._library.rm(self._name(PARTS), recursive=True)
 
     def copy(self, path: str, source: RemoteObject) -> bool:
-        """Have the store copy one of its objects; return False, with nothing done, if it cannot.
+        """Have the store copy one of its objects; return whether it did.
 
         It cannot copy from another store, and HDFS cannot copy at all. Raises
         RemoteObjectChangedError if the source was replaced since it was listed.

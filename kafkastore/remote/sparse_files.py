@@ -1,4 +1,4 @@
-"""Local sparse files, as large as remote objects, whose bytes are fetched when they are read.
+"""Sparse local files whose bytes are fetched when they are read.
 
 A file is fetched in blocks. A sequential reader, forwards or backwards, gets ever larger ranges per
 request; a random read gets one block. The disk space is limited: when it is used up, the files that
@@ -107,7 +107,7 @@ class SparseFile:
                 self._blocks = None
 
     def drop(self, kept: list[tuple[int, int]]) -> None:
-        """Release the disk space of all blocks except some ranges; the caller holds the lock."""
+        """Release all blocks except some ranges; the caller holds the lock."""
         if self._blocks is None:
             return
         left = bytearray(len(self._blocks))
@@ -133,7 +133,7 @@ class SparseFile:
             os.close(descriptor)
 
     def _widened(self, blocks: bytearray, first: int, stop: int) -> tuple[int, int]:
-        """Extend a range by the blocks that a sequential reader needs next and that are missing."""
+        """Extend a range by missing blocks that a sequential reader needs next."""
         if len(blocks) <= WHOLE_BLOCKS:
             return 0, len(blocks)
         if first == self._next:
@@ -148,7 +148,7 @@ class SparseFile:
         return first, stop
 
     def _find_end(self, blocks: bytearray) -> int:
-        """Find the start of the zeros at the end; fetches the last block, then the first ones."""
+        """Find the start of the zeros at the end, by the last and first blocks."""
         if self._fetch(blocks, len(blocks) - 1, len(blocks)).strip(b"\0"):
             return self.source.size
         first, count = 0, 1
@@ -223,7 +223,7 @@ _held_lock = Lock()
 
 
 def disk_bytes() -> int:
-    """Return the disk space for blocks in bytes: the environment variable or `DISK_BYTES`."""
+    """Return the limit of disk space in bytes: environment, or `DISK_BYTES`."""
     value = os.environ.get(DISK_BYTES_VARIABLE, str(DISK_BYTES))
     if not value.isdecimal():
         raise InvalidConfigError(DISK_BYTES_VARIABLE, f"must be a number of bytes, got {value!r}")
@@ -261,7 +261,7 @@ def _note(file: SparseFile, blocks: int) -> None:
 
 
 def _make_room(asking: SparseFile) -> None:
-    """Drop blocks of the least recently fetched files, down to three quarters of the limit.
+    """Drop blocks of files not fetched lately, to three quarters of the limit.
 
     Skips files that are being fetched, and keeps what a thread is about to read.
     """
@@ -288,7 +288,7 @@ def _make_room(asking: SparseFile) -> None:
 
 
 def _end_of(blocks: bytearray, other: int, first: int, most: int) -> int:
-    """Return the first block from `first` whose flag is `other`, or `most` if there is none."""
+    """Return the first block from `first` with the flag `other`, or `most`."""
     found = blocks.find(other, first, most)
     return most if found < 0 else found
 

@@ -1,4 +1,4 @@
-"""Object stores and HDFS through fsspec: list objects, read ranges, and report failures.
+"""Object stores and HDFS through fsspec: list, read ranges, report failures.
 
 Each store's library finds credentials, endpoints and regions as usual (``AWS_*`` variables,
 ``~/.aws``, fsspec's own configuration), or gets them as options.
@@ -82,7 +82,7 @@ class RemoteStore:
         return (names,) if isinstance(names, str) else tuple(names)
 
     def list(self) -> dict[str, RemoteObject]:
-        """List everything below the URL by relative path; "" is an object at the URL itself.
+        """List all below the URL by relative path; "" is an object at the URL.
 
         Skips objects that cannot be files: names with ``..`` or an empty component, and names that
         are a directory of other objects.
@@ -90,7 +90,7 @@ class RemoteStore:
         return self._finished(self._objects(self._asked(self._find)))
 
     def list_beside(self) -> tuple[dict[str, RemoteObject], set[str]]:
-        """List the objects directly in the URL's directory, and the names of its directories."""
+        """List the objects and directories directly in the URL's directory."""
         listed = self._asked(lambda: self._library.ls(self._root, detail=True))
         found = {info["name"]: info for info in listed}
         directories = {
@@ -198,7 +198,7 @@ class RemoteStore:
     def check_unchanged(
         self, asked: RemoteObject, start: int | None = None, end: int | None = None
     ) -> None:
-        """Raise RemoteObjectChangedError, for the bytes [start, end), if an object was replaced."""
+        """Raise RemoteObjectChangedError if an object was replaced."""
         try:
             now = self._library.info(asked.name)
         except FileNotFoundError as error:
@@ -209,7 +209,7 @@ class RemoteStore:
 
 
 def is_other_content(error: Exception) -> bool:
-    """Return whether S3 refused because the object's content is not the requested version."""
+    """Return whether S3 refused because of another version of the object."""
     return "PreconditionFailed" in repr(error.__cause__)
 
 

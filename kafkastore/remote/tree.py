@@ -1,4 +1,4 @@
-"""Remote stores as local directories of sparse files, in this process's temporary directory.
+"""Remote stores as local directories of sparse files.
 
 Names, sizes and modification times are those of one listing; the bytes are fetched when they are
 read. When a store is opened again, it is listed again, and unchanged files keep their local bytes.
@@ -55,14 +55,14 @@ def list_now(
 
 
 def list_once(path: RemotePath, *, with_all_below: bool) -> RemotePath:
-    """List a directory, alone or recursively, unless this process has; return its path."""
+    """List a directory unless this process has; return its local path."""
     if _is_listed(os.fspath(path), with_all_below=with_all_below):
         return path
     return list_now(str(path), None, with_all_below=with_all_below)
 
 
 def forget_listings() -> None:
-    """Make `list_once` list every directory again; unchanged files keep their local bytes."""
+    """Make `list_once` list every directory again."""
     with _tree.lock:
         _tree.listed.clear()
         _tree.listed_beside.clear()

@@ -59,7 +59,7 @@ def unpack(destination: Path) -> list[Path]:
 
 
 def _unpack_sample(name: str, destination: Path) -> Path:
-    """Unpack one sample next to its destination, and move it there when it is complete."""
+    """Unpack one sample next to its destination, and move it there."""
     root = destination / name
     partial = destination / f".{name}.partial"
     partial.mkdir()

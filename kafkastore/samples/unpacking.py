@@ -1,4 +1,4 @@
-"""Unpack archives of log directories with every modification time to the nanosecond.
+"""Unpack archives of log directories with modification times in ns.
 
 Modification times are data: a broker uses that of the ``.log`` as the time of a segment without
 time index entries. An archive has them as decimal text in its pax headers; `tarfile` parses that
@@ -18,7 +18,7 @@ def modified_ns(member: tarfile.TarInfo) -> int:
 
 
 def unpack_archive(archive: Path, destination: Path) -> None:
-    """Unpack a tar archive into an existing directory, with the members' modification times.
+    """Unpack a tar archive into a directory, with modification times.
 
     Raises tarfile.FilterError if a member is not a plain file or directory below `destination`.
     """

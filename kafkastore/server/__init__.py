@@ -1,4 +1,4 @@
-"""Answer ListOffsets requests as a broker does, from its log directories and cluster metadata.
+"""Answer ListOffsets requests as a broker does, from its directories.
 
 There is no server: requests and responses are values, which
 `kafkastore.formats.requests.list_offsets` parses and packs. See ``docs/list_offsets_answers.md``.

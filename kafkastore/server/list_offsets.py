@@ -256,7 +256,7 @@ class _Question:
         return not_available if found is None and not_available and not is_tiered else found
 
     def _offset_not_available(self, log: PartitionLog, state: PartitionState) -> ErrorCode:
-        """Return the error for a high watermark below the start of the leader's epoch, or NONE."""
+        """Return the error for a high watermark below the epoch's start, or NONE."""
         start = state.leader_epoch_start_offset
         if (
             start is None

@@ -77,7 +77,7 @@ def partition_error(
 def local_log_error(
     state: PartitionState, broker_id: int, *, current_leader_epoch: int, require_leader: bool
 ) -> ErrorCode:
-    """Return the error for the client's leader epoch and the leader; see the second table.
+    """Return the error for the client's leader epoch; see the second table.
 
     `current_leader_epoch` is the client's, -1 for none. NONE if the broker answers.
     """

@@ -19,7 +19,7 @@ from kafkastore.store.partition_log import PartitionLog
 
 
 def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:
-    """Return the smallest timestamp of a record created at or after a time, in ms, at least 0.
+    """Return the smallest timestamp (ms) of a record created since a time.
 
     `clock_skew_ms` is the largest clock error, at least 0.
 
@@ -34,7 +34,7 @@ def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:
 def offset_for_create_time(
     log: PartitionLog, create_time: int, *, clock_skew_ms: int = 0
 ) -> TimestampAndOffset | None:
-    """Find the starting offset that misses no record created at or after `create_time`.
+    """Find the offset from which no record created since a time is missed.
 
     Returns the first record that may qualify; None if there is none, and every later append
     qualifies. Source: KIP-33, use cases, "search by timestamp": CT - X, where X is the largest

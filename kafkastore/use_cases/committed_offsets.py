@@ -1,4 +1,4 @@
-"""Read the committed offsets of consumer groups from ``__consumer_offsets`` partitions.
+"""Read committed offsets from ``__consumer_offsets`` partitions.
 
 The topic is compacted, but never completely: the last record of a key is valid, and a null value
 deletes the key. Offsets sent in a transaction take effect at its COMMIT marker, which may follow
@@ -73,7 +73,7 @@ def committed_offsets(
     *,
     unreadable: dict[TopicPartition, CorruptionError] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
-    """Find the offsets that groups have committed, sorted by group, topic and partition.
+    """Find committed offsets, sorted by group, topic and partition.
 
     Reads each ``__consumer_offsets`` partition completely; no `groups` means all. `unreadable`, if
     given, gets the errors of corrupt partitions, which are left out; otherwise they are raised.

@@ -1,4 +1,4 @@
-"""Find where consumers of one cluster continue in another cluster with the same records.
+"""Find where consumers of one cluster continue in another one.
 
 Offsets and the order of records differ between clusters; timestamps are common to both. Every
 record that was not consumed has a create time of at least some *bound*. The result in cluster 2 is

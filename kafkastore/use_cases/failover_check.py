@@ -81,7 +81,7 @@ def check_failover(
 
 
 def _compared(parts: tuple[Hashes, Hashes, Hashes, Hashes]) -> tuple[int, FailoverCheck]:
-    """Compare records consumed, unread, before and after the offset; count common records.
+    """Compare records before and after the offset; count common ones.
 
     Of equal records in cluster 2, the consumed ones count as the first.
     """

@@ -31,7 +31,7 @@ _LARGE = 1 << 18
 
 
 class Fingerprints:
-    """Computes the fingerprints of records from `start_offset` to `end_offset`, exclusive."""
+    """Compute fingerprints of the records in a range of offsets."""
 
     def __init__(self, start_offset: int, end_offset: int, match: Match) -> None:
         self._match = match

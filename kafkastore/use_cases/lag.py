@@ -191,7 +191,7 @@ def find_unread(
     aborted: AbortedBatches | None = None,
     damage: CorruptionHandler | None = None,
 ) -> Unread:
-    """Count the records from `start_offset` to `end_offset`, exclusive; find first and newest.
+    """Count the records of a range of offsets; find the first and newest.
 
     Most batches are counted by their headers. Records are decoded only for the first batch, for one
     that spans the start, and for compressed message sets (v0, v1), whose headers have no count. A

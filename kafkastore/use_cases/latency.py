@@ -91,7 +91,7 @@ class Latency(NamedTuple):
         return int(self.values[-1]) if len(self.values) else None
 
     def percentile(self, percent: float) -> int | None:
-        """Return the smallest latency that at least `percent` of the records do not exceed.
+        """Return the smallest latency that `percent` of the records do not exceed.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class _Piece(NamedTuple):
 
 
 def create_times(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
-    """Yield the create times kept in batches with LogAppendTime, as offsets and timestamps.
+    """Yield create times kept in batches with LogAppendTime, and offsets.
 
     A timestamp is -1 if the producer gave none. All headers must satisfy `keeps_create_times`.
     """
@@ -261,7 +261,7 @@ def _fingerprints_and_times(
 
 
 def _numbered(kinds: NDArray[np.int64], kind_count: int) -> NDArray[np.int64]:
-    """Make equal values unique: combine each with the number of its earlier occurrences."""
+    """Make equal values unique by the number of earlier occurrences."""
     order = np.argsort(kinds, kind="stable")
     starts = np.searchsorted(kinds[order], np.arange(kind_count))
     before = np.empty(len(kinds), np.int64)

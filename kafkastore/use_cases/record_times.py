@@ -1,4 +1,4 @@
-"""Offsets and timestamps of records as arrays, for batches whose headers are not enough."""
+"""Offsets and timestamps of records as arrays, where headers lack them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def runs_between(
     verify: bool = True,
     damage: CorruptionHandler | None = None,
 ) -> Iterator[ScannedRun]:
-    """Scan the batches from `start_offset` to `end_offset`, exclusive, one run at a time.
+    """Scan the batches in a range of offsets, one run at a time.
 
     Each run has at least one header; the first and last batch may extend past the range. Raises
     CorruptionError at the first corrupt batch unless `damage` skips it.
@@ -57,6 +57,6 @@ def times_of(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
 
 
 def new_columns(start_offset: int, end_offset: int) -> RecordColumns:
-    """Return the decoder for `times_of`; offsets from `start_offset` to `end_offset`, exclusive."""
+    """Return the decoder for `times_of`, for a range of offsets."""
     return RecordColumns(("offset", "timestamp"), start_offset=start_offset, end_offset=end_offset)
 

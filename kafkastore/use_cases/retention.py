@@ -1,4 +1,4 @@
-"""Predict a broker's retention: which segments it deletes, which it keeps, and what blocks it.
+"""Predict which segments a broker's retention deletes or keeps, and why.
 
 Since KIP-33, retention uses the timestamps of records, so it depends on what producers write. One
 timestamp in the future or in the wrong unit keeps a segment and all later ones, or deletes a
@@ -165,7 +165,7 @@ def retention_of(
     now: int | None = None,
     version: str = NEWEST_VERSION,
 ) -> PartitionRetention:
-    """Predict what a broker's next retention run does to one partition; see `kafkastore.retention`.
+    """Predict what a broker's next retention run does to one partition.
 
     The broker is assumed to start with this directory: after a clean shutdown it loads the time
     indexes, otherwise it has rebuilt those from the recovery point on. For a partition directory
@@ -221,7 +221,7 @@ def _config_of(topic: str, config: Mapping[str, object] | LogConfig | None) -> L
 
 
 def _dated(log: PartitionLog, segment: LogSegment, rules: BrokerRules) -> _Dated:
-    """Find the time by which a broker judges a segment (``LogSegment.largestTimestamp``)."""
+    """Find the time by which a broker judges a segment."""
     by_file = _Dated(segment.last_modified_ms, DatedBy.MODIFICATION_TIME)
     if not rules.retention_by_record_time:
         return by_file

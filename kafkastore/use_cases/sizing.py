@@ -1,4 +1,4 @@
-"""Index sizes and lookup costs: by interval as released, by time bucket as in KIP-33's drafts.
+"""Index sizes and lookup costs, by interval and by time bucket.
 
 The first drafts of KIP-33 had one index entry per second or minute, however many records it had.
 The accepted and released design has one entry per number of log bytes.
