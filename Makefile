@@ -51,7 +51,7 @@ lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, d
 	    --cache-dir $(CURDIR)/.mypy_cache -p kafkastore
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint $(filter %.pyx %.pxd,$(COMPILED))
 	$(BIN)/numpydoc lint --config . $(PYTHON_FILES)
-	$(BIN)/pytest -q tests/test_layering.py tests/test_decisions.py
+	$(BIN)/pytest -q tests/test_layering.py tests/test_decisions.py tests/test_docstrings.py
 
 check: ## all there is, in fresh environments: lint, every test, the packages, a first run
 	SEED=$(SEED) sh .ci/check $(CHECK) $(PYTHON)

@@ -1,4 +1,4 @@
-"""The command line: ``kafkastore COMMAND PATH… [options]``, also ``python -m kafkastore.cli``.
+"""The command line, ``kafkastore``, also ``python -m kafkastore.cli``.
 
 Exit codes: 0 success, 1 problems found, 2 wrong usage or unreadable input, 130 interrupted.
 An error is one sentence on stderr. ``docs/cli.md`` describes every command and its JSON.

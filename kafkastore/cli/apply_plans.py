@@ -76,7 +76,7 @@ def apply_plans(
     *,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Print the plans, apply them, or upload a changed copy, depending on the options."""
+    """Print the plans, apply them, or upload a changed copy."""
     paths, as_json, master = call.paths, call.as_json, call.master
     changes = sum(len(plan.changes) for plan in plans)
     if options.is_plan_only:
@@ -102,7 +102,7 @@ def apply_plans(
 
 
 def _check_apart(plans: Sequence[Plan]) -> None:
-    """Refuse a root and a partition in it: the first plan would change the second one's files."""
+    """Refuse a root together with a partition in it: they share files."""
     roots: dict[str, str] = {}
     for plan in plans:
         real = os.path.realpath(plan.root)
@@ -159,7 +159,7 @@ def undo_plan(
     trust_area: bool = False,
     verbose: bool = False,
 ) -> int:
-    """Undo a plan and print a summary; return the exit code, 1 if files were left as they are."""
+    """Undo a plan and print a summary; return 1 if files were left as they are."""
     journal = open_journal(area, root)
     if journal.phase == "undone" and not journal.left:
         _print_nothing_done(journal, as_json=as_json)
@@ -219,7 +219,7 @@ def _run(
 
 
 def _describe_unfinished(area: Path) -> str | None:
-    """Return how far a plan is and how to continue; None if it is finished or never started."""
+    """Return how far an unfinished plan is and how to continue, or None."""
     try:
         journal = Journal.open(area)
     except (OSError, KafkaStoreError):
@@ -243,7 +243,7 @@ def _print_nothing_done(journal: Journal, *, as_json: bool) -> None:
 
 
 def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = False) -> None:
-    """Print what was done, which files were left as they are, and where the undo area is."""
+    """Print what was done, the files left as they are, and the undo area."""
     files = len(journal.plan.changes)
     if as_json:
         write_json(

@@ -1,4 +1,4 @@
-"""The command group: imports a command when it runs, and turns errors into one sentence."""
+"""The command group: imports commands late, turns errors into one sentence."""
 from __future__ import annotations
 
 import difflib
@@ -30,7 +30,7 @@ class _PipeClosed(Exception):
 
 
 class CommandLine(click.Group):
-    """A group whose commands are the modules ``<package>.<name>``, attribute ``command``.
+    """A group whose commands are modules with an attribute ``command``.
 
     `commands_by_name` maps each command to its one-line help, in the order of the help text.
     """
@@ -55,7 +55,7 @@ class CommandLine(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; handle ``help COMMAND``, and suggest a name for a misspelled one."""
+        """Find the command; handle ``help COMMAND`` and misspelled names."""
         if args[0] == "help":
             if len(args) == 1:
                 click.echo(context.get_help())
@@ -138,7 +138,7 @@ class CommandLine(click.Group):
 
 
 def _make_output_robust() -> None:
-    """Escape characters that the terminal's encoding does not have, instead of failing."""
+    """Escape characters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

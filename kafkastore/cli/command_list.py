@@ -39,4 +39,4 @@ COMMANDS = {
 )
 @click.version_option(package_name="kafkastore", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Kafka's log store without the broker: read, search, verify and migrate log directories."""
+    """Kafka's log store without the broker: read, search, verify, migrate logs."""

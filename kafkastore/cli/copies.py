@@ -35,7 +35,7 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
 
 
 def check_upload(source: Path, url: str) -> None:
-    """Refuse an unsuitable destination URL before the source is read; see `make_copy`."""
+    """Refuse an unsuitable destination before the source is read."""
     check_copy_name(source, url.rstrip("/").rpartition("/")[2])
     check_place(source, url)
 
@@ -49,7 +49,7 @@ def upload_copy(
     master: str | None = None,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Copy a directory into an object store, with a plan's changes, and print a summary.
+    """Copy a directory, with a plan's changes, into an object store.
 
     `master` is the Spark master whose executors do the work; None: threads do it.
     `mtimes_are_kept`: the user has saved the modification times, which objects do not keep.

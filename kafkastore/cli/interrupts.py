@@ -33,7 +33,7 @@ _IMPORTS = "<frozen importlib._bootstrap>"
 
 
 class _State:
-    """State of this process. If SIGINT is ignored, as after ``nohup``, it stays ignored."""
+    """State of this process; an ignored SIGINT, as after ``nohup``, stays so."""
 
     is_ours = is_working = has_come = False
 
@@ -65,7 +65,7 @@ def raised() -> Iterator[None]:
 
 
 def take_back() -> None:
-    """Install our handler again after a library replaced it: PySpark's leaves its jobs running."""
+    """Install our handler again: PySpark's leaves its jobs running."""
     if _State.is_working:
         signal.signal(signal.SIGINT, _raise_or_end)
 
@@ -91,7 +91,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _end_if_lost(lost: UnraisableHookArgs) -> None:
-    """End the process if a finalizer was interrupted: Python only prints such an exception."""
+    """End the process if a finalizer was interrupted; Python only prints that."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
         _end(signal.SIGINT, None)
     sys.__unraisablehook__(lost)
@@ -101,7 +101,7 @@ def _end(
     number: int, frame: FrameType | None,
     os: Any = os, suppress: Any = suppress, files: set[str] = temporary_files,
 ) -> None:
-    """End the process. Keeps its own references, because Python clears module globals at exit."""
+    """End the process; module globals may be gone, so it keeps what it needs."""
     for name in files:
         with suppress(OSError):
             os.unlink(name)

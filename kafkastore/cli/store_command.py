@@ -1,4 +1,4 @@
-"""What every command over the partitions of a store shares: options, a job's run, exit codes."""
+"""What commands over the partitions of a store share."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ class StoreCall:
     def executor(
         self, what: str, *, is_streamed: bool | None = None, here: Runner = run_here
     ) -> Iterator[Runner]:
-        """Choose the runner of a job, and show a bar unless rows are printed while it runs."""
+        """Choose the runner of a job, and show a bar unless rows are printed."""
         streams = self.as_json if is_streamed is None else is_streamed
         with executor(self.master, what, here=here, while_printing=streams) as runner:
             yield runner
@@ -118,7 +118,7 @@ class StoreCall:
     def readable(
         self, job: Job[ItemT, ResultT], items: Sequence[ItemT], runner: Runner
     ) -> Iterator[tuple[ItemT, ResultT]]:
-        """Run a job; report the partitions that cannot be read, and corrupt bytes skipped."""
+        """Run a job; report unreadable partitions, and skipped corrupt bytes."""
         for item, result in job.outcomes(items, runner):
             place = job.place(item)
             partition = f"{place['topic']}-{place['partition']}"
@@ -137,7 +137,7 @@ class StoreCall:
         rows: Callable[[ResultT], Iterable[Mapping[str, Any]]] | None = None,
         see: Callable[[ResultT], object] | None = None,
     ) -> list[ResultT]:
-        """Run a job; write the `rows` of its results as JSON, or return the results for a table.
+        """Run a job; write its `rows` as JSON, or return results for a table.
 
         `see` is called with every result, `what` is the label of the bar.
         """
@@ -157,7 +157,7 @@ class StoreCall:
 def store_command(
     *names: str, has_paths: bool = True, paths_required: bool = True
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a decorator that makes a command of a function, whose argument `call` is a StoreCall.
+    """Return a decorator that makes a command of a function of a StoreCall.
 
     The command has ``PATH…``, ``--topic`` and ``--partition`` before the options of its own, and
     after them those of `names`, of ``_OPTIONS``, and ``--json``.

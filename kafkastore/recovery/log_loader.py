@@ -120,12 +120,10 @@ class LogLoader:
         return self.segments[max(self.segments)]
 
     def _found_end(self, segment: LoadedSegment) -> int:
-        """Return the end offset of a segment, as a broker finds it.
+        """Return the end offset of a segment by its last index entry, as a broker does.
 
-        It searches for the index's last offset, from the indexed position; without such a batch the
-        segment counts as empty. If the position has no batch, or the batches from there end at an
-        impossible length, the broker does not start.
-        Source: Kafka 2.4.0 ``LogSegment.readNextOffset``.
+        Without a batch of that entry's offset the segment counts as empty; without any batch at
+        its position no broker starts. Source: Kafka 2.4.0 ``LogSegment.readNextOffset``.
         """
         if segment.is_recovered or segment.start is not None or not segment.size:
             return segment.end()

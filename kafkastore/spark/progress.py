@@ -12,10 +12,16 @@ class PipelineProgress(Protocol):
     """
 
     def step_started(self, step: str, unit: str, total: int | None) -> None:
-        """Handle the start of a step that counts `unit`; `total` may be None."""
+        """Handle the start of a step that counts `unit`.
+
+        `total` is None if it is not known yet.
+        """
 
     def step_advanced(self, step: str, done: int, total: int | None) -> None:
-        """Handle the number of units done; `total` may have become known, or grown."""
+        """Handle the number of units done so far.
+
+        `total` may be known only now, or may have grown.
+        """
 
     def step_finished(self, step: str, seconds: float, summary: str) -> None:
         """Handle the end of a step: its duration and a short summary of its result."""

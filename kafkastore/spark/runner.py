@@ -1,4 +1,4 @@
-"""Distribution of work: many partition directories, few Spark tasks.
+"""Distribution of work: one function, many directories, few Spark tasks.
 
 The items are pickled into as many packs as there are tasks. A frame has one row for each pack, and
 `mapInArrow` calls the function for every item of a pack. This also works on Spark Connect, which
@@ -51,7 +51,7 @@ def spread(
     weigh: Callable[[Item], int],
     progress: Progress | None = None,
 ) -> Iterator[Result]:
-    """Run a function over many items in few tasks; keep their order.
+    """Run a function over many items in few tasks; return results in item order.
 
     `job` must be importable, or a `functools.partial` of an importable function; it may run twice
     for an item if a task is lost. `weigh` estimates the bytes that it reads. Work begins with the
@@ -121,7 +121,7 @@ class _Kept(Iterator[Result]):
 
 
 def table(spark: SparkSession, job: Job[Any, Any], items: Iterable[Any]) -> DataFrame:
-    """Return the table of a job; an item's error is in its last row.
+    """Return the table of a job; an item's error is in ``error`` of its last row.
 
     Nothing runs before the frame is used, and each use runs the job again: `persist` a frame that
     is used twice.
@@ -139,8 +139,8 @@ def frame_of(spark: SparkSession, rows: Iterable[Row], schema: pa.Schema) -> Dat
 def even_packs(weights: Sequence[int], count: int) -> list[list[int]]:
     """Divide items, in their order, among at most `count` packs of even weight.
 
-    Returns the items' numbers. No pack is empty, and none is heavier than an even share and the
-    heaviest item together.
+    Each weight must be above 0. Returns the items' numbers. No pack is empty, and none is heavier
+    than an even share and the heaviest item together.
 
     >>> even_packs([5, 1, 1, 4, 3], 2)
     [[0, 1, 2], [3, 4]]

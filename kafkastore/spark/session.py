@@ -119,7 +119,7 @@ def _say_nothing(*_: object) -> None:
 
 
 def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
-    """Start a session; raise a `SparkStartError` if that fails."""
+    """Start a session; raise a `SparkStartError` with one sentence if that fails."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PySparkImportError
 
@@ -163,7 +163,7 @@ def _check_answers(master: str) -> None:
 def _remote_session(
     master: str, app_name: str, conf: Mapping[str, str | int | bool]
 ) -> SparkSession:
-    """Connect to a server with the options that clients may set."""
+    """Connect to a server with the options of clients, and register the format."""
     from pyspark.errors import PySparkImportError
     from pyspark.sql import SparkSession
 

@@ -30,7 +30,7 @@ class SparkFailedError(KafkaStoreError):
 
 @contextmanager
 def failures_of_spark() -> Iterator[None]:
-    """Raise `SparkFailedError`, with one sentence, for errors of Spark.
+    """Raise `SparkFailedError`, with one sentence, for Spark's errors in the block.
 
     Errors of the work itself, which `spread` raises unchanged, are not converted.
     """
@@ -60,7 +60,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def watch(
     spark: SparkSession, work: Callable[[], Result], progress: Progress | None = None
 ) -> Result:
-    """Run `work` in a thread; report progress, and cancel it when interrupted.
+    """Run `work` in a thread; report progress; cancel its jobs when interrupted.
 
     `progress` is called in this thread with the tasks done and the tasks known so far, and once
     more at the end. PySpark itself leaves jobs running after Ctrl-C, so the work gets a name by
@@ -107,7 +107,7 @@ _QUICKLY_STARTED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 @contextmanager
 def borrowed_session(master: str) -> Iterator[SparkSession]:
-    """Start a Spark session for a command; stop it if it was not running.
+    """Start a Spark session for a command; stop it unless it was running before.
 
     `master` is as for `kafkastore.spark.session`.
     """
@@ -133,7 +133,7 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
 
 
 def _hush(spark: SparkSession) -> None:
-    """Silence a JVM that is about to end, whose tasks would report errors."""
+    """Silence a JVM that is about to end, whose tasks would report shutdown errors."""
     from py4j.protocol import Py4JError
 
     jvm = spark.sparkContext._jvm

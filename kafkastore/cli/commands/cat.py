@@ -236,7 +236,7 @@ class _Lines:
         return "\t".join(cells) + "\t", f"\t{format_headers(record)}\n" if self._headers else "\n"
 
     def _pieces(self, log: PartitionLog, record: Record, value: bytes) -> Iterator[bytes]:
-        """Yield the line of a record with a large value in pieces, without copying the value."""
+        """Yield the line of a record with a large value in pieces."""
         if self._form == "json":
             place = {"topic": log.topic, "partition": log.partition}
             fields = json_record(record._replace(value=None), headers=self._headers)

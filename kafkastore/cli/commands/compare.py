@@ -1,4 +1,4 @@
-"""``kafkastore compare``: compare legacy answers with time index answers, and their cost."""
+"""``kafkastore compare``: compare legacy and time index answers."""
 from __future__ import annotations
 
 import time
@@ -89,7 +89,7 @@ def command(
     form: str | None,
     output: Path | None,
 ) -> int:
-    """Compare answers of OffsetRequest v0, of a broker with time indexes, and the correct ones.
+    """Compare answers of OffsetRequest v0 with a broker's and the correct ones.
 
     A consumer that starts at the legacy answer reads redelivered records before the correct offset,
     and never reads missed records.
@@ -159,7 +159,7 @@ def _check_plot(path: Path) -> Literal["svg", "png"]:
 
 
 def _logs(selection: Selection) -> Iterator[PartitionLog]:
-    """Open the selected partitions one by one and keep none, so that memory use is constant."""
+    """Open the selected partitions one by one, so that memory use is constant."""
     for log in selection.logs():
         yield PartitionLog(log.path, log.topic_partition, log.log_dir)
 
@@ -240,7 +240,7 @@ def _print_total(total: ComparisonSummary, rules: str) -> None:
 def _draw_all(
     path: Path, drawing: Literal["svg", "png"], selection: Selection, job: CompareJob
 ) -> None:
-    """Plot each partition; if there are several, the file name includes the partition."""
+    """Plot each partition, into a file of its own if there are several."""
     from kafkastore.legacy.answer_plot import NothingToDrawError
 
     count = len(selection.topic_partitions)

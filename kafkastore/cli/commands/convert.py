@@ -46,7 +46,7 @@ def command(
     index_interval_bytes: int,
     options: ChangeOptions,
 ) -> int:
-    """Rewrite messages of formats 0 and 1 as record batches, which brokers of 4.x read.
+    """Rewrite messages of formats 0 and 1 as record batches, for brokers of 4.x.
 
     Offsets, keys, values, timestamps and the files' modification times stay; indexes and leader
     epochs are made with the logs. What is replaced is kept, and kafkastore changes undo brings it

@@ -57,7 +57,7 @@ def command(
     zone: tzinfo | None,
     as_json: bool,
 ) -> int:
-    """Decode files of a log directory: logs, indexes, snapshots, checkpoints, properties.
+    """Decode files of a log directory: logs, indexes, snapshots, checkpoints.
 
     The name of a file shows its kind; the name of its directory shows that records are of
     __consumer_offsets or __transaction_state. A corrupt file is decoded up to the corrupt byte.
@@ -78,7 +78,7 @@ def command(
 
 
 def _dump_for(path: Path) -> Callable[[Path, DumpOptions], int]:
-    """Return the function that decodes files with this name and returns the number of problems."""
+    """Return the function that decodes a file and returns its problem count."""
     if path.is_dir():
         raise NotDecodedError(
             f"{path} is a directory, and dump takes files; kafkastore ls {path} lists what it holds"

@@ -1,4 +1,4 @@
-"""``kafkastore failover``: translate consumer positions from one cluster to another."""
+"""``kafkastore failover``: translate positions between clusters."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -83,7 +83,7 @@ def command(
     check: bool,
     match: Match,
 ) -> int:
-    """Translate consumer positions of CLUSTER1 to offsets in CLUSTER2, without losing records.
+    """Translate consumer positions of CLUSTER1 to offsets in CLUSTER2.
 
     Both are log directories with the same topics, mirrored or written twice. Positions are the
     committed offsets of groups in CLUSTER1, or those given. The exit code is 1 if records would be
@@ -159,7 +159,7 @@ def _moved(
 def _largest(
     call: StoreCall, topics: Collection[str], measured: LogStore | None, runner: Runner
 ) -> dict[str, int | Exception] | None:
-    """Find the largest latency of each topic in `measured`, or the reason why it is unknown."""
+    """Find the largest latency of each topic, or why it is unknown."""
     if measured is None:
         return None
     job = LatencyJob()
@@ -172,7 +172,7 @@ def _largest(
 
 
 def _largest_of(topic: str, parts: Sequence[Latency | Failed]) -> int | Exception:
-    """Return the largest latency of a topic's partitions, or the reason why it is unknown."""
+    """Return the largest latency of a topic, or why it is unknown."""
     for part in parts:
         if isinstance(part, Failed):
             return part.error

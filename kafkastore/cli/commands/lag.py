@@ -73,7 +73,7 @@ def command(
 def read_committed_offsets(
     call: StoreCall, groups: Sequence[str], given: Mapping[OffsetCommitKey, int] | None
 ) -> Committed:
-    """Return the committed offsets to report: `given`, or those of ``__consumer_offsets``.
+    """Return the offsets to report: given, or of ``__consumer_offsets``.
 
     Raises NotInStoreError if none is left, NoCommittedOffsetsError if the store or group has none.
     """

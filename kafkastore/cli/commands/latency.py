@@ -33,7 +33,7 @@ _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
     help="Take create times from the same records in this log directory of another cluster.",
 )
 def command(call: StoreCall, create_time_header: str | None, created_in: Path | None) -> int:
-    """Measure LogAppendTime minus CreateTime of records, by topic, where both are known.
+    """Measure LogAppendTime minus CreateTime of records, by topic.
 
     Both are known in topics with LogAppendTime: their batches keep the producers' timestamps, in
     message format v2 always, in v1 if they are compressed. failover uses the largest latency.

@@ -154,7 +154,7 @@ class _Found(NamedTuple):
 def _plan_directory(
     path: Path, chosen: Collection[TopicPartition], how: _MigrationSettings
 ) -> _Found:
-    """Survey the selected partitions of a directory, make the plan, and compute sample answers."""
+    """Survey a directory, make the plan, and compute sample answers."""
     here = [each for each in select([path]).topic_partitions if each in chosen]
     surveyed = _survey(path, here, how)
     planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
@@ -267,7 +267,7 @@ def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
 
 
 def _rows(found: MigrationAnswers) -> Iterable[list[str]]:
-    """Yield answers that change or are wrong; broker versions with equal answers share a row."""
+    """Yield answers that change or are wrong; equal ones share a row."""
     for partition in found.partitions:
         alike: dict[SampleAnswer, list[str]] = {}
         for each in partition.answers:
@@ -284,7 +284,7 @@ def _rows(found: MigrationAnswers) -> Iterable[list[str]]:
 
 
 def _print_left_segments(left: Iterable[LeftSegment]) -> None:
-    """Print how many segments stay without a time index, and why; warnings have named them."""
+    """Print how many segments stay without a time index, and why."""
     for reason, count in Counter(each.reason for each in left).items():
         print_text(f"not done: {format_count(count, 'segment')}: {reason}")
 

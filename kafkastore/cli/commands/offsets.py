@@ -178,7 +178,7 @@ def parse_special_timestamp(text: str) -> int | None:
 
 
 def _check_isolation(rules: Sequence[str], isolation: Isolation) -> None:
-    """Refuse read_committed for brokers without isolation levels; legacy brokers have none."""
+    """Refuse read_committed for brokers without isolation levels."""
     for name in rules:
         if name != LEGACY:
             try:
@@ -301,7 +301,7 @@ def _print_one_rule(
 def _print_side_by_side(
     call: StoreCall, found: Sequence[tuple[TopicPartition, TimeOffsets]], rules: Sequence[str]
 ) -> None:
-    """Print a column of offsets for each set of rules, then the record that the last one found."""
+    """Print a column of offsets for each set of rules, then the record found."""
     print_table(
         ["partition", "asked", *rules, "time of the record", "epoch", "note"],
         (
@@ -320,7 +320,7 @@ def _print_side_by_side(
 
 
 def _record_of(call: StoreCall, answers: Sequence[OffsetAnswer]) -> tuple[str, str]:
-    """Return time and epoch of the record found by the last rules that look up records."""
+    """Return time and epoch of the record that the last rules found."""
     by_record = [each for each in answers if each.rules != LEGACY]
     if not by_record:
         return "-", "-"

@@ -1,4 +1,4 @@
-"""``kafkastore pipeline``: run all steps on Spark, from log directories to a report."""
+"""``kafkastore pipeline``: from log directories to a report, on Spark."""
 from __future__ import annotations
 
 import shlex
@@ -237,12 +237,12 @@ def _change(before: str, after: str) -> str:
 
 
 def _has_timestamps(store: StoreResult) -> bool:
-    """Return whether any record has a timestamp, so that a lookup by time is possible."""
+    """Return whether any record has a timestamp to look up."""
     return any(row.correct is not None for rows in store.after.values() for row in rows)
 
 
 def _next_commands(result: PipelineResult) -> list[str]:
-    """Return commands that show the result, and that run the same on the user's own data."""
+    """Return commands that show the result, and run on the user's own data."""
     stamped = [store for store in result.stores if _has_timestamps(store)]
     migrated = shlex.quote((stamped or result.stores)[0].migrated)
     another = shlex.quote(str(result.out.with_name(result.out.name + "-2")))

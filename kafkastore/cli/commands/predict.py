@@ -1,4 +1,4 @@
-"""``kafkastore predict``: show what a broker's next start would do to the directories."""
+"""``kafkastore predict``: show what a broker's next start would do."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ _PROBLEMS = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS)
 @kafka_version_option("The version of the broker that starts.")
 @index_interval_option("The topics' index.interval.bytes.")
 def command(call: StoreCall, version: str, index_interval_bytes: int) -> int:
-    """Show what the next start of a broker would do to log directories; nothing is changed.
+    """Show what the next start of a broker would do; nothing is changed.
 
     Shows from which offset it recovers, which bytes it truncates, which files it deletes or
     creates, and what stops the start. The exit code is 1 if records would be lost or the broker

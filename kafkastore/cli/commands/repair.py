@@ -1,4 +1,4 @@
-"""``kafkastore repair``: repair damaged logs and indexes; all removed bytes are kept."""
+"""``kafkastore repair``: repair logs and indexes; keep removed bytes."""
 from __future__ import annotations
 
 from collections.abc import Sequence

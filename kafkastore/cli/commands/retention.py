@@ -1,4 +1,4 @@
-"""``kafkastore retention``: which segments a broker would delete, and what keeps the others."""
+"""``kafkastore retention``: the segments a broker would delete or keep."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -30,7 +30,7 @@ _NAMES = {SECOND_MS: "second", MINUTE_MS: "minute"}
     help="Without PATH: the number of partitions. KIP-33 uses 3500.",
 )
 def command(call: StoreCall, intervals: tuple[int, ...], broker_partitions: int) -> int:
-    """Compute index sizes by index.interval.bytes, and by the time buckets of the KIP-33 draft.
+    """Compute index sizes by index.interval.bytes, and by KIP-33's time buckets.
 
     With PATH all batch headers are read. Without PATH sizes are computed for a broker whose
     partitions have 1 GiB of log each, with records in every second of one day.
@@ -68,7 +68,7 @@ def _write_json(found: Sizing) -> None:
 
 
 def _print(found: Sizing) -> None:
-    """Print two tables: the released design, and the KIP-33 draft that was never released."""
+    """Print two tables: the released design, and the KIP-33 draft."""
     print(
         f"{format_count(found.partitions, 'partition')}, "
         f"{format_count(found.segments, 'segment')}, "

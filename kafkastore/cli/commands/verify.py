@@ -1,4 +1,4 @@
-"""``kafkastore verify``: find problems, their severity, and the command that repairs them."""
+"""``kafkastore verify``: find problems and the commands that repair them."""
 from __future__ import annotations
 
 import os
@@ -32,7 +32,7 @@ from kafkastore.log.parallel_map import StopFlag
 
 
 def parse_fraction(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """Parse a fraction such as ``5%`` or ``0.05``, above 0 and up to 1; a callback of options.
+    """Parse a fraction above 0 and up to 1, such as ``5%`` or ``0.05``.
 
     Raises click.BadParameter for any other text.
     """
@@ -118,7 +118,7 @@ def command(call: StoreCall, sample: float, threads: int | None, fail_on: str) -
 def _findings(
     checked: Iterable[CheckedPartition], summary: VerifySummary, failures: list[str]
 ) -> Iterator[Finding]:
-    """Yield the findings of all partitions; count them, and collect what could not be opened."""
+    """Yield the findings of all partitions; count them, collect failures."""
     for each in with_topic_ids(checked):
         summary.add(each)
         yield from each.findings
@@ -148,7 +148,7 @@ def _print_findings(findings: Iterator[Finding]) -> None:
 
 @contextmanager
 def _printed(groups: ItemGroups[Finding]) -> Iterator[None]:
-    """Print findings when the work ends, also after Ctrl-C or an error; the worst first."""
+    """Print findings at the end, also after Ctrl-C or an error; worst first."""
     try:
         yield
     finally:

@@ -86,7 +86,7 @@ def _show_aborted_txns(path: Path, entries: NDArray[np.void], options: DumpOptio
 
 
 def _check(index: OffsetIndex | TimeIndex, entry_size: int, options: DumpOptions) -> None:
-    """Report padding after the entries; raise for entries out of order or a partial entry."""
+    """Report padding after the entries; raise for disorder or a partial entry."""
     used = index.used_entry_count
     padding = index.entry_count - used
     if options.as_json and padding:

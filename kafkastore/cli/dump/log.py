@@ -1,4 +1,4 @@
-"""Print the record batches and records of a ``.log`` file, for ``kafkastore dump``."""
+"""Print the batches and records of a ``.log``, for ``kafkastore dump``."""
 from __future__ import annotations
 
 import json
@@ -74,7 +74,7 @@ def dump_log(path: Path, options: DumpOptions) -> int:
 
 
 def _bounds_of(path: Path) -> SegmentBounds | None:
-    """Return the position of a ``.log`` among the segments next to it; None for another file."""
+    """Return the position of a ``.log`` among its segments, or None."""
     file = parse_segment_file(path.name)
     if file is None or path.name != segment_file_name(file.base_offset, LOG_SUFFIX):
         return None
@@ -84,7 +84,7 @@ def _bounds_of(path: Path) -> SegmentBounds | None:
 
 
 def _batches_within(log: LogFile, max_bytes: int | None) -> Iterator[tuple[BatchRun, int]]:
-    """Yield the batches that end within `max_bytes`: each run, and the batch's index in it."""
+    """Yield the batches within `max_bytes`: each run, and an index in it."""
     limit = log.size if max_bytes is None else max_bytes
     end = 0
     for run in log.runs(verify_crc=True):
@@ -98,7 +98,7 @@ def _batches_within(log: LogFile, max_bytes: int | None) -> Iterator[tuple[Batch
 
 
 def _batch(run: BatchRun, index: int) -> dict[str, Any]:
-    """Return a batch's header by JSON field names; None for fields that its format lacks."""
+    """Return a batch's header by JSON names; None for missing fields."""
     header = run.headers[index]
     attributes, magic = int(header["attributes"]), int(header["magic"])
     codec = attributes & _CODEC_MASK

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class DumpOptions(NamedTuple):
-    """Print records too; whole values; times in `zone` (None: UTC); JSON instead of tables.
+    """Print records, whole values, times in `zone` (None: UTC), or JSON.
 
     With `max_bytes`, only the batches that end within this many bytes of a log.
     """

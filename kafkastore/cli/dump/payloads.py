@@ -1,4 +1,4 @@
-"""Decode the records that brokers write to their own topics, for ``kafkastore dump``.
+"""Decode the records of brokers' own topics, for ``kafkastore dump``.
 
 ``__consumer_offsets`` has committed offsets and groups, ``__transaction_state`` transactional ids.
 """
@@ -26,7 +26,7 @@ _NONE_IF_NEGATIVE = (
 
 
 def decoder_for(path: Path) -> Decoder | None:
-    """Return the decoder for a ``.log`` file by its directory's name; None for other topics.
+    """Return the decoder for a ``.log`` by its directory's name, or None.
 
     It returns an object for JSON: ``type``, ``key`` and ``value`` (null for a tombstone, missing
     for an unknown type), or ``error`` if the record cannot be decoded.

@@ -135,7 +135,7 @@ def _parse(path: Path, parse: Callable[[bytes], ParsedT]) -> ParsedT:
 def _parse_lines(
     path: Path, parse: Callable[[bytes], ParsedT]
 ) -> tuple[ParsedT, CorruptionError | None]:
-    """Parse a checkpoint; if it is corrupt, return the entries before that, and the error."""
+    """Parse a checkpoint; return entries, and the error if it is corrupt."""
     data = read_whole(path, CorruptCheckpointError)
     try:
         return parse(data), None

@@ -1,4 +1,4 @@
-"""The options that all altering commands share: only plan, change in place, or change a copy."""
+"""The options of all altering commands: plan, in place, or a copy."""
 from __future__ import annotations
 
 import os
@@ -23,7 +23,7 @@ PlanT = TypeVar("PlanT", bound=Plan)
 
 
 def index_interval_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator that adds ``--index-interval-bytes``, passed as `index_interval_bytes`."""
+    """Return a decorator that adds ``--index-interval-bytes``."""
     return click.option(
         "--index-interval-bytes", type=click.IntRange(min=0, max=INT32_MAX),
         default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N", help=help_text,
@@ -32,7 +32,7 @@ def index_interval_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """Whether a command only plans, changes the directories in place, or changes a copy.
+    """Whether a command only plans, changes in place, or changes a copy.
 
     `verb` is the command's action as in its name; `copy_to` is a Path, or a URL as str; `undo_dir`
     is where undo areas are created if not next to the log directory.
@@ -56,7 +56,7 @@ class ChangeOptions:
         return self.in_place and not self.yes
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Refuse contradicting options, and directories that cannot be changed or confirmed."""
+        """Refuse contradicting options, and what cannot be changed or confirmed."""
         if self.dry_run and self.in_place:
             raise click.UsageError("--dry-run and --in-place contradict each other")
         if self.copy_to is not None and (self.in_place or len(paths) > 1):

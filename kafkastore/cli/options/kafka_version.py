@@ -1,4 +1,4 @@
-"""The option ``--kafka-version``, which every command that follows a broker's version has."""
+"""The option ``--kafka-version`` of commands that follow a broker."""
 from __future__ import annotations
 
 from collections.abc import Callable

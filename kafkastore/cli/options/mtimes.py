@@ -1,4 +1,4 @@
-"""``--mtimes`` and related options: modification times from a file instead of the file system."""
+"""``--mtimes`` and related options: modification times from a file."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def mtimes_options(function: FunctionT) -> FunctionT:
-    """Add ``--mtimes`` and ``--whole-seconds``, passed as `mtimes_file` and `whole_seconds`."""
+    """Add ``--mtimes`` (`mtimes_file`) and ``--whole-seconds``."""
     function = click.option(
         "--whole-seconds", is_flag=True,
         help="Read modification times in whole seconds, as a broker on Java 8 or 9 does.",
@@ -43,7 +43,7 @@ def save_mtimes_option(function: FunctionT) -> FunctionT:
 
 
 def write_mtimes(path: Path, logs: Iterable[PartitionLog]) -> None:
-    """Write the modification times of partitions to a file, which appears when it is complete."""
+    """Write the modification times of partitions to a file."""
     with open_output(path) as stream:
         stream.write(pack_mtimes(mtimes_of(logs)))
 
@@ -70,7 +70,7 @@ def load_mtimes(path: Path | None, selection: Selection) -> Mapping[str, int] | 
 def note_unused_mtimes(
     selection: Selection, path: Path | None, mtimes: Mapping[str, int] | None
 ) -> None:
-    """Print a note if `mtimes`, as `load_mtimes` returned it, has no segment of the selection."""
+    """Print a note if `mtimes` has no segment of the selection."""
     if path is None or mtimes is None:
         return
     store = selection.store
@@ -80,7 +80,7 @@ def note_unused_mtimes(
 
 
 def print_unused_mtimes(path: Path) -> None:
-    """Print that a file of modification times has no segment of the selected partitions."""
+    """Print that a file of modification times has no selected segment."""
     print_note(
         f"{path} names no segment of what is chosen, so that the files' own modification "
         f"times count; its paths begin in the log directory: orders-3/...log"

@@ -1,4 +1,4 @@
-"""``--spark``: run a command's work on many partitions on Spark, or in this process."""
+"""``--spark``: run a command's work on Spark, or in this process."""
 from __future__ import annotations
 
 import shlex
@@ -127,7 +127,7 @@ def open_session(master: str) -> Iterator[Any]:
 
 
 def describe_failure(error: Exception) -> str:
-    """Describe an error of one of several partitions, as one sentence without a full stop.
+    """Describe an error of a partition as one sentence without a full stop.
 
     Raises the error itself if a directory cannot cause it.
     """

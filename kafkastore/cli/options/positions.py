@@ -48,7 +48,7 @@ def position_options(function: FunctionT) -> FunctionT:
 def read_positions(
     given: Sequence[tuple[OffsetCommitKey, int]], file: Path | None
 ) -> dict[OffsetCommitKey, int] | None:
-    """Combine the given positions; None if there are none, then ``__consumer_offsets`` is used.
+    """Combine the given positions; None if there are none.
 
     `file` has JSON lines. Raises InvalidPositionError for an invalid line, OSError if the file
     cannot be read.

@@ -67,7 +67,7 @@ class NotInStoreError(KafkaStoreError, LookupError):
 
 
 class Selection(NamedTuple):
-    """The selected partitions, ordered by topic and partition; `logs` opens them one by one."""
+    """The selected partitions, in order; `logs` opens them one by one."""
 
     store: LogStore
     topic_partitions: tuple[TopicPartition, ...]
@@ -98,7 +98,7 @@ def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]
 
 
 def selection_options(function: FunctionT) -> FunctionT:
-    """Add ``PATH…``, ``--topic`` and ``--partition``: `paths`, `topics`, `partitions`."""
+    """Add ``PATH…``, ``--topic`` and ``--partition`` to a command."""
     return paths_argument()(topic_options(function))
 
 

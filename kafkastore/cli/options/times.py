@@ -95,7 +95,7 @@ def indexes_option(function: FunctionT) -> FunctionT:
 
 
 def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
-    """Parse ms since 1970, ISO 8601, ``now``, or a duration before now, as ``-1d12h``.
+    """Parse ms since 1970, ISO 8601, ``now``, or a duration before now.
 
     `zone` applies to ISO 8601 without a zone. Fractions of a ms are rounded up: no record lies
     between the two. Raises click.UsageError for any other text or an unknown zone.

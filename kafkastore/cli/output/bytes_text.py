@@ -16,7 +16,7 @@ _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord("\\"): "\\
 
 
 def format_bytes(data: bytes | None, limit: int | None = None) -> str:
-    """Format a key or value on one line: printable UTF-8 as text, anything else as hex.
+    """Format a key or value on one line: printable UTF-8 as text, else hex.
 
     `limit` is the maximum of characters, without the note of the total size. The result has no
     control characters, so that a terminal cannot execute any.
@@ -38,7 +38,7 @@ def format_bytes(data: bytes | None, limit: int | None = None) -> str:
 
 
 def format_bytes_in_pieces(data: bytes) -> Iterator[str]:
-    """Yield a large key or value, formatted as by `format_bytes` without a limit, in pieces."""
+    """Yield a large key or value, formatted as by `format_bytes`, in pieces."""
     is_text = _is_utf8(data) and all(
         text.translate(_ESCAPES).isprintable() for text in _decoded(data)
     )
@@ -62,7 +62,7 @@ def _pieces(data: bytes) -> Iterator[memoryview]:
 
 
 def _decoded(data: bytes) -> Iterator[str]:
-    """Decode UTF-8 piece by piece; raise `UnicodeDecodeError` if the bytes are not UTF-8."""
+    """Decode UTF-8 piece by piece; raise `UnicodeDecodeError` for other bytes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     yield from (decoder.decode(piece) for piece in _pieces(data))
     yield decoder.decode(b"", final=True)

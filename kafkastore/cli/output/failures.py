@@ -59,7 +59,7 @@ class Interrupted(click.ClickException):
 
 @contextmanager
 def report_unfinished(describe: Callable[[], str | None]) -> Iterator[None]:
-    """Add to an error of the `with` block what the work leaves unfinished, and how to resume it.
+    """Add to an error of the block what is unfinished, and how to resume it.
 
     `describe` returns that text, or None if nothing is left.
     """

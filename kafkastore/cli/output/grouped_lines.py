@@ -1,4 +1,4 @@
-"""``--verbose`` prints every line; without it, a few of each kind and how many more there are."""
+"""``--verbose`` prints every line; without it, a few of each kind."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -75,7 +75,7 @@ def group_items(
 
 
 def group_lines(lines: Iterable[tuple[Hashable, str]], *, verbose: bool) -> Iterator[str]:
-    """Yield a few lines of each kind, and after the last of these how many more there are.
+    """Yield a few lines of each kind, then how many more there are.
 
     `lines` are pairs of kind and line; with `verbose` all lines are yielded.
     """

@@ -33,7 +33,7 @@ def json_line(value: Mapping[str, Any]) -> bytes:
 
 
 def json_line_in_pieces(value: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a line of JSON in pieces; an iterator as a value yields the pieces of a string."""
+    """Yield a line of JSON in pieces; an iterator yields those of a string."""
     before = "{"
     for name, field in value.items():
         if isinstance(field, Iterator):

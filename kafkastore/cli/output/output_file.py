@@ -31,7 +31,7 @@ def is_stdout(path: Path | None) -> bool:
 
 
 def check_output(path: Path, store: LogStore) -> None:
-    """Raise ChangeRefusedError if an output file is in a directory of `store`, or not writable."""
+    """Raise ChangeRefusedError for an output file in `store`, or unwritable."""
     if is_stdout(path):
         raise ChangeRefusedError(f"{path} is standard output; choose a file")
     if _is_stream(path):
@@ -65,7 +65,7 @@ def _is_stream(path: Path) -> bool:
 
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears under its name when the `with` block ends without an error.
+    """Open a file that appears under its name if the block succeeds.
 
     An existing file is replaced. The temporary file is next to it, and removed after an error. A
     pipe or a device is written directly.
@@ -99,7 +99,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 def open_columns_writer(
     file: BinaryIO, form: str, columns: Schema, *, dated: Sequence[str] | bool = True
 ) -> RecordBatchFileWriter | ParquetWriter:
-    """Open a writer for an Arrow IPC file or for Parquet; `dated` columns get statistics there."""
+    """Open a writer for Arrow IPC or Parquet, with statistics of `dated`."""
     if form == "arrow":
         from pyarrow.ipc import new_file
 

@@ -1,4 +1,4 @@
-"""Problems of a command over many partitions: each is reported, and the command continues."""
+"""Problems of a command over many partitions, which goes on after each."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -64,7 +64,7 @@ class Problems:
         topic_partitions: Iterable[TopicPartition],
         work: Callable[[PartitionLog], ResultT],
     ) -> Iterator[ResultT]:
-        """Yield the result of `work` for each partition; report those that cannot be read."""
+        """Yield each partition's result of `work`; report unreadable ones."""
         for topic_partition in topic_partitions:
             try:
                 result = work(selection.store.partitions[topic_partition])
@@ -97,7 +97,7 @@ class Problems:
             del item  # do not keep it in memory while the next one is read
 
     def add(self, partition: object, error: Exception) -> None:
-        """Report a partition that cannot be read; raise an error that a directory cannot cause."""
+        """Report an unreadable partition; raise an error of any other kind."""
         if not isinstance(error, KafkaStoreError | OSError):
             raise error
         self.count += 1

@@ -45,7 +45,7 @@ def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
 
 
 def _rows(plan: Plan, groups: Sequence[ItemGroup[FileChange]]) -> Iterator[list[str]]:
-    """Yield a row for each file to show, in the plan's order, then one for the others."""
+    """Yield a row for each file to show, then one for the others."""
     shown = {each.path for group in groups for each in group.shown}
     for each in plan.changes:
         if each.path in shown:
@@ -58,7 +58,7 @@ def _rows(plan: Plan, groups: Sequence[ItemGroup[FileChange]]) -> Iterator[list[
 
 
 def _kind(change: FileChange) -> tuple[str, str, str]:
-    """Return the kind of a change; reasons that differ only in numbers are of one kind."""
+    """Return the kind of a change; numbers in reasons do not matter."""
     path = PurePosixPath(change.path)
     return action(change), path.suffix or path.name, re.sub(r"\d+", "#", change.reason)
 

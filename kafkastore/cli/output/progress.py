@@ -19,7 +19,7 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress(what: str, total: int | None, *, while_printing: bool = False) -> Iterator[Advance]:
-    """Show a progress bar, and yield a function to call with the number of new steps done.
+    """Show a progress bar; yield a function of the number of new steps.
 
     `what` is the label, `total` the number of steps if known. `while_printing`: the work prints
     lines as it runs, so no bar is drawn if stdout is a terminal too.
@@ -88,7 +88,7 @@ def create_bar() -> Progress:
 
 
 class StepProgress:
-    """Shows the steps of a long job, each with a bar while it runs and a line when it is done.
+    """Shows the steps of a long job: a bar while it runs, then a line.
 
     A `kafkastore.spark.progress.Progress`. `report` is called after each step with its name, its
     seconds and a summary.

@@ -51,7 +51,7 @@ def _parse_int(text: str, largest: int) -> int:
 
 
 def split_at_blanks(line: str) -> list[str]:
-    r"""Split a line as ``Pattern.compile("\\s+").split`` does; only ASCII blanks count.
+    r"""Split a line at ASCII blanks, as ``Pattern.compile("\\s+").split`` does.
 
     A blank at the start gives an empty first part; blanks at the end give none.
 
@@ -127,7 +127,7 @@ def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _unescaped(text: str, position: int) -> str:
-    r"""Replace ``\n``, ``\u0041`` and the like; drop a backslash before any other character."""
+    r"""Replace ``\n``, ``\u0041`` and the like; drop any other backslash."""
     if "\\" not in text:
         return text
     out = []

@@ -158,7 +158,7 @@ def written_schema() -> pa.Schema:
 
 
 def _reach(copies: Copies) -> PartitionInventory:
-    """Return how far a partition can be read, without fields that need memory."""
+    """Return how far a partition can be read, without the largest fields."""
     return InventoryJob().run(copies)._replace(segments=(), samples=())
 
 

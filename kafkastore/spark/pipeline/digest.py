@@ -209,9 +209,9 @@ def _differences(
 
 
 def distances(store: StoreResult, rule: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return times (ms since 1970) and distances of a rule's wrong offsets.
+    """Return the times and distances of a rule's wrong offsets before migration.
 
-    A distance is the offset that the rule gave minus the correct one; missing answers do not count.
+    Times are in ms since 1970; a distance is the rule's offset, if any, minus the correct one.
     """
     given, correct, stamps = (
         column(store.before.values(), name) for name in (rule, "correct", "asked_timestamp")

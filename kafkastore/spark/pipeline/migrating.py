@@ -104,7 +104,7 @@ def finish_other_plans(
 ) -> list[Finished]:
     """Finish interrupted changes in place that belong to none of `plans`.
 
-    Returns the result for each store.
+    `plans` are those of the resumed run. Returns the result for each store.
     """
     known = set() if plans is None else {plan.id for plan in plans}
     found = []

@@ -1,7 +1,8 @@
 """The pipeline's output directory, moved to its place when complete.
 
-Readers find the last finished run or the next one, never part of one. A killed run leaves only a
-hidden directory, which the next run resumes or removes. Files of others are never replaced.
+It is written next to its place. Readers find the last finished run or the next one, never part of
+one. A killed run leaves only a hidden directory, which the next run resumes or removes. Files of
+others are never replaced.
 """
 from __future__ import annotations
 

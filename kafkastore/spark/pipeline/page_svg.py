@@ -64,7 +64,10 @@ def _lay_out(figure: Figure, axes: Axes) -> None:
 
 
 def _part_of_page(text: str, identity: str, what: str) -> str:
-    """Convert an SVG file to an element of a page, with the page's colours."""
+    """Convert an SVG file to an element of a page, with the page's colours.
+
+    The element has no prolog, and its ids are unique.
+    """
     svg = text[text.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)

@@ -154,7 +154,7 @@ def _bytes(power: int) -> str:
 def differences_over_time(store: StoreResult) -> str | None:
     """Draw the distance of each rule's answers from the correct offset.
 
-    Returns None if no answer is wrong.
+    The answers are those before the migration. Returns None if no answer is wrong.
     """
     found = {rule: distances(store, rule) for rule in MARKS}
     if not any(np.any(_is_date(stamps)) for stamps, _ in found.values()):
@@ -178,7 +178,7 @@ def differences_over_time(store: StoreResult) -> str | None:
 
 
 def segments_over_time(row: PartitionInventory) -> str:
-    """Draw a partition's records, segments and modification times."""
+    """Draw a partition by time and offset: records, segments, modification times."""
     identity = _identity("segments", row.place.store, name_of(row))
     what = f"Records and segments of {name_of(row)} by time and offset"
     with figure_in_page(identity, what) as (figure, axes, svg):
@@ -206,7 +206,7 @@ def segments_over_time(row: PartitionInventory) -> str:
 
 
 def staircase(row: PartitionInventory, answers: Sequence[AnswerRow], now: int) -> str:
-    """Draw the offset for each time, by each of the rules.
+    """Draw the offset for each time: by modification times, correct, and wrong.
 
     `answers` are those before the migration; `now` is the clock of the legacy rules, ms since 1970.
     """

@@ -20,7 +20,7 @@ FOLDERS = ("store", "topic", "partition")
 
 
 def write_records(run: Run, spark: SparkSession) -> None:
-    """Write the records of every store to Parquet, and compare their number.
+    """Write each store's records to Parquet; compare their number with the survey.
 
     Partitions that the survey could not read completely are written up to that point. The rows of a
     file are in offset order.
@@ -68,7 +68,7 @@ def _frame(run: Run, spark: SparkSession, store: StoreResult) -> DataFrame:
 
 
 def rows_in(folder: Path) -> dict[tuple[str, TopicPartition], int]:
-    """Count the rows of Parquet files by store, topic and partition.
+    """Count rows by store, topic and partition, from the footers of Parquet files.
 
     `folder` has ``store=.../topic=.../partition=.../*.parquet``, or is empty.
     """

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page for screens of all widths."""
+"""The report: one self-contained HTML page, for desktop or phone, light or dark."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,10 @@ class Drawn(NamedTuple):
 
 
 class AnswerTable(NamedTuple):
-    """A partition's answers before and after the migration; first those that differ."""
+    """A partition's answers before and after the migration.
+
+    If there are too many, those that differ are preferred.
+    """
 
     name: str
     rows: list[tuple[AnswerRow, AnswerRow]]
@@ -73,7 +76,7 @@ class Section(NamedTuple):
 
 
 def render(result: PipelineResult) -> str:
-    """Return the report of a finished run as HTML, without scripts.
+    """Return a finished run's report as HTML, without scripts or external references.
 
     Its size is bounded, however many partitions, segments and findings there are.
     """
@@ -157,7 +160,7 @@ def _most_segments(rows: Iterable[PartitionInventory]) -> list[PartitionInventor
 
 
 def drop_samples(store: StoreResult) -> None:
-    """Drop the sampled records of partitions that are not drawn; keep the first."""
+    """Drop all sampled records but the first of each partition that is not drawn."""
     drawn = _most_segments(row for row in store.partitions if row.records)[:MOST_DRAWN]
     kept = {row.place for row in drawn}
     store.partitions[:] = [

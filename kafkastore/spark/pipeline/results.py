@@ -262,11 +262,11 @@ class PipelineResult:
         return [store.summary() for store in self.stores]
 
     def to_json(self) -> str:
-        """Return everything as JSON; a missing answer is null."""
+        """Return everything as JSON: numbers for offsets and times, null for no answer."""
         return "".join(self.json_parts())
 
     def json_parts(self) -> Iterator[str]:
-        """Yield the JSON in pieces: for a large store it is larger than its values."""
+        """Yield the JSON in pieces, because it can be much larger than its values."""
         whole = {
             "out": str(self.out),
             "mode": self.mode,

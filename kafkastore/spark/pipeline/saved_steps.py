@@ -1,10 +1,10 @@
 """Results of a run's steps, saved so that another run can resume.
 
-There is one file for each finished step, and one that says what the results depend on: the options,
-and the size and modification time of every file of the stores. If any of these differ, nothing is
-reused. In place, files that the run's own plans name do not count, because the migration itself
-checks them file by file. So the state of all other files is saved with the plans, if nothing had
-changed until then.
+The run's working directory has one file for each finished step, and one that says what the results
+depend on: the options, and the size and modification time of every file of the stores. If any of
+these differ, nothing is reused. In place, files that the run's own plans name do not count, because
+the migration itself checks them file by file. So the state of all other files is saved with the
+plans, if nothing had changed until then.
 """
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class SavedSteps:
 
 
 def state_of(root: Path, left_out: Collection[str] = frozenset()) -> str:
-    """Return a digest of the names, sizes and modification times of a store.
+    """Return a hex digest of the names, sizes and modification times of files.
 
     `left_out` are relative paths that do not count.
     """
@@ -150,8 +150,7 @@ def state_of(root: Path, left_out: Collection[str] = frozenset()) -> str:
 def _files(root: Path, inner: str) -> Iterator[tuple[str, int, int]]:
     """Yield path, size and modification time of a store's files, by name.
 
-    Partial files of a killed job do not count. For an unreadable file its error counts; the steps
-    report it.
+    Looks only as deep as partitions; skips partial files; yields errors, which the steps report.
     """
     try:
         with os.scandir(root / inner) as entries:

@@ -302,7 +302,7 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
 
 
 class _Checked(NamedTuple):
-    """The findings of a store, and the partitions that could not be checked."""
+    """A store's findings, and the partitions that were not checked, with reasons."""
 
     findings: list[Finding]
     failures: list[tuple[str, str]]

@@ -22,7 +22,7 @@ class LossKind(StrEnum):
 
 
 class Loss(NamedTuple):
-    """The loss in one partition, and the offset from which reading can continue."""
+    """A partition's loss as a sentence, and the offset to continue reading from."""
 
     kind: LossKind
     topic_partition: TopicPartition

@@ -1,4 +1,4 @@
-"""The data source ``kafkastore``: Kafka log directories as frames of records.
+"""The data source ``kafkastore``: log directories as frames, without a broker.
 
 >>> records = spark.read.format("kafkastore").load("/kafka-logs")      # doctest: +SKIP
 

@@ -1,4 +1,4 @@
-"""Limits of a read, from filters on topic, partition, offset and timestamp.
+"""Limits of a read: Spark's filters on topic, partition, offset and timestamp.
 
 Spark filters the rows again, so a filter that is not understood, or only in part, only costs time.
 """

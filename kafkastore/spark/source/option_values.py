@@ -1,4 +1,4 @@
-"""Parsers of option values, which are texts, and their errors."""
+"""Parsers of option values, which are texts by lower-case names, and errors."""
 from __future__ import annotations
 
 import difflib
@@ -67,7 +67,7 @@ def must_be(name: str, like: str, given: str) -> OptionError:
 
 
 def unknown(name: str, what: str, known: Iterable[str], there: str) -> OptionError:
-    """Return the error for an unknown name, with the nearest known one."""
+    """Return the error for an unknown name, with the nearest known one or `there`."""
     lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), lower, 1)
     hint = f"did you mean {lower[near[0]]}?" if near else f"there are {there}"

@@ -1,4 +1,4 @@
-"""The data source's options, named and ranked as in Spark's Kafka source.
+"""Options with the names and the precedence of those of Spark's Kafka source.
 
 Which partitions
     One of `subscribe` (topics, separated by commas), `subscribePattern` (a regular expression that
@@ -237,7 +237,10 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _on_corrupt(options: Mapping[str, str], *, fails: bool) -> OnCorrupt:
-    """Return what to do at corrupt bytes, which failOnDataLoss decides too."""
+    """Return what to do at corrupt bytes.
+
+    By default they end a task's range if failOnDataLoss is false.
+    """
     if "oncorrupt" not in options:
         return "raise" if fails else "stop"
     chosen = choice(options, "onCorrupt", get_args(OnCorrupt))

@@ -138,7 +138,7 @@ def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
 
 
 def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
-    """Return the first offset to read, inclusive; `END` if there is nothing.
+    """Return the first offset to read, or `END` to read nothing that exists now.
 
     Raises `OptionError` if there is no such offset, or it is not in the log.
     """
@@ -243,7 +243,7 @@ def _since(log: PartitionLog, start: int, end: int, since: int) -> Iterator[tupl
 
 
 def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
-    """Return the first offset to read in a segment; None if none is late enough.
+    """Return a segment's first offset to read; None if no record reaches the time.
 
     Without a trusted index a task reads the whole segment.
     """
@@ -261,7 +261,7 @@ def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
 
 
 def _is_far(segment: LogSegment, offset: int) -> bool:
-    """Return whether skipping a segment's beginning saves more than an open costs."""
+    """Return whether skipping a segment's start saves more than a second open costs."""
     last = segment.next_base_offset or segment.next_offset
     count = max(last - segment.base_offset, 1)
     return segment.size * (offset - segment.base_offset) // count > OPENING_BYTES

@@ -1,4 +1,4 @@
-"""The data source's columns: those of Spark's Kafka source, then our own.
+"""The columns: those of Spark's Kafka source, in its order, then our own.
 
 ============================================================  ====================================
 column                                                        in a frame
@@ -54,8 +54,8 @@ def check_schema(
 ) -> tuple[str, ...]:
     """Check a caller's schema, and return its column names in its order.
 
-    Raises `OptionError` if a name is unknown, if its type differs, or if the names in the option
-    ``columns`` (`asked`) differ.
+    The schema has some of `columns`, in any order. Raises `OptionError` if a name is unknown, if
+    its type differs, or if the names in the option ``columns`` (`asked`) differ.
     """
     if asked is not None and {*asked} != {*schema.fieldNames()}:
         raise OptionError(

@@ -116,8 +116,8 @@ def cut(
 ) -> Iterator[LogSlice]:
     """Divide a range of a log into slices of at most `size` bytes, without gaps.
 
-    A batch is never divided, nor is a segment whose offset index is missing or corrupt.
-    `log_end_offset` is copied to each `LogSlice`.
+    Slices are in offset order. A batch is never divided, nor is a segment whose offset index is
+    missing or corrupt. `log_end_offset` is copied to each `LogSlice`.
     """
     start, waiting = start_offset, 0
 
@@ -161,8 +161,8 @@ def _places_to_cut(
 def at_most(each: LogSlice, most_records: int) -> Iterator[LogSlice]:
     """Divide a slice evenly into parts of at most `most_records` offsets.
 
-    The log end at planning time counts. Source: Spark 4.2 ``KafkaOffsetRangeCalculator``, for
-    ``maxRecordsPerPartition``.
+    Parts are in offset order. The log end at planning time counts. Source: Spark 4.2
+    ``KafkaOffsetRangeCalculator``, for ``maxRecordsPerPartition``.
     """
     count = max(each.known_end_offset - each.start_offset, 0)
     yield from _in_parts(each, -(-count // most_records))
@@ -180,7 +180,7 @@ def _in_parts(each: LogSlice, parts: int) -> Iterator[LogSlice]:
 
 
 def spread(slices: Iterable[LogSlice], count: int) -> list[LogSlice]:
-    """Divide slices by offsets until there are about `count`, without gaps.
+    """Divide slices by offsets into about `count`, in the same order without gaps.
 
     Source: Spark 4.2 ``KafkaOffsetRangeCalculator.getRanges``, for ``minPartitions``.
     """
@@ -208,9 +208,9 @@ def pack_slices(slices: list[LogSlice], size: int, options: ReadOptions) -> list
 def pack(
     slices: Iterable[LogSlice], size: int, most_records: int | None = None
 ) -> list[SlicePack]:
-    """Combine successive slices into packs limited by bytes and offsets.
+    """Combine successive slices into packs.
 
-    Each slice adds `OPENING_BYTES`.
+    `size` limits the bytes, `OPENING_BYTES` more for each slice; `most_records` limits the offsets.
     """
     packs: list[SlicePack] = []
     waiting: list[LogSlice] = []

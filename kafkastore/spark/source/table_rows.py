@@ -1,4 +1,4 @@
-"""The rows of all tables except the records, as columns."""
+"""The rows, as columns, of a partition's tables except the records."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -65,7 +65,7 @@ class SegmentRange(LogSlice):
 def of_batches(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield the headers of the batches from the log start offset on.
+    """Yield the batch headers of `PartitionLog.batches`, from the log start on.
 
     Checksums are only computed for the column `crc_valid`. `on_corrupt` decides whether corrupt
     bytes are an error, are skipped, or end these segments.
@@ -346,7 +346,10 @@ def of_commits(
 
 
 def timestamps(milliseconds: NDArray[np.int64]) -> pa.Array:
-    """Convert ms since 1970 to timestamps; null if negative or out of range."""
+    """Convert ms since 1970 to timestamps; null if negative or out of range.
+
+    The timestamps are in microseconds.
+    """
     is_none = (milliseconds < 0) | (milliseconds > LARGEST_MS)
     return pa.array(np.where(is_none, 0, milliseconds) * 1000, mask=is_none).cast(TIMESTAMP)
 

@@ -120,7 +120,8 @@ SEGMENT_BYTES = 1 << 16
 def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType:
     """Return the schema of a table's frame, in the order of the table.
 
-    `table` is a key of `SCHEMAS`. Raises `OptionError` if a column is unknown.
+    `columns` may be in any order; `table` is a key of `SCHEMAS`. Raises `OptionError` if a column
+    is unknown.
 
     >>> table_schema("offset_index", ["position", "offset"]).simpleString()
     'struct<offset:bigint,position:int>'
@@ -138,7 +139,7 @@ def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType
 
 
 class TableReader(DataSourceReader):
-    """Plans the read of a table, and executes it in tasks."""
+    """Plans a table's read, and executes it in tasks; yields `columns`, in order."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self.options = options

@@ -63,7 +63,7 @@ class BatchPosition(NamedTuple):
 
 
 class LogNow(NamedTuple):
-    """A log at one moment: start offset, end offset, and last whole batch.
+    """A log at one moment: start offset, end offset, and last whole batch if any.
 
     The end offset is the one after that batch.
     """
@@ -151,7 +151,7 @@ def _runs(
 def batch_before(
     log: PartitionLog, offset: int, known: Sequence[BatchPosition] = ()
 ) -> BatchPosition | None:
-    """Find the batch with the record before an offset (at most the log end).
+    """Find the batch with the record before an offset (at most the log end offset).
 
     Batches in `known` may shorten the search from the index. Returns None if there is no such
     batch, because of compaction or retention.

@@ -41,7 +41,7 @@ class StreamOffset:
     losses: dict[TopicPartition, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON that Spark stores; empty is only the initial offset."""
+        """Return the JSON that Spark stores; only the initial offset is empty."""
         beside = {
             BATCHES: _nested({which: str(mark) for which, mark in self.marks.items()}),
             FROM: _nested(self.begins),
@@ -73,7 +73,7 @@ class StreamOffset:
 
 
 def _nested(values: Mapping[TopicPartition, ValueT]) -> dict[str, dict[str, ValueT]]:
-    """Return values by topic and partition; equal values give equal JSON."""
+    """Return sorted values by topic and partition; equal values give equal JSON."""
     nested: dict[str, dict[str, ValueT]] = {}
     for topic_partition in sorted(values):
         of_topic = nested.setdefault(topic_partition.topic, {})

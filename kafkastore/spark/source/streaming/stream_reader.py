@@ -123,7 +123,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def options(self) -> StreamOptions:
         """The parsed options, parsed on first use.
 
-        Spark 4.3 hides an error from a reader's constructor behind one of its own.
+        Spark 4.3 replaces an error from a reader's constructor with one of its own.
         """
         return parse_stream_options(self.given)
 
@@ -263,7 +263,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _find_loss(
         self, log: PartitionLog, now: LogNow, offset: int, mark: BatchMark | None
     ) -> tuple[LogNow, Loss | None]:
-        """Return what is missing, if anything; confirm it by a new look at the log."""
+        """Return what is missing, if anything; inspect the log from scratch to confirm."""
         which = log.topic_partition
         if mark is not None and which not in self._planned:  # as after a restart
             self._mark_before(log, offset)

@@ -48,7 +48,7 @@ class RangeEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamPack(SlicePack):
-    """The slices that one task of a stream reads, and ends by partition directory."""
+    """A stream task's slices, and the ends of its ranges by partition directory."""
 
     ends: dict[str, RangeEnd]
 

@@ -42,7 +42,7 @@ class CommittedLogs:
 
     @property
     def is_there(self) -> bool:
-        """Return whether a move has begun and is neither complete nor undone."""
+        """Return whether a move has begun, and is not yet cleaned up or undone."""
         return self._file.exists()
 
     def begin(self, ends: Mapping[TopicPartition, int], *, is_new: bool) -> None:
@@ -133,7 +133,7 @@ def check_partition(target: Path, topic_partition: TopicPartition) -> None:
 def write_checkpoints(
     log_dir: Path, ends: Mapping[TopicPartition, int], fs: FileSystem
 ) -> None:
-    """Write the log end offsets of cleanly closed logs to the checkpoints."""
+    """Write end offsets of cleanly closed logs to checkpoints; keep other entries."""
     news: dict[str, Mapping[TopicPartition, int]] = {
         RECOVERY_POINT_CHECKPOINT: ends,
         HIGH_WATERMARK_CHECKPOINT: ends,

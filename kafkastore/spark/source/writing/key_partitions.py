@@ -17,7 +17,7 @@ _SHIFTS = tuple(enumerate(np.arange(0, 32, 8, dtype=np.uint32)))
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> NDArray[np.int64]:
-    """Return the partition of each key, none null, among `partitions`.
+    """Return each non-null key's partition in a topic of `partitions` partitions.
 
     >>> partitions_of_keys(pa.array([b"21", b"foobar"]), 12).tolist()
     [0, 6]

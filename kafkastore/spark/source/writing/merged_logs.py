@@ -34,7 +34,7 @@ APPENDS_A_SEGMENT = 64
 
 
 class StagedLog(NamedTuple):
-    """What one task wrote of a partition: start inclusive, end exclusive.
+    """A task's log of a partition or a part of it: start inclusive, end exclusive.
 
     `root` is the staged log directory that contains it.
     """
@@ -61,7 +61,7 @@ def open_logs_limit() -> int:
 def whole_logs(
     logs: Sequence[StagedLog], work: Path, config: LogConfig, *, keeps_offsets: bool
 ) -> Iterator[StagedLog]:
-    """Yield each partition as one log, in no order; merge several logs.
+    """Yield each partition as one log, merged if it has several, in no order.
 
     `logs` are in the order of their records, or have offsets that give the order (`keeps_offsets`).
     Merged logs are written to `work`, and the originals removed. Raises `OutOfOrderAppendError` if
@@ -106,7 +106,7 @@ def _merged(root: Path, several: list[list[StagedLog]], config: LogConfig) -> li
 
 
 def _append(work: tuple[LogWriter, list[StagedLog]]) -> None:
-    """Append logs to a writer and remove them; increasing offsets stay."""
+    """Append logs to a writer and remove them; keep offsets that already increase."""
     writer, logs = work
     largest = max(writer.config.segment_bytes // APPENDS_A_SEGMENT, 1)
     for log in logs:

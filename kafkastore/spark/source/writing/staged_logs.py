@@ -1,4 +1,4 @@
-"""Logs that a Spark job writes next to the log directory, and then moves.
+"""Logs of a Spark job: staged next to the log directory, moved when complete.
 
 ::
 
@@ -193,7 +193,10 @@ def check_target(target: Path) -> None:
 
 
 def _check_around(target: Path) -> None:
-    """Raise an error for a target in a log directory; no broker would start."""
+    """Raise an error for a target inside a log directory.
+
+    A broker does not start on a log directory with directories other than partitions.
+    """
     around = next(each for each in target.parents if each.exists())
     if around.is_dir() and (
         _marks(around) or any(parse_segment_file(name) for name in os.listdir(around))
@@ -252,7 +255,10 @@ def _is_of_this_user(path: Path) -> bool:
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether a job's driver has certainly ended, on this machine."""
+    """Return whether a job's driver has certainly ended.
+
+    One on another machine may still run.
+    """
     if path.name.endswith(_REMOVED):
         return True
     try:

@@ -63,7 +63,7 @@ class TaskLogs:
             ) from error
 
     def close(self) -> list[StagedLog]:
-        """Complete all logs and flush them; return them in record order."""
+        """Complete all logs and flush them to disk; return them in record order."""
         if self._log_dir is not None:
             self._log_dir.close()
             root = str(self._log_dir.path)
