@@ -18,7 +18,8 @@ LONGEST_FIRST_LINE = 79
 MOST_LINES_OF_INTERNAL = 3
 # In Cython: quotes at the start of a line, of a file or after the colon of a definition.
 CYTHON = re.compile(
-    r'(?:\A|^[ \t]*(?:cdef|cpdef|def|class)\b(?:[^"#]|"[^"\n]*"(?!"))*?:\n)\s*r?"""(.*)', re.MULTILINE
+    r'(?:\A|^[ \t]*(?:cdef|cpdef|def|class)\b(?:[^"#]|"[^"\n]*"(?!"))*?:\n)\s*r?"""(.*)',
+    re.MULTILINE,
 )
 
 
@@ -66,7 +67,9 @@ def test_docstrings_are_short(path: Path) -> None:
 
 def test_faults_are_found(tmp_path: Path) -> None:
     long = "x" * 80
-    (tmp_path / "long.py").write_text(f'"""{long}"""\ndef _f():\n    """A.\n\n    B.\n    C.\n    D."""\n')
+    (tmp_path / "long.py").write_text(
+        f'"""{long}"""\ndef _f():\n    """A.\n\n    B.\n    C.\n    D."""\n'
+    )
     assert len(faults(tmp_path / "long.py")) == 2
     (tmp_path / "long.pyx").write_text(f'cdef int f(\n    int a,\n):\n    """{long}"""\n')
     assert len(faults(tmp_path / "long.pyx")) == 1
