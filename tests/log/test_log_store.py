@@ -1,6 +1,5 @@
 """Opening log directories: what they may look like, and what is none."""
 
-import os
 import pickle
 import shutil
 import tempfile
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 from models.iteration import until_error
 from models.log_directory import Log, Segment
+from models.open_descriptors import open_descriptors
 from models.record_format import Batch, Row
 from models.unprivileged import as_nobody, give_to_nobody
 
@@ -336,10 +336,10 @@ def test_a_log_directory_that_can_t_be_reached_is_no_log_directory(logs_of_nobod
 
 
 def test_no_file_stays_open(logs):
-    before = set(os.listdir("/dev/fd"))
+    before = open_descriptors()
     everything(logs)
     store = kafkastore.open(logs)
     next(store["t-0"].records())
     next(iter(store["t-0"].to_arrow()))
     del store
-    assert set(os.listdir("/dev/fd")) == before
+    assert open_descriptors() == before

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models.index_model import OffsetIndexModel, TimeIndexModel
 from models.log_directory import Segment
+from models.open_descriptors import open_descriptors
 from models.record_format import CODECS_OF, GZIP, NONE, Batch, Row
 from models.record_strategies import bounded, segments
 from models.refused import refused
@@ -259,13 +260,9 @@ def test_threads_share_one_object(opened):
     assert failed == []
 
 
-def descriptors():
-    return len(os.listdir("/dev/fd"))
-
-
 def test_few_logs_stay_open_and_none_of_objects_that_are_gone(tmp_path):
     gc.collect()
-    before = descriptors()
+    before = len(open_descriptors())
     searches = []
     for number in range(3 * open_file_limit.MAX_OPEN_LOGS):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
@@ -274,10 +271,10 @@ def test_few_logs_stay_open_and_none_of_objects_that_are_gone(tmp_path):
         for number, search in enumerate(searches):
             assert search.find(0, 0) == (5, number, 0)
             assert search.find(6, 0) is None
-            assert descriptors() <= before + open_file_limit.MAX_OPEN_LOGS
+            assert len(open_descriptors()) <= before + open_file_limit.MAX_OPEN_LOGS
     del searches, search
     gc.collect()
-    assert descriptors() <= before
+    assert len(open_descriptors()) <= before
 
 
 def test_fewer_logs_stay_open_where_the_process_may_have_few(tmp_path):
@@ -287,12 +284,12 @@ def test_fewer_logs_stay_open_where_the_process_may_have_few(tmp_path):
     for number in range(20):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
         searches.append(LogSegment(tmp_path, number).search_by_time())
-    before = descriptors()
+    before = len(open_descriptors())
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(64, before + 20), hard))
     try:
         for number, search in enumerate(searches):
             assert search.find(0, 0) == (5, number, 0)
-        assert descriptors() <= before + max(64, before + 20) // 8
+        assert len(open_descriptors()) <= before + max(64, before + 20) // 8
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
