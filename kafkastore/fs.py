@@ -160,7 +160,7 @@ class FileSystem:
             )
 
     def rename(self, source: Path, target: Path, *, dir_fd: int | None = None) -> None:
-        """Rename a file and replace the target, atomically; `dir_fd` has both."""
+        """Rename and replace the target atomically; both are relative to `dir_fd`."""
         with _named(source, target):
             os.replace(
                 _in(source, dir_fd), _in(target, dir_fd), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
@@ -387,7 +387,7 @@ class LockFile:
 
 
 def lock_holder(path: str | os.PathLike[str]) -> int | None:
-    """Return the process id that holds a directory's lock; do not take it.
+    """Return the id of the process that holds a lock, without taking the lock.
 
     Parameters
     ----------

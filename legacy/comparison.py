@@ -293,7 +293,7 @@ def _records_before(
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
 ) -> NDArray[np.int64]:
-    """Count the records up to each of ascending offsets, exclusive."""
+    """Count the records from the lowest of ascending offsets up to each, exclusive."""
     counts = np.zeros(len(offsets), np.int64)
     if len(offsets) < 2:
         return counts

@@ -205,7 +205,7 @@ class _Partition:
             self.unconverted.append(UnconvertedSegment(self._path(segment, LOG_SUFFIX), str(error)))
 
     def leave_all(self) -> None:
-        """Convert nothing: with new epochs in part, replicas truncate wrongly."""
+        """Convert nothing: replicas truncate wrongly if only some epochs are new."""
         left = {each.path for each in self.unconverted}
         why = "another segment can't be converted, and all are to have one leader epoch"
         for segment in self.log.segments:

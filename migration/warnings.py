@@ -144,7 +144,7 @@ def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
 
 
 def _times(survey: Surveyed) -> tuple[list[SegmentTimes], bool]:
-    """List the modification times of segments; say if all newest are known.
+    """List segments' modification times, and whether all newest records are known.
 
     Logs of segments with a time index are not read, so their newest records are unknown.
     """

@@ -111,7 +111,7 @@ def files_of(
 def check_places(
     source: str | os.PathLike[str], destination: str | os.PathLike[str]
 ) -> tuple[Path, Path]:
-    """Return both as real paths; refuse a destination that is not apart and empty.
+    """Return both as real paths; refuse a non-empty or overlapping destination.
 
     The copy of a partition directory must be named as one, or it could not be opened.
     """

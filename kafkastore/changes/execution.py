@@ -175,7 +175,7 @@ class _Access(NamedTuple):
 
 
 def _access_of(status: os.stat_result | None) -> _Access | None:
-    """Return a file's owners and permission bits, without the special bits."""
+    """Return a file's owners and mode, without setuid, setgid and sticky bits."""
     if status is None:
         return None
     return _Access(status.st_uid, status.st_gid, status.st_mode & PERMISSIONS)

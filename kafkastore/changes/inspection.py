@@ -34,7 +34,7 @@ class ChangeState(Enum):
 def inspect_changes(
     root: Path, changes: Iterable[FileChange], recorded: frozenset[str]
 ) -> tuple[dict[str, ChangeState], list[ChangeRefusedError]]:
-    """Return the state of each change, and refusals of files unlike the plan.
+    """Return each change's state, and refusals of files that differ from the plan.
 
     `recorded` has the paths that the journal has as changed.
     """

@@ -150,7 +150,7 @@ class FileChange:
         self.check()
 
     def check(self) -> None:
-        """Refuse a change that contradicts itself, or is of any other file.
+        """Refuse a contradictory change, or one of a file outside the partitions.
 
         Called for changes from another process too, because these were not created here.
         """

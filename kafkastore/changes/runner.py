@@ -13,7 +13,7 @@ Progress = Callable[[int, int | None], None]
 
 
 class Runner(Protocol):
-    """Calls a function for each of many items, here or in other processes."""
+    """Calls a function for many items, here or in processes on the same storage."""
 
     def __call__(
         self,

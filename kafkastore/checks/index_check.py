@@ -308,7 +308,7 @@ class TimeIndexCheck(_IndexCheck):
 
     @property
     def _is_growing(self) -> bool:
-        """Whether the last entry is added later, when the segment is rolled."""
+        """Whether the last entry is added later, when the segment is rolled or rebuilt."""
         return self.segment.is_active or bool(self._zero_count and self.will_be_recovered)
 
 

@@ -61,7 +61,7 @@ def check_names(log: PartitionLog) -> Iterator[Finding]:
 
 
 def check_swaps(log: PartitionLog) -> Iterator[Finding]:
-    """Report corrupt swap files, which replace the segments nevertheless."""
+    """Report corrupt swap files; a broker replaces segments even by those."""
     for note in log.leftovers:
         file = parse_segment_file(note.path.name)
         if file is None or (file.type_suffix, file.temporary) != (LOG_SUFFIX, SWAP_SUFFIX):

@@ -292,7 +292,7 @@ def changed_files(recovered: RecoveredLog) -> list[str]:
 
 
 def _lost_sizes(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
-    """Yield the lost bytes of each truncated or deleted log.
+    """Yield the lost bytes of logs truncated, or deleted without replacement.
 
     A last batch that a crash left incomplete does not count: it was lost before the start.
     """

@@ -256,7 +256,7 @@ class _TransactionSteps:
         """Do nothing; replication does not matter here."""
 
     def aborted(self, state: ProducerState) -> NDArray[np.void]:
-        """Advance a partition's producers; return this segment's aborted ones."""
+        """Advance the producers; return the transactions aborted in this segment."""
         if not self.headers:
             return _NO_TXN
         state.on_high_watermark(int(self.headers[-1]["last_offset"][-1]))

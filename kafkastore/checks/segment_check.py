@@ -97,7 +97,7 @@ class SegmentCheck:
         return self.segment.is_active and not self.log.is_clean
 
     def _will_be_recovered(self) -> bool:
-        """Whether a broker rebuilds the indexes at its start: zeros are normal."""
+        """Whether a broker rebuilds the indexes at start; zero padding is normal then."""
         if self.log.is_clean:
             return False
         ends = self.segment.next_base_offset

@@ -66,7 +66,7 @@ def plan_snapshot(
     damaged: Collection[int],
     rules: BrokerRules,
 ) -> None:
-    """Plan to rebuild the producer snapshot at `offset`, or to remove it.
+    """Plan to rebuild the snapshot at `offset`, or to remove one outside the log.
 
     `damaged` has the offsets of all invalid snapshots, this one included; `parts` is the log as it
     will be.
@@ -89,7 +89,7 @@ def plan_snapshot(
 def _load_newest(
     repair: PartitionRepair, offsets: Sequence[int], rules: BrokerRules
 ) -> tuple[ProducerState, int]:
-    """Load the newest readable snapshot with its offset, or an empty one."""
+    """Load the newest readable snapshot and its offset, or an empty state and 0."""
     for offset in reversed(offsets):
         try:
             data = read_whole(repair.log.path / _name(offset), CorruptCheckpointError)

@@ -49,7 +49,7 @@ def upload_copy(
     master: str | None = None,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Copy a directory, with a plan's changes, into an object store.
+    """Copy a directory with a plan's changes into a store, and print a summary.
 
     `master` is the Spark master whose executors do the work; None: threads do it.
     `mtimes_are_kept`: the user has saved the modification times, which objects do not keep.

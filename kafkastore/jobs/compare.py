@@ -75,7 +75,7 @@ class CompareJob(PartitionJob[ComparedPartition]):
         return ComparedPartition(compared, tuple(skipped))
 
     def times_for(self, log: PartitionLog) -> Sequence[int]:
-        """Return the given times, or some between a partition's timestamps.
+        """Return the given times, or some between the first and largest timestamp.
 
         Half of these are spread over its records; the others are where answers can differ.
         """

@@ -146,7 +146,7 @@ def places_in(
 
 
 def directory_of(place: PartitionPath) -> str:
-    """Return a partition's directory relative to its log directory."""
+    """Return a partition's directory in its log directory; empty if it is in none."""
     return "" if place.root is None else os.path.basename(place.path)
 
 

@@ -35,7 +35,7 @@ def run_here(
 
 
 def in_threads(threads: int, stop: StopFlag | None = None) -> Runner:
-    """Return a runner of several threads, which its `ParallelMap` ends."""
+    """Return a runner of several threads; the `ParallelMap` it returns ends them."""
     def run(
         work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
     ) -> ParallelMap[Item, Result]:

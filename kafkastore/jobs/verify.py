@@ -81,7 +81,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         has_topic_ids: bool = False,
         is_weighed: bool = True,
     ) -> Iterator[PartitionToCheck | CheckedFile]:
-        """Yield what is next to the partitions, if all are chosen, and these.
+        """Yield the partitions, after what is next to them unless some were chosen.
 
         Differing topic ids are found here if `has_topic_ids`, otherwise by `with_topic_ids`.
         """

@@ -242,7 +242,7 @@ class LogView:
         """First offset not replicated: the log end, as in a restarted sole replica.
 
         `checkpointed_high_watermark` is the value that the broker last wrote; after a broker was
-        killed, it lags behind.
+        killed, it is lower.
         """
         return self.log_end_offset
 

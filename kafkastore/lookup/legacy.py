@@ -76,7 +76,7 @@ class LegacyLookup:
         return np.where(asked < 0, -1, found)
 
     def _steps(self, target_timestamp: int, found: TimestampAndOffset) -> list[SearchStep]:
-        """Return the newest segment not modified after a time, if it is the answer."""
+        """Return the newest segment not modified after a time; none for the log end."""
         now = clock() if self._now is None else self._now
         number = self._times.newest_before(target_timestamp, now)
         segments = self._view.segments

@@ -84,7 +84,7 @@ class RemotePath(PosixPath):
 
 
 class _Mount:
-    """The directory of this process, and those of its forebears."""
+    """The directory of this process, and those of the processes it was forked from."""
 
     def __init__(self) -> None:
         self.directories: list[str] = []

@@ -62,7 +62,7 @@ def list_once(path: RemotePath, *, with_all_below: bool) -> RemotePath:
 
 
 def forget_listings() -> None:
-    """Make `list_once` list every directory again."""
+    """Make `list_once` list all directories again; unchanged files keep their bytes."""
     with _tree.lock:
         _tree.listed.clear()
         _tree.listed_beside.clear()

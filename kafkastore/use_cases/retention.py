@@ -221,7 +221,7 @@ def _config_of(topic: str, config: Mapping[str, object] | LogConfig | None) -> L
 
 
 def _dated(log: PartitionLog, segment: LogSegment, rules: BrokerRules) -> _Dated:
-    """Find the time by which a broker judges a segment."""
+    """Find the time by which a broker judges a segment (``largestTimestamp``)."""
     by_file = _Dated(segment.last_modified_ms, DatedBy.MODIFICATION_TIME)
     if not rules.retention_by_record_time:
         return by_file

@@ -190,7 +190,7 @@ def undo_change(
     verbose: bool,
     as_json: bool,
 ) -> int:
-    """Restore all files as they were; delete created files.
+    """Restore files with their modification times; delete created files.
 
     Undo the newest of several changes to the same files first.
     """

@@ -89,7 +89,7 @@ def command(
     form: str | None,
     output: Path | None,
 ) -> int:
-    """Compare answers of OffsetRequest v0 with a broker's and the correct ones.
+    """Compare answers of OffsetRequest v0, of time indexes, and the correct ones.
 
     A consumer that starts at the legacy answer reads redelivered records before the correct offset,
     and never reads missed records.

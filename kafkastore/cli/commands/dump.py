@@ -57,7 +57,7 @@ def command(
     zone: tzinfo | None,
     as_json: bool,
 ) -> int:
-    """Decode files of a log directory: logs, indexes, snapshots, checkpoints.
+    """Decode logs, indexes, snapshots, checkpoints and properties of a directory.
 
     The name of a file shows its kind; the name of its directory shows that records are of
     __consumer_offsets or __transaction_state. A corrupt file is decoded up to the corrupt byte.

@@ -83,7 +83,7 @@ def command(
     check: bool,
     match: Match,
 ) -> int:
-    """Translate consumer positions of CLUSTER1 to offsets in CLUSTER2.
+    """Translate consumer positions of CLUSTER1 to CLUSTER2, without losing records.
 
     Both are log directories with the same topics, mirrored or written twice. Positions are the
     committed offsets of groups in CLUSTER1, or those given. The exit code is 1 if records would be

@@ -267,7 +267,7 @@ def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
 
 
 def _rows(found: MigrationAnswers) -> Iterable[list[str]]:
-    """Yield answers that change or are wrong; equal ones share a row."""
+    """Yield answers that change or are wrong; versions with equal ones share a row."""
     for partition in found.partitions:
         alike: dict[SampleAnswer, list[str]] = {}
         for each in partition.answers:

@@ -33,7 +33,7 @@ from kafkastore.segment.index_trust import Indexes
 from kafkastore.use_cases.clock_skew import earliest_timestamp
 from kafkastore.versions import NEWEST_VERSION, UnknownVersionError, rules_of
 
-#: Special values besides times; the names are those of Kafka's GetOffsetShell.
+#: Special values other than times; the names are those of Kafka's GetOffsetShell.
 SPECIAL_TIMESTAMPS = {
     "latest": -1,
     "earliest": -2,

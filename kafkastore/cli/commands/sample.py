@@ -18,7 +18,7 @@ from kafkastore.store.log_store import open_store
 @click.argument("directory", metavar="DIR", type=ANY_PATH)
 @json_option
 def command(directory: Path, as_json: bool) -> None:
-    """Unpack small log directories of real brokers into DIR, empty or new.
+    """Unpack small log directories of real brokers into DIR, which is empty or new.
 
     They are from before the time index: Kafka 0.8.2.2 and 0.9.0.1 without timestamps in their
     records, 0.10.0.1 with.

@@ -43,7 +43,7 @@ def save_mtimes_option(function: FunctionT) -> FunctionT:
 
 
 def write_mtimes(path: Path, logs: Iterable[PartitionLog]) -> None:
-    """Write the modification times of partitions to a file."""
+    """Write partitions' modification times to a file that appears when complete."""
     with open_output(path) as stream:
         stream.write(pack_mtimes(mtimes_of(logs)))
 

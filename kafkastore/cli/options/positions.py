@@ -48,7 +48,7 @@ def position_options(function: FunctionT) -> FunctionT:
 def read_positions(
     given: Sequence[tuple[OffsetCommitKey, int]], file: Path | None
 ) -> dict[OffsetCommitKey, int] | None:
-    """Combine the given positions; None if there are none.
+    """Combine the given positions; return None if none are given.
 
     `file` has JSON lines. Raises InvalidPositionError for an invalid line, OSError if the file
     cannot be read.
